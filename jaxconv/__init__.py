@@ -1,0 +1,74 @@
+"""The oneDNN Graph convolution family for JAX: exact, differentiable, fast.
+
+Three operations and three transposed ones, each forward op with the two Backward ops
+that are its gradients::
+
+    convolution       convolution_backward_data       convolution_backward_weights
+    conv_transpose    conv_transpose_backward_data    conv_transpose_backward_weights
+
+All six take the same attributes, keyword-only. An attribute "per axis" is an int for all
+spatial axes or a sequence with one int for each.
+
+strides, dilations (per axis, at least 1)
+    The step of the window, and the distance between its taps. A kernel of k taps reaches
+    over ``EK = dilations*(k - 1) + 1``.
+pads_begin, pads_end (per axis, at least 0; an empty list is zeros)
+    Zeros around the tensor that the window slides over: around src for a convolution. For
+    a transposed one they are cropped from dst.
+auto_pad
+    ``"none"`` (also None, "NOTSET", "explicit") takes the pads as given; the others
+    ignore them. ``"valid"`` is no padding. ``"same_upper"`` and ``"same_lower"`` make a
+    convolution's dst ``ceil(src / strides)`` and a transposed one's ``strides * src``
+    (where EK >= strides); of an odd total the extra goes to the end, or to the beginning.
+groups
+    Channels meet only within one of `groups` equal parts; output channels are group-major.
+data_format
+    ``"NXC"`` (channels last) or ``"NCX"``, where X stands for all spatial axes.
+weights_format
+    The order of the weights' axes: ``"OIX"``, ``"XIO"``, ``"IOX"`` or ``"XOI"``. I meets
+    src and O meets dst, of the forward operation also in its Backward ones. With groups, a
+    convolution's I axis holds IC/groups channels. A transposed one's O axis holds
+    OC/groups, or else its I axis IC/groups: both are in use, mean the same numbers, and
+    are told apart by their extents. (So transposed weights whose format is misdeclared
+    may be taken for the other reading, mostly where IC = OC.)
+output_padding (per axis, at least 0)
+    Extra extent at the end of the larger tensor, of operations that compute or read it.
+precision
+    As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
+    the derivatives too.
+preferred_element_type
+    A wider type for the result. Types are float32, bfloat16, float16 and float64, the
+    same for all arguments; sums of 16-bit products are kept in float32 and rounded once.
+out_sharding
+    The result's sharding on a mesh with explicit axes. By default each axis keeps the
+    sharding of the axis it comes from, and a contracted one is summed.
+
+Malformed arguments raise TypeError or ValueError, with the rule and what was given.
+"""
+
+from jaxconv._conv_transpose import (
+    conv_transpose,
+    conv_transpose_backward_data,
+    conv_transpose_backward_weights,
+)
+from jaxconv._convolution import (
+    convolution,
+    convolution_backward_data,
+    convolution_backward_weights,
+)
+from jaxconv._inspect import resolve
+from jaxconv._resolve import Resolved
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Resolved",
+    "conv_transpose",
+    "conv_transpose_backward_data",
+    "conv_transpose_backward_weights",
+    "convolution",
+    "convolution_backward_data",
+    "convolution_backward_weights",
+    "onednn",
+    "resolve",
+]

@@ -1,0 +1,127 @@
+"""vmap of a contraction: the mapped axis folds into the batch, the channels or the groups.
+
+The result is always mapped. Which of the three slots are mapped says where it goes:
+
+    fine, coarse           into the batch
+    fine, kernel           into the fine channels, inside each group
+    coarse, kernel         into the coarse channels, inside each group
+    fine, kernel, coarse   into the groups, as their major part
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from jaxconv import _sharding
+from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._reshape import replace_axes
+
+MAJOR = 1
+
+
+class Site(NamedTuple):
+    """Where the mapped axis goes in one tensor: into `axis`, behind its `outer` major parts."""
+
+    axis: int
+    outer: Any
+
+
+def batch(
+    contract: Callable[..., Any],
+    result: Slot,
+    axis_data: Any,
+    args: tuple[Any, Any],
+    dims: tuple[int | None, int | None],
+    geometry: Geometry,
+    params: dict[str, Any],
+) -> tuple[Any, int | None]:
+    """The batching rule of the contraction that fills `result`."""
+    operands = dict(zip(OPERANDS[result], args, strict=True))
+    mapped = {s: d for s, d in zip(OPERANDS[result], dims, strict=True) if d is not None}
+    if not mapped:
+        return contract(result, operands, geometry=geometry, **params), None
+    size = next(operands[slot].shape[dim] for slot, dim in mapped.items())
+    if isinstance(size, int) and size == 0:  # groups and channels may not be empty
+        shapes = (
+            tuple(n for axis, n in enumerate(a.shape) if axis != dim)
+            for a, dim in zip(args, dims, strict=True)
+        )
+        return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
+
+    folded = {*mapped, result}
+    sites = _sites(folded, geometry, _batch_outer(operands, mapped, geometry, axis_data))
+    for slot, dim in mapped.items():
+        operands[slot] = _fold(operands[slot], dim, sites[slot])
+    if len(folded) == 3:
+        geometry = geometry.with_groups(geometry.groups * size)
+    out = contract(result, operands, geometry=geometry, **(params | {"sharding": None}))
+    out, dim = _unfold(out, size, sites[result]), sites[result].axis
+    if params["sharding"] is not None:
+        mesh, spec = params["sharding"].mesh, list(params["sharding"].spec)
+        spec += [None] * (out.ndim - 1 - len(spec))
+        spec.insert(dim, axis_data.explicit_mesh_axis)
+        out = jax.sharding.reshard(out, NamedSharding(mesh, PartitionSpec(*spec)))
+    return out, dim
+
+
+def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Any) -> dict[Slot, Site]:
+    """The table above."""
+    data, kernel, groups = geometry.data, geometry.kernel, geometry.groups
+    if len(folded) == 3:
+        channel = Site(data.channel, MAJOR)
+        return {"fine": channel, "coarse": channel, "kernel": Site(kernel.coarse, MAJOR)}
+    if "kernel" not in folded:
+        whole = Site(data.batch, batch_outer)
+        return {"fine": whole, "coarse": whole}
+    channel = Site(data.channel, groups)
+    if "fine" in folded:
+        return {"fine": channel, "kernel": Site(kernel.fine, MAJOR)}
+    return {"coarse": channel, "kernel": Site(kernel.coarse, groups)}
+
+
+def _batch_outer(
+    operands: dict[Slot, Any], mapped: dict[Slot, int], geometry: Geometry, axis_data: Any
+) -> Any:
+    """Whether the mapped axis goes outside the batch (MAJOR) or inside it (the batch's extent).
+
+    Outside is free: no data moves. But an axis that is sharded over devices must be the
+    major one of a merged pair, or the merge gathers it. Explicit axes tell which that
+    is, and so does `spmd_axis_name`; automatic ones are not visible here, so that with
+    several devices the batch is taken for the sharded one.
+    """
+    slot = next((s for s in mapped if s != "kernel"), None)
+    if slot is None or axis_data.spmd_name or axis_data.explicit_mesh_axis:
+        return MAJOR
+    x, dim = operands[slot], mapped[slot]
+    at = geometry.data.batch + (dim <= geometry.data.batch)
+    typed = _sharding.explicit(jax.typeof(x))
+    if typed is not None:
+        sharded = typed.spec[at] is not None
+    else:
+        mesh = jax.sharding.get_abstract_mesh()
+        sharded = jax.device_count() > 1 if mesh.empty else AxisType.Auto in mesh.axis_types
+    return x.shape[at] if sharded else MAJOR
+
+
+def _fold(x: Any, dim: int, site: Site) -> Any:
+    """Merge the mapped axis `dim` into its site."""
+    axis, outer = site
+    x = jnp.moveaxis(x, dim, axis)
+    size, extent = x.shape[axis : axis + 2]
+    if outer == MAJOR:
+        return replace_axes(x, axis, 2, (size * extent,))
+    x = replace_axes(x, axis + 1, 1, (outer, extent // outer))
+    return replace_axes(jnp.moveaxis(x, axis, axis + 1), axis, 3, (size * extent,))
+
+
+def _unfold(x: Any, size: Any, site: Site) -> Any:
+    """Take the mapped axis out of its site again and put it right before."""
+    axis, outer = site
+    extent = x.shape[axis] // size
+    if outer == MAJOR:
+        return replace_axes(x, axis, 1, (size, extent))
+    x = replace_axes(x, axis, 1, (outer, size, extent // outer))
+    return replace_axes(jnp.moveaxis(x, axis + 1, axis), axis + 1, 2, (extent,))

@@ -1,0 +1,102 @@
+"""The trilinear form as three primitives, each the derivative of the other two.
+
+T(fine, K, coarse) is linear in each of its three tensors. Dropping one slot leaves a
+bilinear contraction of the other two, whose result fills that slot:
+
+    result    operands         as an operation
+    coarse    fine, kernel     convolution, conv_transpose_backward_data
+    fine      coarse, kernel   convolution_backward_data, conv_transpose
+    kernel    fine, coarse     both backward_weights
+
+The transpose of a contraction with respect to one operand swaps that operand and the
+result: it is again a row of this table. So derivatives of any order, in either mode,
+are these three primitives and nothing else, whatever a backend makes of them.
+"""
+
+from typing import Any
+
+import jax
+from jax import lax
+
+from jaxconv import _batching, _lowering, _sharding
+from jaxconv._attributes import Precision
+from jaxconv._dtypes import DType
+from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._jax_names import Primitive, ad, batching, mlir
+
+PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
+
+
+def contract(
+    result: Slot,
+    operands: dict[Slot, Any],
+    *,
+    geometry: Geometry,
+    precision: Precision,
+    dtype: DType,
+    early_rounding: bool = False,
+    sharding: Any = None,
+) -> jax.Array:
+    """Contract two slots of the form into the third.
+
+    Args:
+      result: the slot to fill.
+      operands: the other two, by slot.
+      geometry: the sizes that all three share.
+      precision: as lax takes it.
+      dtype: of the result; the sums are kept at least in float32.
+      early_rounding: the caller rounds the result to the operands' type anyway, so a
+        backend may do so first (see `_lowering.accelerator`).
+      sharding: of the result, for explicit mesh axes.
+    """
+    first, second = (operands[slot] for slot in OPERANDS[result])
+    first, second = _sharding.vary_alike(first, second)
+    out: jax.Array = PRIMITIVES[result].bind(
+        first,
+        second,
+        geometry=geometry,
+        precision=precision,
+        dtype=dtype,
+        early_rounding=early_rounding,
+        sharding=sharding,
+    )
+    return out
+
+
+def _register(result: Slot) -> None:
+    """Give the primitive that fills `result` all its rules."""
+    primitive, slots = PRIMITIVES[result], OPERANDS[result]
+
+    def abstract(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
+        shape = geometry.shape(result, first.shape, second.shape)
+        sharding = params["sharding"] or _sharding.of_result(result, first, second, geometry, shape)
+        return first.update(shape=shape, dtype=params["dtype"], weak_type=False, sharding=sharding)
+
+    def transpose(wrt: Slot) -> Any:
+        def rule(cotangent: Any, first: Any, second: Any, **params: Any) -> jax.Array:
+            operands: dict[Slot, Any] = dict(zip(slots, (first, second), strict=True))
+            aval = operands.pop(wrt).aval
+            # The one rounding of a cotangent that is wider than the operands.
+            operands[result] = lax.convert_element_type(cotangent, aval.dtype)
+            params |= {
+                "dtype": aval.dtype,
+                "early_rounding": False,
+                "sharding": _sharding.explicit(aval),
+            }
+            return contract(wrt, operands, **params)
+
+        return rule
+
+    def batch(axis: Any, args: Any, dims: Any, *, geometry: Geometry, **params: Any) -> Any:
+        return _batching.batch(contract, result, axis, args, dims, geometry, params)
+
+    primitive.def_abstract_eval(abstract)
+    ad.defbilinear(primitive, transpose(slots[0]), transpose(slots[1]))
+    batching.fancy_primitive_batchers[primitive] = batch
+    for platform, spelling in _lowering.RULES[result].items():
+        rule = mlir.lower_fun(_sharding.in_auto_axes(result, spelling), multiple_results=False)
+        mlir.register_lowering(primitive, rule, platform=platform)
+
+
+for _slot in OPERANDS:
+    _register(_slot)

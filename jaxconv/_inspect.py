@@ -1,0 +1,53 @@
+"""Ask what an operation would do, without doing it."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from jaxconv import _attributes, _conv_transpose, _convolution, _resolve
+from jaxconv._op import OPS
+from jaxconv._resolve import Resolved
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: vars(_convolution).get(name) or vars(_conv_transpose)[name] for name in OPS
+}
+
+
+def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> Resolved:
+    """The pads and sizes that an operation would use, without computing anything.
+
+    Args:
+      op: one of the six operations, or its name.
+      args, attributes: what the operation takes; its arrays may be given as shapes.
+
+    Raises:
+      TypeError, ValueError: what the operation itself would raise of shapes and attributes.
+
+    Example:
+      >>> import jaxconv
+      >>> sizes = jaxconv.resolve(
+      ...     jaxconv.convolution, (8, 32, 32, 3), (4, 4, 3, 16), strides=2, auto_pad="same_lower"
+      ... )
+      >>> sizes.dst_shape, sizes.pads_begin, sizes.pads_end
+      ((8, 16, 16, 16), (1, 1), (1, 1))
+    """
+    name = op if isinstance(op, str) else getattr(op, "__name__", "")
+    if name not in OPS:
+        raise ValueError(f"resolve: `op` must be one of {', '.join(OPS)}, or its name; got {op!r}")
+    bound = inspect.signature(_FUNCTIONS[name]).bind(*args, **attributes)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    for numerics in ("bias", "precision", "preferred_element_type", "out_sharding"):
+        given.pop(numerics, None)
+    record = OPS[name]
+    first, second = (_shape(name, tensor, given.pop(tensor)) for tensor in record.inputs)
+    given_shape = given.pop(record.shape_argument) if record.shape_argument else None
+    return _resolve.resolve(record, first, second, given_shape, **({"output_padding": 0} | given))
+
+
+def _shape(op: str, name: str, value: Any) -> _attributes.Shape:
+    shape = getattr(value, "shape", value)
+    expected = "an array or its shape"
+    if not isinstance(shape, tuple | list):
+        raise TypeError(f"{op}: `{name}` must be {expected}; got {value!r}")
+    return _attributes.shape(op, name, shape, len(shape), expected)

@@ -1,0 +1,30 @@
+"""Every JAX name in use that is not quite public, and what would replace it.
+
+JAX offers no public way to define a bilinear operation that keeps every transformation:
+`custom_vjp` loses forward mode, `custom_derivatives.linear_call` loses vmap and second
+order. These modules are importable without `jax._src`, but come without a promise; the
+tests run on the oldest and the newest supported JAX.
+"""
+
+from typing import Any
+
+import jax
+
+# A primitive: the one way to own all rules of an operation. Would be replaced by a public
+# `custom_transpose` that has a batching rule, should JAX get one back.
+from jax.extend.core import Primitive
+
+# `ad.defbilinear`: jvp and transpose of a product of two operands.
+# `batching.fancy_primitive_batchers`: vmap rules that are told of mesh axes.
+# `mlir.register_lowering`, `mlir.lower_fun`: an operation spelled in lax, per platform.
+from jax.interpreters import ad, batching, mlir
+
+__all__ = ["Primitive", "ad", "batching", "default_matmul_precision", "mlir"]
+
+
+def default_matmul_precision() -> Any:
+    """What `jax.default_matmul_precision` is set to here and now, None if not at all.
+
+    The name is documented as an option to set; that it reads the innermost context is not.
+    """
+    return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]

@@ -1,0 +1,34 @@
+"""GPU and TPU: the reference forms, in the layouts at hand, with 16-bit results.
+
+Both accumulate a 16-bit convolution in float32 by themselves. Asking for a float32
+result instead makes XLA:GPU convert both operands first, so a result that the caller
+rounds anyway (`early_rounding`: a bias is added in between) is left in 16 bits. This is
+the one place where a sum is rounded twice.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from jax import lax
+
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Slot
+from jaxconv._lowering import reference
+
+
+def _rule(spelling: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(first: Any, second: Any, *, dtype: DType, early_rounding: bool, **params: Any) -> Any:
+        if dtype.itemsize == 8:  # sums in float64 want float64 operands
+            first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
+        native = first.dtype if early_rounding else dtype
+        out = spelling(first, second, dtype=native, **params)
+        return lax.convert_element_type(out, dtype)
+
+    return rule
+
+
+SPELLINGS: dict[Slot, Callable[..., Any]] = {
+    "coarse": _rule(reference.to_coarse),
+    "fine": _rule(reference.to_fine),
+    "kernel": _rule(reference.to_kernel),
+}

@@ -1,0 +1,69 @@
+"""One `lax.conv_general_dilated` in the only dimension numbers that XLA:CPU runs fast anywhere.
+
+That is (N, X, C) by (X, I, O) to (N, X, C). All operands and results are channels-last.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._attributes import Precision
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Geometry
+from jaxconv._lowering import reference
+from jaxconv._reshape import move_groups, replace_axes
+
+to_coarse = reference.to_coarse
+
+
+def to_fine(
+    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """The reference with the kernel transposed, not renumbered."""
+    layout = geometry.kernel
+    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
+    kernel = lax.rev(jnp.swapaxes(kernel, layout.coarse, layout.fine), layout.spatial)
+    return lax.conv_general_dilated(
+        coarse,
+        kernel,
+        window_strides=[1] * geometry.rank,
+        padding=[(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
+        lhs_dilation=[a.stride for a in geometry.axes],
+        rhs_dilation=[a.dilation for a in geometry.axes],
+        dimension_numbers=lax.ConvDimensionNumbers(
+            geometry.data.spec, layout.spec, geometry.data.spec
+        ),
+        feature_group_count=geometry.groups,
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+
+
+def to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """A convolution with the channels as batch and the batch as channels.
+
+    Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)): as batch groups, as lax's
+    own derivative has them, XLA:CPU computes all groups against all.
+    """
+    data, groups = geometry.data, geometry.groups
+    if fine.shape[data.batch] == 0:
+        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), dtype)
+    channels = fine.shape[data.channel]
+    fine = replace_axes(fine, data.channel, 1, (groups, channels // groups))  # n, X, g, i
+    fine = jnp.moveaxis(fine, (-1, 0), (0, -1))  # i, X, g, n
+    fine = replace_axes(fine, data.channel, 2, (groups * fine.shape[-1],))
+    out = lax.conv_general_dilated(
+        fine,
+        jnp.moveaxis(coarse, data.batch, -2),
+        window_strides=[a.dilation for a in geometry.axes],
+        padding=[(a.pad_low, a.pad_high) for a in geometry.axes],
+        rhs_dilation=[a.stride for a in geometry.axes],
+        dimension_numbers=lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
+        feature_group_count=groups,
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+    return jnp.moveaxis(out, 0, -2)  # i, X, (g, o) to X, i, (g, o)

@@ -1,0 +1,86 @@
+"""The reference: one `lax.conv_general_dilated` in the layouts at hand, on any backend.
+
+Every other spelling must give what these give.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._attributes import Precision
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Geometry
+from jaxconv._reshape import move_groups
+
+
+def to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """The forward convolution."""
+    return lax.conv_general_dilated(
+        fine,
+        kernel,
+        window_strides=[a.stride for a in geometry.axes],
+        padding=[(a.pad_low, a.pad_high) for a in geometry.axes],
+        rhs_dilation=[a.dilation for a in geometry.axes],
+        dimension_numbers=lax.ConvDimensionNumbers(
+            geometry.data.spec, geometry.kernel.spec, geometry.data.spec
+        ),
+        feature_group_count=geometry.groups,
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+
+
+def to_fine(
+    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """The coarse tensor spread out by the stride, under the reversed kernel.
+
+    With groups the kernel's group axis moves from the coarse to the fine channels, since
+    lax keeps the groups on the channels of the result.
+    """
+    layout = geometry.kernel
+    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
+    return lax.conv_general_dilated(
+        coarse,
+        # outermost, not under a transpose: XLA:GPU knows a data gradient by this
+        lax.rev(kernel, layout.spatial),
+        window_strides=[1] * geometry.rank,
+        padding=[(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
+        lhs_dilation=[a.stride for a in geometry.axes],
+        rhs_dilation=[a.dilation for a in geometry.axes],
+        dimension_numbers=lax.ConvDimensionNumbers(
+            geometry.data.spec,
+            (layout.fine, layout.coarse, *layout.spatial),
+            geometry.data.spec,
+        ),
+        feature_group_count=geometry.groups,
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+
+
+def to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """The coarse tensor, spread out by the stride, slides over the fine one by the dilation."""
+    data, layout = geometry.data, geometry.kernel
+    if fine.shape[data.batch] == 0:
+        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), dtype)
+    return lax.conv_general_dilated(
+        fine,
+        coarse,
+        window_strides=[a.dilation for a in geometry.axes],
+        padding=[(a.pad_low, a.pad_high) for a in geometry.axes],
+        rhs_dilation=[a.stride for a in geometry.axes],
+        dimension_numbers=lax.ConvDimensionNumbers(
+            (data.channel, data.batch, *data.spatial),
+            (data.channel, data.batch, *data.spatial),
+            (layout.fine, layout.coarse, *layout.spatial),
+        ),
+        batch_group_count=geometry.groups,
+        precision=precision,
+        preferred_element_type=dtype,
+    )

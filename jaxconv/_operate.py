@@ -1,0 +1,107 @@
+"""What all six operations do: check, resolve, contract, add the bias, round once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv import _arguments, _attributes, _dtypes, _sharding
+from jaxconv._attributes import Precision
+from jaxconv._contractions import contract
+from jaxconv._dtypes import DType
+from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._op import OPS, Op
+from jaxconv._reshape import move_groups
+from jaxconv._resolve import resolve
+
+
+@dataclass(frozen=True)
+class Call:
+    """All that is static about a call: what its compiled function is remembered by."""
+
+    result: Slot
+    geometry: Geometry
+    groups_on_fine: bool
+    precision: Precision
+    dtype: DType
+    sharding: Any
+
+
+def operate(
+    op: Op,
+    first: Any,
+    second: Any,
+    *,
+    bias: Any = None,
+    given_shape: Any = None,
+    precision: Any,
+    preferred_element_type: Any,
+    out_sharding: Any,
+    **attributes: Any,
+) -> jax.Array:
+    """Check the arguments of `op`, then run its one compiled function for such arguments."""
+    one, two = op.inputs
+    first, second = _arguments.array(op.name, one, first), _arguments.array(op.name, two, second)
+    if bias is None:
+        operand = _arguments.common_dtype(op.name, **{one: first, two: second})
+    else:
+        bias = _arguments.array(op.name, "bias", bias)
+        operand = _arguments.common_dtype(op.name, **{one: first, two: second}, bias=bias)
+    resolved = resolve(op, first.shape, second.shape, given_shape, **attributes)
+    if bias is not None:
+        _arguments.check_bias(op.name, bias, resolved)
+    call = Call(
+        op.slot(op.result),
+        resolved.geometry,
+        resolved.groups_on_fine,
+        _attributes.precision(op.name, precision),
+        _dtypes.result_dtype(op.name, operand, preferred_element_type),
+        _sharding.canonical(op.name, out_sharding),
+    )
+    out: jax.Array = _COMPILED[op.name](call, first, second, bias)
+    return out
+
+
+def _run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
+    geometry, layout = call.geometry, call.geometry.kernel
+    operands: dict[Slot, Any] = dict(zip(OPERANDS[call.result], (first, second), strict=True))
+    if call.groups_on_fine and call.result != "kernel":
+        operands["kernel"] = move_groups(
+            operands["kernel"], geometry.groups, layout.fine, layout.coarse
+        )
+    # A bias joins the sum before its one rounding.
+    sums = call.dtype if bias is None else _dtypes.ACCUMULATION[call.dtype]
+    out = contract(
+        call.result,
+        operands,
+        geometry=geometry,
+        precision=call.precision,
+        dtype=sums,
+        early_rounding=call.dtype != sums,
+        sharding=call.sharding,
+    )
+    if bias is not None:
+        shape = [1] * out.ndim
+        shape[geometry.data.channel] = bias.size
+        out = lax.convert_element_type(
+            jnp.add(out, lax.reshape(lax.convert_element_type(bias, sums), shape)), call.dtype
+        )
+    if call.groups_on_fine and call.result == "kernel":
+        out = move_groups(out, geometry.groups, layout.coarse, layout.fine)
+    return out
+
+
+def _compiled(op: Op) -> Callable[..., jax.Array]:
+    """`_run` under the operation's name, which is what jaxprs and profiles show."""
+
+    def run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
+        return _run(call, first, second, bias)
+
+    run.__name__ = run.__qualname__ = op.name
+    return jax.jit(run, static_argnums=0)
+
+
+_COMPILED = {name: _compiled(op) for name, op in OPS.items()}

@@ -1,0 +1,179 @@
+"""From shapes and user attributes to a geometry, or to an error: one resolver for all six ops."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jaxconv import _attributes as parse
+from jaxconv import _channels, _layouts, _sizes
+from jaxconv._attributes import Shape
+from jaxconv._geometry import Geometry
+from jaxconv._op import Op
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The sizes and pads that an operation uses; see `jaxconv.resolve`.
+
+    The three shapes are those of the forward operation that the op belongs to (a diff
+    tensor has the shape of the tensor it differentiates). `pads_begin`, `pads_end` and
+    `output_padding` spell the same operation with explicit padding.
+    """
+
+    op: str
+    src_shape: Shape
+    weights_shape: Shape
+    dst_shape: Shape
+    strides: tuple[int, ...]
+    pads_begin: tuple[int, ...]
+    pads_end: tuple[int, ...]
+    dilations: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int
+    #: what the lowerings see: the same sizes as one frozen key, without batch and channels
+    geometry: Geometry
+    #: whether the weights hold their groups on the fine axis (a published transposed layout)
+    groups_on_fine: bool
+
+
+def resolve(
+    op: Op,
+    first: Shape,
+    second: Shape,
+    given_shape: Any,
+    *,
+    strides: Any,
+    pads_begin: Any,
+    pads_end: Any,
+    dilations: Any,
+    output_padding: Any,
+    auto_pad: Any,
+    groups: Any,
+    data_format: Any,
+    weights_format: Any,
+) -> Resolved:
+    """Parse what the user gave to `op`, whose two inputs have these shapes; find the sizes."""
+    name = op.name
+    if len(first) < 3:
+        raise ValueError(
+            f"{name}: `{op.inputs[0]}` must have a batch axis, a channel axis and at least one "
+            f"spatial axis; got shape {first}"
+        )
+    if len(second) != len(first):
+        raise ValueError(
+            f"{name}: `{op.inputs[1]}` must have as many axes as `{op.inputs[0]}`; "
+            f"got shapes {second} and {first}"
+        )
+    rank = len(first) - 2
+    data_format = parse.letters(name, "data_format", data_format, _layouts.DATA_FORMATS)
+    weights_format = parse.letters(name, "weights_format", weights_format, _layouts.WEIGHTS_FORMATS)
+    if given_shape is not None or op.shape_argument == "weights_shape":
+        assert op.shape_argument is not None
+        order = weights_format if op.shape_argument == "weights_shape" else data_format
+        given_shape = parse.shape(
+            name, op.shape_argument, given_shape, rank + 2, f"in {order} order"
+        )
+    return _resolve(
+        op,
+        first,
+        second,
+        given_shape,
+        parse.axis_ints(name, "strides", strides, rank, 1),
+        parse.axis_ints(name, "pads_begin", pads_begin, rank, 0),
+        parse.axis_ints(name, "pads_end", pads_end, rank, 0),
+        parse.axis_ints(name, "dilations", dilations, rank, 1),
+        parse.axis_ints(name, "output_padding", output_padding, rank, 0),
+        parse.auto_pad(name, auto_pad),
+        parse.count(name, "groups", groups),
+        data_format,
+        weights_format,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _resolve(
+    op: Op,
+    first: Shape,
+    second: Shape,
+    given_shape: Shape | None,
+    strides: tuple[int, ...],
+    pads_begin: tuple[int, ...],
+    pads_end: tuple[int, ...],
+    dilations: tuple[int, ...],
+    output_padding: tuple[int, ...],
+    auto_pad: str,
+    groups: int,
+    data_format: str,
+    weights_format: str,
+) -> Resolved:
+    """The same from parsed attributes, remembered: an eager call pays for it once."""
+    rank = len(first) - 2
+    layout = _layouts.data_layout(data_format, rank)
+    given = dict(zip(op.inputs, (first, second), strict=True))
+    if op.shape_argument == "weights_shape":
+        assert given_shape is not None
+        given["weights"] = given_shape
+    for name, shape in [*given.items(), ("dst_shape", given_shape or ())]:
+        batch = layout.batch if name != "weights" and shape else None
+        if any(n < 1 for axis, n in enumerate(shape) if axis != batch):
+            raise ValueError(
+                f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
+                f"got shape {shape}"
+            )
+    weights = given.pop("weights")
+    batches = [shape[layout.batch] for shape in given.values()]
+    if len(given) == 2 and batches[0] != batches[1]:
+        raise ValueError(
+            f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
+            f"got shapes {second} and {first} ({data_format})"
+        )
+    on_fine = _channels.groups_on_fine(op, given, weights, groups, data_format, weights_format)
+    kernel = _layouts.kernel_layout(weights_format, rank, "I" if op.transposed else "O")
+    coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
+    fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
+
+    asked = given_shape if op.shape_argument == "dst_shape" else None
+    sized = [
+        _sizes.RULES[op.name](
+            _sizes.AxisAttributes(
+                op.name, i, strides[i], pads_begin[i], pads_end[i], dilations[i],
+                output_padding[i], auto_pad,
+            ),
+            weights=weights[kernel.spatial[i]],
+            **{role(name): shape[layout.spatial[i]] for name, shape in given.items()},
+            **({} if asked is None else {role(op.result): asked[layout.spatial[i]]}),
+        )
+        for i in range(rank)
+    ]  # fmt: skip
+    axes = tuple(axis for axis, _ in sized)
+
+    def data_shape(channels: int, extents: tuple[int, ...]) -> Shape:
+        shape = dict(zip(layout.spec, (batches[0], channels, *extents), strict=True))
+        return tuple(shape[axis] for axis in range(rank + 2))
+
+    fine = data_shape(fine_channels, tuple(a.fine for a in axes))
+    coarse = data_shape(coarse_channels, tuple(a.coarse for a in axes))
+    if asked is not None and asked != (fine if op.slot(op.result) == "fine" else coarse):
+        raise ValueError(
+            f"{op.name}: `dst_shape` must be the full shape of the result, with the batch of "
+            f"`{op.inputs[0]}` and the channels of the weights, {fine} ({data_format}); got {asked}"
+        )
+    return Resolved(
+        op=op.name,
+        src_shape=coarse if op.transposed else fine,
+        weights_shape=weights,
+        dst_shape=fine if op.transposed else coarse,
+        strides=strides,
+        pads_begin=tuple(a.pad_low for a in axes),
+        pads_end=tuple(high for _, high in sized),
+        dilations=dilations,
+        output_padding=tuple(high - axis.pad_high for axis, high in sized),
+        groups=groups,
+        geometry=Geometry(axes, groups, layout, kernel),
+        groups_on_fine=on_fine,
+    )
+
+
+def role(tensor: str) -> str:
+    """The forward operation's name of a tensor: diff_src is src."""
+    return tensor.removeprefix("diff_")

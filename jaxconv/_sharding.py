@@ -1,0 +1,122 @@
+"""What a contraction owes to meshes: result shardings, varying axes, lowering under both.
+
+Automatic sharding needs nothing of this: it acts on what the lowerings emit.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from jaxconv._geometry import Geometry, Slot
+
+
+def explicit(aval: Any) -> NamedSharding | None:
+    """The sharding in a type, where its mesh has explicit axes."""
+    sharding = aval.sharding
+    return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
+
+
+def canonical(op: str, sharding: Any) -> NamedSharding | None:
+    """A user's `out_sharding` on the mesh in context, with explicit axes."""
+    if sharding is None:
+        return None
+    if not isinstance(sharding, NamedSharding | PartitionSpec):
+        raise TypeError(
+            f"{op}: `out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; "
+            f"got {sharding!r} ({type(sharding).__name__})"
+        )
+    by_name = isinstance(sharding, NamedSharding)
+    mesh = sharding.mesh.abstract_mesh if by_name else jax.sharding.get_abstract_mesh()
+    if mesh.empty or AxisType.Explicit not in mesh.axis_types:
+        raise ValueError(
+            f"{op}: `out_sharding` must be on a mesh with explicit axes, set by jax.set_mesh; "
+            f"got {sharding} and the mesh {mesh}. For automatic axes use "
+            f"jax.lax.with_sharding_constraint on the result"
+        )
+    return NamedSharding(mesh, sharding.spec if by_name else sharding)
+
+
+def of_result(
+    result: Slot, first: Any, second: Any, geometry: Geometry, shape: tuple[Any, ...]
+) -> Any:
+    """The sharding of a contraction's result type, unless the user names one.
+
+    Each axis follows the operand it comes from; contracted axes are summed. An axis that
+    its mesh axes do not divide, or that would use one twice, is replicated.
+    """
+    sharding = explicit(first) or explicit(second)
+    if sharding is None:
+        return first.sharding  # says nothing, and all three tensors have the same rank
+    data, kernel = geometry.data, geometry.kernel
+    one, other = (tuple(a.sharding.spec) for a in (first, second))
+    entries: dict[int, Any]
+    if result == "kernel":
+        entries = {kernel.coarse: other[data.channel]}
+        if geometry.groups == 1:
+            entries[kernel.fine] = one[data.channel]
+    else:
+        entries = {axis: one[axis] for axis in (data.batch, *data.spatial)}
+        if result == "coarse":
+            entries[data.channel] = other[kernel.coarse]
+        elif geometry.groups == 1:
+            entries[data.channel] = other[kernel.fine]
+    return NamedSharding(sharding.mesh, divisible(sharding.mesh, shape, entries))
+
+
+def divisible(mesh: Any, shape: tuple[Any, ...], entries: dict[int, Any]) -> PartitionSpec:
+    """A spec with those of the entries that divide their axes and use no mesh axis again."""
+    used: set[Any] = set()
+    spec: list[Any] = [None] * len(shape)
+    for axis, entry in entries.items():
+        parts = 1
+        for name in names(entry):
+            parts *= mesh.shape[name]
+        if parts > 1 and shape[axis] % parts == 0 and used.isdisjoint(names(entry)):
+            spec[axis] = entry
+            used.update(names(entry))
+    return PartitionSpec(*spec)
+
+
+def names(entry: Any) -> Iterable[Any]:
+    """The mesh axes of one entry of a spec."""
+    if entry is None:
+        return ()
+    return entry if isinstance(entry, tuple) else (entry,)
+
+
+def vary_alike(*operands: Any) -> tuple[Any, ...]:
+    """Under shard_map, make all operands vary over the mesh axes that any of them varies over.
+
+    The transpose of this step is the sum over devices that the gradient of a replicated
+    operand needs.
+    """
+    varying = [jax.typeof(x).manual_axis_type.varying for x in operands]
+    union = frozenset().union(*varying)
+    return tuple(
+        lax.pcast(x, tuple(sorted(union - v, key=str)), to="varying") if union - v else x
+        for x, v in zip(operands, varying, strict=True)
+    )
+
+
+def in_auto_axes(result: Slot, spelling: Callable[..., Any]) -> Callable[..., Any]:
+    """The same spelling where the mesh has explicit axes: only its result's sharding is typed.
+
+    Inside, the compiler propagates, so that a spelling may slice and reshape at will.
+    """
+
+    def spell(first: Any, second: Any, *, geometry: Geometry, sharding: Any, **params: Any) -> Any:
+        def plain(first: Any, second: Any) -> Any:
+            return spelling(first, second, geometry=geometry, **params)
+
+        if explicit(jax.typeof(first)) or explicit(jax.typeof(second)):
+            shape = geometry.shape(result, first.shape, second.shape)
+            sharding = sharding or of_result(
+                result, jax.typeof(first), jax.typeof(second), geometry, shape
+            )
+            plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
+        return plain(first, second)
+
+    return spell

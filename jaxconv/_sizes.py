@@ -1,0 +1,183 @@
+"""The sizes and the padding of one spatial axis: one rule for each operation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jaxconv import _padding
+from jaxconv._geometry import Axis
+
+
+@dataclass(frozen=True)
+class AxisAttributes:
+    """What the user said about one axis."""
+
+    op: str
+    index: int
+    stride: int
+    pad_begin: int
+    pad_end: int
+    dilation: int
+    output_padding: int
+    auto_pad: str
+
+    def extent(self, kernel: int) -> int:
+        """How far the dilated kernel reaches."""
+        return self.dilation * (kernel - 1) + 1
+
+    def pads(self, same_total: Callable[[], int]) -> tuple[int, int]:
+        """The padding before and after, where `same_total` is what the same_* modes share out."""
+        if self.auto_pad == "none":
+            return self.pad_begin, self.pad_end
+        if self.auto_pad == "valid":
+            return 0, 0
+        return _padding.split(same_total(), self.auto_pad)
+
+    def axis(self, fine: int, kernel: int, coarse: int, pad_low: int) -> Axis:
+        """The geometry of this axis."""
+        return Axis(fine, kernel, coarse, self.stride, self.dilation, pad_low)
+
+    def error(self, message: str) -> ValueError:
+        """An error that names the operation and the axis."""
+        return ValueError(f"{self.op}: {message} (spatial axis {self.index})")
+
+
+#: An axis of the geometry, and the padding after it as a user would spell it.
+Sized = tuple[Axis, int]
+
+
+def convolution(a: AxisAttributes, *, src: int, weights: int) -> Sized:
+    """The coarse extent that the window leaves."""
+    low, high = a.pads(lambda: _padding.same_of_convolution(src, a.stride, a.extent(weights)))
+    room = src + low + high - a.extent(weights)
+    if room < 0:
+        raise a.error(
+            f"the dilated kernel must fit into the padded src; got extent {a.extent(weights)} "
+            f"(kernel {weights}, dilation {a.dilation}) over {src + low + high} "
+            f"(src {src}, pads {low} and {high})"
+        )
+    return a.axis(src, weights, room // a.stride + 1, low), high
+
+
+def convolution_backward_weights(a: AxisAttributes, *, src: int, dst: int, weights: int) -> Sized:
+    """All three extents are given, and must be those of a convolution."""
+    axis, high = convolution(a, src=src, weights=weights)
+    if axis.coarse != dst:
+        raise a.error(
+            f"`diff_dst` must have the extent that convolution gives, {axis.coarse}; got {dst} "
+            f"for {_describe(axis, high, 'src')}"
+        )
+    return axis, high
+
+
+def convolution_backward_data(
+    a: AxisAttributes, *, dst: int, weights: int, src: int | None = None
+) -> Sized:
+    """Undo a convolution of `src`; without it, the extents of a transposed convolution."""
+    if src is None or a.output_padding:
+        return conv_transpose(a, src=dst, weights=weights, dst=src)
+    low, high = a.pads(lambda: _padding.same_of_convolution(src, a.stride, a.extent(weights)))
+    room = src + low + high - a.extent(weights)
+    if room < 0 or room // a.stride + 1 != dst:
+        if a.auto_pad.startswith("same"):
+            first = a.stride * (dst - 1) + 1
+        else:
+            first = a.stride * (dst - 1) + a.extent(weights) - low - high
+        last = first + a.stride - 1
+        fitting = f"{max(first, 1)} to {last}" if last >= 1 else "none"
+        raise a.error(
+            f"`dst_shape` must lead back to diff_dst's extent {dst} by the forward rule; got "
+            f"{src}, extents that fit: {fitting}"
+        )
+    return a.axis(src, weights, dst, low), high
+
+
+def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None = None) -> Sized:
+    """The fine extent that the windows reach, or the one asked for by `dst_shape`."""
+    extent = a.extent(weights)
+    reach = a.stride * (src - 1) + extent
+    if dst is None:
+        low, high = a.pads(lambda: _padding.same_of_transpose(a.stride, extent))
+        fine = reach + a.output_padding - low - high
+        if fine < 1:
+            raise a.error(
+                f"the result must have an extent of at least 1; got {fine} = stride * (c - 1) + "
+                f"dilated kernel + output_padding - pads = {a.stride} * {src - 1} + {extent} + "
+                f"{a.output_padding} - {low + high}"
+            )
+        return a.axis(fine, weights, src, low), high
+    low, high = a.pads(lambda: _padding.same_to_reach(dst, src, a.stride, extent, a.output_padding))
+    implied = dst - (reach - low - high)
+    if implied < 0:
+        raise a.error(
+            f"`dst_shape` must be at least {reach - low - high}, the extent without "
+            f"output_padding; got {dst}"
+        )
+    if a.output_padding and implied != a.output_padding and not a.auto_pad.startswith("same"):
+        raise a.error(
+            f"`dst_shape` and `output_padding` must agree; got {dst}, which implies an "
+            f"output_padding of {implied}, and output_padding={a.output_padding}"
+        )
+    return a.axis(dst, weights, src, low), high
+
+
+def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -> Sized:
+    """Undo a transposed convolution: what its window leaves over is output_padding."""
+    extent = a.extent(weights)
+    low, high = a.pads(lambda: _padding.same_of_transpose(a.stride, extent))
+    room = dst + low + high - extent - a.output_padding
+    if room < 0:
+        raise a.error(
+            f"the dilated kernel must fit into the padded diff_dst; got extent {extent} "
+            f"(kernel {weights}, dilation {a.dilation}) and output_padding {a.output_padding} "
+            f"over {dst + low + high} (diff_dst {dst}, pads {low} and {high})"
+        )
+    if a.output_padding and room % a.stride:
+        raise a.error(
+            f"`output_padding` must leave a multiple of the stride; got output_padding="
+            f"{a.output_padding}, which leaves {room} = diff_dst + pads - dilated kernel - "
+            f"output_padding for stride {a.stride}; it may be left out, or be "
+            f"{(room + a.output_padding) % a.stride} plus any multiple of the stride"
+        )
+    return a.axis(dst, weights, room // a.stride + 1, low), high
+
+
+def conv_transpose_backward_weights(
+    a: AxisAttributes, *, src: int, dst: int, weights: int
+) -> Sized:
+    """All three extents are given: output_padding is what is left over."""
+    extent = a.extent(weights)
+    low, high = a.pads(lambda: _padding.same_of_transpose(a.stride, extent))
+    axis = a.axis(dst, weights, src, low)
+    implied = dst - (a.stride * (src - 1) + extent - low - high)
+    if implied < 0:
+        raise a.error(
+            f"`diff_dst` must be at least {dst - implied}, the extent that conv_transpose gives "
+            f"without output_padding; got {dst} for {_describe(axis, high, 'diff_dst')}"
+        )
+    if a.output_padding and implied != a.output_padding:
+        raise a.error(
+            f"`output_padding` must be what the extents imply, {implied}; got "
+            f"{a.output_padding} for {_describe(axis, high, 'diff_dst')}"
+        )
+    return axis, high
+
+
+def _describe(axis: Axis, high: int, fine_name: str) -> str:
+    return (
+        f"{fine_name} {axis.fine}, kernel {axis.kernel}, stride {axis.stride}, "
+        f"dilation {axis.dilation}, pads {axis.pad_low} and {high}"
+    )
+
+
+#: What `resolve` looks up by the operation's name.
+RULES: dict[str, Callable[..., Sized]] = {
+    rule.__name__: rule
+    for rule in (
+        convolution,
+        convolution_backward_data,
+        convolution_backward_weights,
+        conv_transpose,
+        conv_transpose_backward_data,
+        conv_transpose_backward_weights,
+    )
+}
