@@ -26,6 +26,7 @@ def common_dtype(op: str, **arrays: Any) -> DType:
         name: jax.dtypes.canonicalize_dtype(a.dtype, allow_extended_dtype=True)
         for name, a in arrays.items()
     }
+    dtype: DType
     (first, dtype), *others = types.items()
     for name, found in others:
         if found != dtype:

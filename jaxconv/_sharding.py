@@ -28,15 +28,17 @@ def canonical(op: str, sharding: Any) -> NamedSharding | None:
             f"{op}: `out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; "
             f"got {sharding!r} ({type(sharding).__name__})"
         )
-    by_name = isinstance(sharding, NamedSharding)
-    mesh = sharding.mesh.abstract_mesh if by_name else jax.sharding.get_abstract_mesh()
+    if isinstance(sharding, NamedSharding):
+        mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
+    else:
+        mesh, spec = jax.sharding.get_abstract_mesh(), sharding
     if mesh.empty or AxisType.Explicit not in mesh.axis_types:
         raise ValueError(
             f"{op}: `out_sharding` must be on a mesh with explicit axes, set by jax.set_mesh; "
             f"got {sharding} and the mesh {mesh}. For automatic axes use "
             f"jax.lax.with_sharding_constraint on the result"
         )
-    return NamedSharding(mesh, sharding.spec if by_name else sharding)
+    return NamedSharding(mesh, spec)
 
 
 def of_result(
