@@ -57,6 +57,7 @@ from jaxconv._convolution import (
     convolution_backward_weights,
 )
 from jaxconv._inspect import resolve
+from jaxconv._lowering import forced
 from jaxconv._resolve import Resolved
 
 __version__ = "0.1.0"
@@ -69,6 +70,7 @@ __all__ = [
     "convolution",
     "convolution_backward_data",
     "convolution_backward_weights",
+    "forced",
     "onednn",
     "resolve",
 ]

@@ -13,6 +13,7 @@ result: it is again a row of this table. So derivatives of any order, in either 
 are these three primitives and nothing else, whatever a backend makes of them.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ from jaxconv import _batching, _lowering, _sharding
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._jax_names import Primitive, ad, batching, mlir
+from jaxconv._jax_names import Primitive, ad, batching, mlir, splits_over_devices
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
@@ -58,6 +59,7 @@ def contract(
         precision=precision,
         dtype=dtype,
         early_rounding=early_rounding,
+        spelling=_lowering.forced_name(),
         sharding=sharding,
     )
     return out
@@ -83,19 +85,29 @@ def _register(result: Slot) -> None:
                 "early_rounding": False,
                 "sharding": _sharding.explicit(aval),
             }
+            del params["spelling"]
             return contract(wrt, operands, **params)
 
         return rule
 
     def batch(axis: Any, args: Any, dims: Any, *, geometry: Geometry, **params: Any) -> Any:
+        del params["spelling"]
         return _batching.batch(contract, result, axis, args, dims, geometry, params)
 
     primitive.def_abstract_eval(abstract)
     ad.defbilinear(primitive, transpose(slots[0]), transpose(slots[1]))
     batching.fancy_primitive_batchers[primitive] = batch
-    for platform, spelling in _lowering.RULES[result].items():
-        rule = mlir.lower_fun(_sharding.in_auto_axes(result, spelling), multiple_results=False)
-        mlir.register_lowering(primitive, rule, platform=platform)
+
+    def lowering(platform: str | None) -> Any:
+        def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
+            spell = partial(_lowering.SPELL[platform], result, partitioned=splits_over_devices(ctx))
+            spell_any_mesh = _sharding.in_auto_axes(result, spell)
+            return mlir.lower_fun(spell_any_mesh, multiple_results=False)(ctx, *operands, **params)
+
+        return rule
+
+    for platform in _lowering.SPELL:
+        mlir.register_lowering(primitive, lowering(platform), platform=platform)
 
 
 for _slot in OPERANDS:

@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 # `mlir.register_lowering`, `mlir.lower_fun`: an operation spelled in lax, per platform.
 from jax.interpreters import ad, batching, mlir
 
-__all__ = ["Primitive", "ad", "batching", "default_matmul_precision", "mlir"]
+__all__ = ["Primitive", "ad", "batching", "default_matmul_precision", "mlir", "splits_over_devices"]
 
 
 def default_matmul_precision() -> Any:
@@ -28,3 +28,14 @@ def default_matmul_precision() -> Any:
     The name is documented as an option to set; that it reads the innermost context is not.
     """
     return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+
+
+def splits_over_devices(ctx: mlir.LoweringRuleContext) -> bool:
+    """Whether XLA will split the program being lowered over several devices by itself.
+
+    Within jax.shard_map it is split already. JAX tells this to lowering rules alone.
+    """
+    context = ctx.module_context.axis_context
+    if hasattr(context, "num_devices"):
+        return bool(context.num_devices != 1)
+    return context.manual_axes != frozenset(context.mesh.axis_names)

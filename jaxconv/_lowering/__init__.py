@@ -1,19 +1,16 @@
 """How a contraction is spelled for XLA, per platform.
 
-A spelling takes the two operands of a contraction, in the order of `OPERANDS`, and the
-parameters `geometry`, `precision`, `dtype` and `early_rounding`; it returns the third
-tensor, in plain lax. `None` is every platform without a rule of its own.
+A platform's `spell` takes the result's slot, the two operands in the order of `OPERANDS`
+and the parameters of the primitive; it returns the third tensor, in plain lax.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from jaxconv._geometry import Slot
 from jaxconv._lowering import accelerator, cpu
+from jaxconv._lowering.force import forced, forced_name
 
-Spelling = Callable[..., Any]
+#: `None` is every platform without a rule of its own.
+SPELL: dict[str | None, Callable[..., Any]] = {None: accelerator.spell, "cpu": cpu.spell}
 
-RULES: dict[Slot, dict[str | None, Spelling]] = {
-    slot: {None: accelerator.SPELLINGS[slot], "cpu": cpu.SPELLINGS[slot]}
-    for slot in accelerator.SPELLINGS
-}
+__all__ = ["SPELL", "forced", "forced_name"]

@@ -6,7 +6,6 @@ rounds anyway (`early_rounding`: a bias is added in between) is left in 16 bits.
 the one place where a sum is rounded twice.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from jax import lax
@@ -16,19 +15,21 @@ from jaxconv._geometry import Slot
 from jaxconv._lowering import reference
 
 
-def _rule(spelling: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(first: Any, second: Any, *, dtype: DType, early_rounding: bool, **params: Any) -> Any:
-        if dtype.itemsize == 8:  # sums in float64 want float64 operands
-            first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
-        native = first.dtype if early_rounding else dtype
-        out = spelling(first, second, dtype=native, **params)
-        return lax.convert_element_type(out, dtype)
-
-    return rule
-
-
-SPELLINGS: dict[Slot, Callable[..., Any]] = {
-    "coarse": _rule(reference.to_coarse),
-    "fine": _rule(reference.to_fine),
-    "kernel": _rule(reference.to_kernel),
-}
+def spell(
+    result: Slot,
+    first: Any,
+    second: Any,
+    *,
+    dtype: DType,
+    early_rounding: bool,
+    partitioned: bool,
+    spelling: str | None,
+    **params: Any,
+) -> Any:
+    """The reference, whatever is forced for CPU and however the program is split."""
+    del partitioned, spelling
+    if dtype.itemsize == 8:  # sums in float64 want float64 operands
+        first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
+    native = first.dtype if early_rounding else dtype
+    out = reference.SPELLINGS[result](first, second, dtype=native, **params)
+    return lax.convert_element_type(out, dtype)

@@ -6,39 +6,112 @@ follows knows one layout.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from jax import lax
 
 from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._lowering import canonical
+from jaxconv._lowering import direct, matmul, phases, reference, taps
+from jaxconv._lowering.problem import Problem
+
+#: As many multiply-adds as one fused loop may hold before compiling it takes too long.
+MOST_TERMS = 128
 
 
-def _rule(result: Slot, spelling: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(
-        first: Any,
-        second: Any,
-        *,
-        geometry: Geometry,
-        dtype: DType,
-        early_rounding: bool,
-        **params: Any,
-    ) -> Any:
-        """Transposed to channels-last, summed in a wide type, rounded once, transposed back."""
-        del early_rounding
-        if dtype.itemsize == 8:  # sums in float64 want float64 operands
-            first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
-        there = geometry.canonical()
-        first, second = (
-            _transpose(x, geometry.layout(slot), there.layout(slot))
-            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
-        )
-        out = spelling(first, second, geometry=there, dtype=ACCUMULATION[dtype], **params)
-        out = lax.convert_element_type(out, dtype)
-        return _transpose(out, there.layout(result), geometry.layout(result))
+def choose(problem: Problem) -> str:
+    """The name of the spelling, by the first condition that holds."""
+    p = problem
+    if p.dense and (p.pointwise or p.patches):
+        return "matmul"
+    if p.result == "fine":
+        return "phases"
+    if not p.dense and p.taps * p.fine <= MOST_TERMS:
+        return "taps"
+    return "direct"
 
-    return rule
+
+def can(name: str, problem: Problem) -> bool:
+    """Whether a spelling exists for a problem."""
+    if name == "matmul":
+        return problem.dense and (problem.pointwise or problem.patches)
+    if name == "phases":
+        return problem.result == "fine"
+    return True
+
+
+def spell(
+    result: Slot,
+    first: Any,
+    second: Any,
+    *,
+    geometry: Geometry,
+    dtype: DType,
+    early_rounding: bool,
+    partitioned: bool,
+    spelling: str | None,
+    **params: Any,
+) -> Any:
+    """Transposed to channels-last, summed in a wide type, rounded once, transposed back."""
+    del early_rounding  # never needed: a wide result costs nothing here
+    if dtype.itemsize == 8:  # sums in float64 want float64 operands
+        first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
+    params["dtype"] = ACCUMULATION[dtype]
+    if spelling == "reference":
+        out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
+        return lax.convert_element_type(out, dtype)
+    there = geometry.canonical()
+    first, second = (
+        _transpose(x, geometry.layout(slot), there.layout(slot))
+        for slot, x in zip(OPERANDS[result], (first, second), strict=True)
+    )
+    out = _contract(
+        result, first, second, geometry=there, partitioned=partitioned, forced=spelling, **params
+    )
+    out = lax.convert_element_type(out, dtype)
+    return _transpose(out, there.layout(result), geometry.layout(result))
+
+
+def _contract(
+    result: Slot,
+    first: Any,
+    second: Any,
+    *,
+    geometry: Geometry,
+    partitioned: bool,
+    forced: str | None = None,
+    **params: Any,
+) -> Any:
+    """One contraction, channels-last, by the spelling forced or chosen."""
+    problem = _problem(result, first, second, geometry, partitioned)
+    name = forced or choose(problem)
+    if not can(name, problem):
+        raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
+    if result in SPELLINGS.get(name, {}):
+        return SPELLINGS[name][result](first, second, geometry=geometry, **params)
+    # To fine: phases, each of which contracts to coarse.
+    inner = partial(
+        _contract, "coarse", partitioned=partitioned, forced=None if name == "phases" else name
+    )
+    return phases.to_fine(first, second, geometry=geometry, to_coarse=inner, **params)
+
+
+def _problem(
+    result: Slot, first: Any, second: Any, geometry: Geometry, partitioned: bool
+) -> Problem:
+    shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
+    shapes[result] = geometry.shape(result, first.shape, second.shape)
+    batch = shapes["fine"][0]
+    return Problem(
+        result,
+        geometry,
+        batch if isinstance(batch, int) else None,
+        shapes["fine"][-1] // geometry.groups,
+        shapes["coarse"][-1] // geometry.groups,
+        first.dtype,
+        partitioned,
+    )
 
 
 def _transpose(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
@@ -47,8 +120,16 @@ def _transpose(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
     return lax.transpose(x, [place[axis] for axis in range(x.ndim)])
 
 
-SPELLINGS: dict[Slot, Callable[..., Any]] = {
-    "coarse": _rule("coarse", canonical.to_coarse),
-    "fine": _rule("fine", canonical.to_fine),
-    "kernel": _rule("kernel", canonical.to_kernel),
+SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
+    "direct": {
+        "coarse": direct.to_coarse,
+        "fine": direct.to_fine,
+        "kernel": direct.to_kernel,
+    },
+    "matmul": {
+        "coarse": matmul.to_coarse,
+        "fine": matmul.to_fine,
+        "kernel": matmul.to_kernel,
+    },
+    "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
 }

@@ -3,6 +3,7 @@
 Every other spelling must give what these give.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from jax import lax
 
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Geometry
+from jaxconv._geometry import Geometry, Slot
 from jaxconv._reshape import move_groups
 
 
@@ -84,3 +85,10 @@ def to_kernel(
         precision=precision,
         preferred_element_type=dtype,
     )
+
+
+SPELLINGS: dict[Slot, Callable[..., Any]] = {
+    "coarse": to_coarse,
+    "fine": to_fine,
+    "kernel": to_kernel,
+}

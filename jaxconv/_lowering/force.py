@@ -1,0 +1,41 @@
+"""Force one spelling, for those who measure and test."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+
+SPELLINGS = ("reference", "direct", "matmul", "taps", "phases")
+
+#: Part of the key of every jit: a change recompiles what is compiled already.
+_context = jax.make_user_context(None)
+
+
+def forced(spelling: str) -> AbstractContextManager[Any]:
+    """A context in which every contraction is spelled so, on CPU.
+
+    Where the named spelling cannot spell a contraction, an error says so. `"reference"` is
+    one `lax.conv_general_dilated` in the layouts at hand, as on GPU and TPU. Derivatives
+    are forced where they are taken: inside the context. `jax.jit` retraces under it.
+
+    Raises:
+      ValueError: no such spelling.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxconv
+      >>> with jaxconv.forced("reference"):
+      ...     jaxconv.convolution(jnp.ones((1, 8, 8, 2)), jnp.ones((3, 3, 2, 4))).shape
+      (1, 6, 6, 4)
+    """
+    if spelling not in SPELLINGS:
+        raise ValueError(
+            f"forced: `spelling` must be one of {', '.join(SPELLINGS)}; got {spelling!r}"
+        )
+    context: AbstractContextManager[Any] = _context(spelling)
+    return context
+
+
+def forced_name() -> str | None:
+    """The spelling forced here and now."""
+    name: str | None = _context.value
+    return name

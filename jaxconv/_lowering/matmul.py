@@ -1,0 +1,95 @@
+"""Kernels of one tap, and windows that tile the fine tensor: a reshape and one dot.
+
+A dot runs at the machine's peak, in 16 bits too as long as it may give a float32
+result. No axis is merged but the taps and channels, which nobody shards: a batch
+sharded over devices stays so.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._attributes import Precision
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Geometry
+from jaxconv._lowering import window
+
+
+def to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """Each window is a row of patches."""
+    return lax.dot_general(
+        _patches(fine, geometry),
+        kernel.reshape(-1, kernel.shape[-1]),
+        (((geometry.rank + 1,), (0,)), ((), ())),
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+
+
+def to_fine(
+    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """Each coarse element makes a window of its own."""
+    windows = lax.dot_general(
+        coarse,
+        kernel.reshape(-1, kernel.shape[-1]),
+        (((geometry.rank + 1,), (1,)), ((), ())),
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+    return _unpatched(windows, kernel.shape[-2], geometry)
+
+
+def to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """All windows at once: one dot over batch and extents."""
+    rows = tuple(range(geometry.rank + 1))
+    out = lax.dot_general(
+        _patches(fine, geometry),
+        coarse,
+        ((rows, rows), ((), ())),
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+    return out.reshape(*(a.kernel for a in geometry.axes), -1, coarse.shape[-1])
+
+
+def _patches(fine: Any, geometry: Geometry) -> Any:
+    """(N, coarse extents, taps * C): the windows, which do not overlap."""
+    if all(a.kernel == 1 for a in geometry.axes):
+        return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
+    fine = window.padded(fine, geometry)  # kernel == stride: exactly coarse * kernel long
+    extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
+    split = fine.reshape(fine.shape[0], *extents, fine.shape[-1])
+    return split.transpose(_outside_in(geometry)).reshape(
+        fine.shape[0], *(a.coarse for a in geometry.axes), -1
+    )
+
+
+def _unpatched(windows: Any, channels: int, geometry: Geometry) -> Any:
+    """The reverse: lay the windows (N, coarse extents, taps * C) side by side and crop."""
+    batch, rank = windows.shape[0], geometry.rank
+    if any(a.kernel > 1 for a in geometry.axes):
+        apart = windows.reshape(
+            batch,
+            *(a.coarse for a in geometry.axes),
+            *(a.kernel for a in geometry.axes),
+            channels,
+        )
+        order = _outside_in(geometry)
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        windows = apart.transpose(inverse)
+    tiled = windows.reshape(batch, *(a.coarse * a.kernel for a in geometry.axes), channels)
+    crop = [(-a.pad_low, -a.pad_high, a.stride - 1 if a.kernel == 1 else 0) for a in geometry.axes]
+    assert len(crop) == rank
+    return lax.pad(tiled, jnp.zeros((), tiled.dtype), [(0, 0, 0), *crop, (0, 0, 0)])
+
+
+def _outside_in(geometry: Geometry) -> list[int]:
+    """From (N, c1, k1, c2, k2, ..., C) to (N, c1, c2, ..., k1, k2, ..., C)."""
+    rank = geometry.rank
+    return [0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2), 2 * rank + 1]

@@ -1,0 +1,100 @@
+"""Contractions to fine as contractions to coarse: no reversed, spread out or naive form left.
+
+With stride 1, the sum over t of K[t] * coarse[p + pad - dilation*t] is a convolution of
+the coarse tensor with the reversed kernel. With a larger one, each residue of p + pad by
+the stride meets only the taps of its own residue class: one such convolution a phase,
+and the phases are interleaved.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._geometry import Axis, Geometry
+from jaxconv._reshape import move_groups
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One residue class of one axis: the taps it meets, and its stride-1 geometry."""
+
+    taps: slice
+    axis: Axis
+
+
+def to_fine(
+    coarse: Any, kernel: Any, *, geometry: Geometry, to_coarse: Callable[..., Any], **params: Any
+) -> Any:
+    """Spell with `to_coarse`, which contracts to coarse."""
+    layout, rank = geometry.kernel, geometry.rank
+    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
+    kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)  # X, o, (g, i)
+
+    def spell(axes: tuple[Axis, ...], kernel: Any) -> Any:
+        return to_coarse(
+            coarse,
+            lax.rev(kernel, layout.spatial),
+            geometry=replace(geometry, axes=tuple(_reversed(a) for a in axes)),
+            **params,
+        )
+
+    if all(a.stride == 1 for a in geometry.axes):
+        return spell(geometry.axes, kernel)
+
+    def interleave(chosen: tuple[Phase, ...]) -> Any:
+        """All phases of the axes that are not chosen yet."""
+        at = len(chosen)
+        if at == rank:
+            if any(p.axis.kernel == 0 for p in chosen):
+                shape = [coarse.shape[0], *(p.axis.fine for p in chosen), kernel.shape[-1]]
+                return jnp.zeros(shape, params["dtype"])
+            return spell(tuple(p.axis for p in chosen), kernel[tuple(p.taps for p in chosen)])
+        axis = geometry.axes[at]
+        parts = [interleave((*chosen, phase(axis, r))) for r in range(axis.stride)]
+        if len(parts) == 1:
+            return parts[0]
+        # Stacked right behind the axis, the phases are its minor part.
+        whole = jnp.stack(parts, at + 2)
+        whole = whole.reshape(*whole.shape[: at + 1], -1, *whole.shape[at + 3 :])
+        return lax.slice_in_dim(whole, 0, axis.fine, axis=at + 1)
+
+    return interleave(())
+
+
+def phase(axis: Axis, first: int) -> Phase:
+    """The positions first, first + stride, ... of the fine axis, as many as cover it.
+
+    They meet the taps t with dilation*t = first + pad_low modulo the stride.
+    """
+    stride, dilation = axis.stride, axis.dilation
+    met = [t for t in range(axis.kernel) if (dilation * t - first - axis.pad_low) % stride == 0]
+    count = -(-axis.fine // stride)
+    if not met:
+        return Phase(slice(0, 0), replace(axis, fine=count, kernel=0, stride=1))
+    step = met[1] - met[0] if len(met) > 1 else 1
+    return Phase(
+        slice(met[0], met[-1] + 1, step),
+        Axis(
+            fine=count,
+            kernel=len(met),
+            coarse=axis.coarse,
+            stride=1,
+            dilation=dilation * step // stride if len(met) > 1 else 1,
+            pad_low=(first + axis.pad_low - dilation * met[0]) // stride,
+        ),
+    )
+
+
+def _reversed(axis: Axis) -> Axis:
+    """The axis of the convolution that a stride-1 contraction to fine is."""
+    return Axis(
+        fine=axis.coarse,
+        kernel=axis.kernel,
+        coarse=axis.fine,
+        stride=1,
+        dilation=axis.dilation,
+        pad_low=axis.extent - 1 - axis.pad_low,
+    )
