@@ -46,6 +46,7 @@ out_sharding
 Malformed arguments raise TypeError or ValueError, with the rule and what was given.
 """
 
+from jaxconv._checkpoint import contractions_saveable
 from jaxconv._conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
@@ -64,6 +65,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Resolved",
+    "contractions_saveable",
     "conv_transpose",
     "conv_transpose_backward_data",
     "conv_transpose_backward_weights",

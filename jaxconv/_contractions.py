@@ -14,6 +14,7 @@ are these three primitives and nothing else, whatever a backend makes of them.
 """
 
 from functools import partial
+from math import comb
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from jaxconv import _batching, _lowering, _sharding
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._jax_names import Primitive, ad, batching, mlir, splits_over_devices
+from jaxconv._jax_names import Primitive, ad, batching, jet, mlir, splits_over_devices
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
@@ -94,9 +95,28 @@ def _register(result: Slot) -> None:
         del params["spelling"]
         return _batching.batch(contract, result, axis, args, dims, geometry, params)
 
+    def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:
+        """Leibniz: the k-th derivative of a product, from those of its factors."""
+        first, second = ([x, *terms] for x, terms in zip(primals_in, series_in, strict=True))
+        out = [
+            sum(
+                comb(k, j) * primitive.bind(first[j], second[k - j], **params) for j in range(k + 1)
+            )
+            for k in range(len(first))
+        ]
+        return out[0], out[1:]
+
+    def evaluate(*operands: Any, **params: Any) -> jax.Array:
+        """Outside of every compiled function: under `jax.disable_jit` alone."""
+        with jax.disable_jit(False):
+            out: jax.Array = jax.jit(partial(primitive.bind, **params))(*operands)
+        return out
+
     primitive.def_abstract_eval(abstract)
+    primitive.def_impl(evaluate)
     ad.defbilinear(primitive, transpose(slots[0]), transpose(slots[1]))
     batching.fancy_primitive_batchers[primitive] = batch
+    jet.jet_rules[primitive] = taylor
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:

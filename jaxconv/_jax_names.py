@@ -10,6 +10,10 @@ from typing import Any
 
 import jax
 
+# `jet.jet_rules`: the rule of a primitive for Taylor series. An experimental module, which
+# names no way for others to add rules. Without it only `jet` itself would be lost.
+from jax.experimental import jet
+
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
 # `custom_transpose` that has a batching rule, should JAX get one back.
 from jax.extend.core import Primitive
@@ -19,7 +23,15 @@ from jax.extend.core import Primitive
 # `mlir.register_lowering`, `mlir.lower_fun`: an operation spelled in lax, per platform.
 from jax.interpreters import ad, batching, mlir
 
-__all__ = ["Primitive", "ad", "batching", "default_matmul_precision", "mlir", "splits_over_devices"]
+__all__ = [
+    "Primitive",
+    "ad",
+    "batching",
+    "default_matmul_precision",
+    "jet",
+    "mlir",
+    "splits_over_devices",
+]
 
 
 def default_matmul_precision() -> Any:

@@ -53,8 +53,11 @@ def operate(
     resolved = resolve(op, first.shape, second.shape, given_shape, **attributes)
     if bias is not None:
         _arguments.check_bias(op.name, bias, resolved)
+    result = op.slot(op.result)
+    if op.slot(one) != OPERANDS[result][0]:  # the src of a transposed op is the coarse tensor
+        first, second = second, first
     call = Call(
-        op.slot(op.result),
+        result,
         resolved.geometry,
         resolved.groups_on_fine,
         _attributes.precision(op.name, precision),

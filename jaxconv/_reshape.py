@@ -31,3 +31,13 @@ def move_groups(x: Any, groups: int, source: int, target: int) -> Any:
     x = replace_axes(x, source, 1, (groups, x.shape[source] // groups))
     x = jnp.moveaxis(x, source, target)
     return replace_axes(x, target, 2, (groups * x.shape[target + 1],))
+
+
+def split_groups(x: Any, groups: int) -> Any:
+    """From (g, a) on the last axis to g, a on the last two."""
+    return replace_axes(x, x.ndim - 1, 1, (groups, x.shape[-1] // groups))
+
+
+def merge_groups(x: Any) -> Any:
+    """From g, a on the last two axes to (g, a) on the last."""
+    return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))

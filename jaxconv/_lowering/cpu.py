@@ -13,7 +13,7 @@ from jax import lax
 
 from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._lowering import direct, matmul, phases, reference, taps
+from jaxconv._lowering import columns, direct, dots, matmul, phases, reference, slabs, taps
 from jaxconv._lowering.problem import Problem
 
 #: As many multiply-adds as one fused loop may hold before compiling it takes too long.
@@ -38,6 +38,8 @@ def can(name: str, problem: Problem) -> bool:
         return problem.dense and (problem.pointwise or problem.patches)
     if name == "phases":
         return problem.result == "fine"
+    if name == "slabs":
+        return problem.geometry.rank > 1
     return True
 
 
@@ -90,11 +92,13 @@ def _contract(
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
     if result in SPELLINGS.get(name, {}):
         return SPELLINGS[name][result](first, second, geometry=geometry, **params)
-    # To fine: phases, each of which contracts to coarse.
-    inner = partial(
-        _contract, "coarse", partitioned=partitioned, forced=None if name == "phases" else name
-    )
-    return phases.to_fine(first, second, geometry=geometry, to_coarse=inner, **params)
+    # The rewrites hand on to other contractions, which choose for themselves.
+    rewrite = name in ("phases", "slabs")
+    inner = partial(_contract, partitioned=partitioned, forced=None if rewrite else name)
+    if result == "fine":
+        return phases.to_fine(first, second, geometry=geometry, contract=inner, **params)
+    spelling = slabs.to_coarse if result == "coarse" else slabs.to_kernel
+    return spelling(first, second, geometry=geometry, contract=inner, **params)
 
 
 def _problem(
@@ -131,5 +135,7 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
         "fine": matmul.to_fine,
         "kernel": matmul.to_kernel,
     },
+    "columns": {"coarse": columns.to_coarse, "kernel": columns.to_kernel},
+    "dots": {"coarse": dots.to_coarse, "kernel": dots.to_kernel},
     "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
 }

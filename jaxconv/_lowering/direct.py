@@ -3,6 +3,7 @@
 That is (N, X, C) by (X, I, O) to (N, X, C). All operands and results are channels-last.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,11 +11,28 @@ from jax import lax
 
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Geometry
+from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import reference
 from jaxconv._reshape import move_groups, replace_axes
 
-to_coarse = reference.to_coarse
+
+def to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """The reference; in one dimension with a second axis of one element, for YNNPACK."""
+    if geometry.rank > 1:
+        return reference.to_coarse(
+            fine, kernel, geometry=geometry, precision=precision, dtype=dtype
+        )
+    unit = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
+    out = reference.to_coarse(
+        lax.expand_dims(fine, (1,)),
+        lax.expand_dims(kernel, (0,)),
+        geometry=replace(geometry, axes=(unit, *geometry.axes)).canonical(),
+        precision=precision,
+        dtype=dtype,
+    )
+    return lax.squeeze(out, (1,))
 
 
 def to_fine(

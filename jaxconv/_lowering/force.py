@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-SPELLINGS = ("reference", "direct", "matmul", "taps", "phases")
+SPELLINGS = ("reference", "direct", "matmul", "columns", "dots", "taps", "phases", "slabs")
 
 #: Part of the key of every jit: a change recompiles what is compiled already.
 _context = jax.make_user_context(None)

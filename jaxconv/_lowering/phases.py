@@ -26,15 +26,16 @@ class Phase:
 
 
 def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, to_coarse: Callable[..., Any], **params: Any
+    coarse: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
 ) -> Any:
-    """Spell with `to_coarse`, which contracts to coarse."""
+    """Spell with `contract`, to coarse."""
     layout, rank = geometry.kernel, geometry.rank
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
     kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)  # X, o, (g, i)
 
     def spell(axes: tuple[Axis, ...], kernel: Any) -> Any:
-        return to_coarse(
+        return contract(
+            "coarse",
             coarse,
             lax.rev(kernel, layout.spatial),
             geometry=replace(geometry, axes=tuple(_reversed(a) for a in axes)),

@@ -15,7 +15,7 @@ from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
-from jaxconv._reshape import replace_axes
+from jaxconv._reshape import merge_groups, split_groups
 
 
 def to_coarse(
@@ -26,12 +26,12 @@ def to_coarse(
     fine = window.padded(fine, geometry)
     terms = []
     for tap in window.taps(geometry):
-        read = _by_group(window.read_by(tap, fine, geometry).astype(dtype), geometry)
-        weights = _by_group(window.at(tap, kernel).astype(dtype), geometry)  # i, g, o
+        read = split_groups(window.read_by(tap, fine, geometry).astype(dtype), geometry.groups)
+        weights = split_groups(window.at(tap, kernel).astype(dtype), geometry.groups)  # i, g, o
         for i in range(weights.shape[0]):
             one = lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1)
             terms.append(one * _like(read, lax.index_in_dim(weights, i, keepdims=False)))
-    return _merged(reduce(lax.add, terms))
+    return merge_groups(reduce(lax.add, terms))
 
 
 def to_kernel(
@@ -40,25 +40,15 @@ def to_kernel(
     """One reduction over batch and extents for each tap and fine channel i."""
     del precision
     fine = window.padded(fine, geometry)
-    coarse = _by_group(coarse.astype(dtype), geometry)
+    coarse = split_groups(coarse.astype(dtype), geometry.groups)
     rows = tuple(range(geometry.rank + 1))
     sums = []
     for tap in window.taps(geometry):
-        read = _by_group(window.read_by(tap, fine, geometry).astype(dtype), geometry)
+        read = split_groups(window.read_by(tap, fine, geometry).astype(dtype), geometry.groups)
         for i in range(read.shape[-1]):
             one = lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1)
-            sums.append(_merged(jnp.sum(one * coarse, rows)))
+            sums.append(merge_groups(jnp.sum(one * coarse, rows)))
     return jnp.stack(sums).reshape(*(a.kernel for a in geometry.axes), -1, sums[0].shape[0])
-
-
-def _by_group(x: Any, geometry: Geometry) -> Any:
-    """Split the channels, the last axis, into groups and the channels of one."""
-    return replace_axes(x, x.ndim - 1, 1, (geometry.groups, x.shape[-1] // geometry.groups))
-
-
-def _merged(x: Any) -> Any:
-    """Merge groups and the channels of one again."""
-    return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
 
 
 def _like(data: Any, weights: Any) -> Any:

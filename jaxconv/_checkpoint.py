@@ -1,0 +1,23 @@
+"""What `jax.checkpoint` keeps: a policy that knows our contractions."""
+
+from typing import Any
+
+from jaxconv._contractions import PRIMITIVES
+
+
+def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
+    """A policy for `jax.checkpoint`: save every contraction, recompute the rest.
+
+    It stands beside `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own
+    products; `jax.checkpoint_policies.save_from_both_policies` joins the two.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> @jax.checkpoint(policy=jaxconv.contractions_saveable)
+      ... def layer(src, weights):
+      ...     return jnp.tanh(jaxconv.convolution(src, weights)).sum()
+      >>> src, weights = jnp.ones((2, 5, 5, 3)), jnp.ones((3, 3, 3, 4))
+      >>> jax.grad(layer, argnums=1)(src, weights).shape
+      (3, 3, 3, 4)
+    """
+    return primitive in PRIMITIVES.values()

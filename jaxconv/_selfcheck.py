@@ -1,0 +1,213 @@
+"""Are the six operations right on this backend? Each against its defining sum, in NumPy.
+
+One sum defines all of them (see `reference`), each filling one of its three tensors from
+the other two. In their default formats the six take and give the same three arrays, so
+one case serves them all. The reference shares no code with the operations.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+import jaxconv
+
+Array = np.ndarray[Any, Any]
+Tensors = dict[str, Array]
+
+#: operation -> the tensor it finds, and its inputs in order
+OPERATIONS = {
+    "convolution": ("coarse", ("fine", "kernel")),
+    "convolution_backward_data": ("fine", ("coarse", "kernel")),
+    "convolution_backward_weights": ("kernel", ("fine", "coarse")),
+    "conv_transpose": ("fine", ("coarse", "kernel")),
+    "conv_transpose_backward_data": ("coarse", ("fine", "kernel")),
+    "conv_transpose_backward_weights": ("kernel", ("coarse", "fine")),
+}
+SHAPED = (
+    "convolution_backward_data",
+    "convolution_backward_weights",
+    "conv_transpose_backward_weights",
+)
+
+DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attributes and sizes: a fine tensor, a kernel and a coarse tensor that fit each other."""
+
+    name: str
+    coarse: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_begin: tuple[int, ...]
+    pads_end: tuple[int, ...]
+    #: the end of the fine tensor that no window reaches: output padding, if transposed
+    rest: tuple[int, ...]
+    #: groups, and in each the channels of the fine and of the coarse tensor
+    channels: tuple[int, int, int]
+
+    @property
+    def fine(self) -> tuple[int, ...]:
+        """The fine extents that lead to the coarse ones."""
+        s, c, d, k = map(np.array, (self.strides, self.coarse, self.dilations, self.kernel))
+        fine = s * (c - 1) + d * (k - 1) + 1 + self.rest
+        return tuple((fine - self.pads_begin - self.pads_end).tolist())
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """In the default formats: NXC for the data; XIO is XOI with the roles swapped."""
+        groups, i, o = self.channels
+        return {
+            "fine": (2, *self.fine, groups * i),
+            "kernel": (*self.kernel, i, groups * o),
+            "coarse": (2, *self.coarse, groups * o),
+        }
+
+    def terms(self, result: str) -> int:
+        """The most terms that a sum may have."""
+        _, i, o = self.channels
+        taps, places = math.prod(self.kernel), math.prod(self.coarse)
+        return {"coarse": taps * i, "fine": taps * o, "kernel": 2 * places}[result]
+
+
+CASES = (
+    Case("strided", (3, 4), (3, 2), (2, 3), (1, 1), (1, 0), (0, 1), (1, 2), (1, 3, 4)),
+    Case("dilated, groups", (4, 3), (2, 3), (1, 2), (3, 2), (2, 1), (1, 3), (0, 1), (2, 3, 2)),
+    Case("depthwise", (5, 4), (3, 2), (1, 1), (1, 1), (1, 1), (1, 0), (0, 0), (6, 1, 1)),
+    Case("wide", (4, 5), (3, 3), (1, 1), (1, 1), (1, 0), (1, 2), (0, 0), (1, 24, 32)),
+    Case("1-D, groups", (7,), (4,), (3,), (1,), (1,), (2,), (2,), (3, 2, 1)),
+    Case(
+        "3-D",
+        (2, 3, 2), (2, 1, 3), (1, 2, 2), (2, 1, 1), (1, 0, 1), (0, 0, 2), (0, 1, 1), (1, 2, 3),
+    ),
+)  # fmt: skip
+
+
+def reference(case: Case, result: str, given: Tensors) -> Array:
+    """Fill one tensor of the defining sum from the other two, in float64.
+
+    The sum is that of ``fine[n, g, i, p] * kernel[g, i, o, t] * coarse[n, g, o, q]`` over
+    all taps t and places q with ``p = strides*q + dilations*t - pads_begin`` in bounds.
+    """
+    found = np.zeros(case.shapes[result])
+    tensors = {name: _channels_apart(case, name, x) for name, x in {**given, result: found}.items()}
+    first, second = (name for name in tensors if name != result)
+    letters = {"fine": "ngi", "kernel": "gio", "coarse": "ngo"}
+    product = f"{letters[first]},{letters[second]}->{letters[result]}"
+    for t in np.ndindex(case.kernel):
+        for q in np.ndindex(case.coarse):
+            p = np.multiply(case.strides, q) + np.multiply(case.dilations, t) - case.pads_begin
+            if np.all((p >= 0) & (p < case.fine)):
+                at = {"fine": (slice(None), *p), "kernel": t, "coarse": (slice(None), *q)}
+                tensors[result][at[result]] += np.einsum(
+                    product, tensors[first][at[first]], tensors[second][at[second]]
+                )
+    return found
+
+
+def _channels_apart(case: Case, name: str, x: Array) -> Array:
+    """A view with the groups on an axis: data (n, ..., g, channel), kernel (..., g, i, o)."""
+    apart = x.reshape(*x.shape[:-1], case.channels[0], -1)
+    return np.moveaxis(apart, -2, -3) if name == "kernel" else apart
+
+
+@dataclass
+class Finding:
+    """What came of the cases of one operation."""
+
+    operation: str
+    #: dtype -> number of cases with exactly the right integers
+    exact: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DTYPES, 0))
+    #: of the random case nearest to its bound, relative to the largest element
+    error: float = 0.0
+    bound: float = math.inf
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all cases passed."""
+        return not self.complaints
+
+
+def check(operation: str) -> Finding:
+    """Compare an operation to the reference in all cases, on JAX's default device."""
+    finding = Finding(operation)
+    for case in CASES:
+        try:
+            _check_case(finding, case)
+        except Exception as error:  # a reader wants a line, not a traceback
+            first_line = (str(error).strip() or "no message").splitlines()[0]
+            finding.complaints.append(f"{case.name}: {type(error).__name__}: {first_line}")
+    return finding
+
+
+def _check_case(finding: Finding, case: Case) -> None:
+    result, operands = OPERATIONS[finding.operation]
+    rng = np.random.default_rng(case.terms(result))
+    integers, floats = _integers(rng, case, operands), _floats(rng, case, operands)
+    problems = [(integers, dtype) for dtype in DTYPES.values()] + [(floats, np.float32)]
+    *found, found_random = _run(finding.operation, case, problems)
+
+    exact = reference(case, result, integers)
+    for label, values in zip(DTYPES, found, strict=True):
+        wrong = int(np.sum(values != exact.astype(values.dtype)))
+        finding.exact[label] += not wrong
+        if wrong:
+            finding.complaints.append(
+                f"{case.name}, {label} integers: {wrong} of {values.size} elements are wrong"
+            )
+
+    exact = reference(case, result, floats)
+    error = float(np.max(np.abs(found_random - exact)) / np.max(np.abs(exact)))
+    # Errors add up like a random walk, with the root of the number of terms.
+    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(case.terms(result)))
+    if not error / bound < finding.error / finding.bound:
+        finding.error, finding.bound = error, bound
+    if not error <= bound:  # also if it is NaN
+        finding.complaints.append(f"{case.name}, random f32: off by {error:.1e}, above the bound")
+
+
+def _integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+    """Integers whose products and sums are exact in f32, so that any result is right or wrong.
+
+    They are wide, so that a partial sum rounded to 16 bits would show; but each is below
+    2**8, so that multiplying in TF32 or bf16 is exact, and their sums fit into f16.
+    """
+    most_terms = max(case.terms(name) for name in case.shapes)
+    limit = min(math.isqrt(60_000 // most_terms), 200)
+    draw = partial(rng.integers, -limit, limit, endpoint=True)
+    return {name: draw(case.shapes[name]).astype(np.float64) for name in operands}
+
+
+def _floats(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+    return {name: rng.standard_normal(case.shapes[name], np.float32) for name in operands}
+
+
+def _run(operation: str, case: Case, problems: list[tuple[Tensors, Any]]) -> list[Array]:
+    """The operation's own results, from one program: compiling is what takes the time."""
+    result, operands = OPERATIONS[operation]
+    shape = [case.shapes[result]] if operation in SHAPED else []
+    transposed = {"output_padding": case.rest} if operation.startswith("conv_transpose") else {}
+    compute = partial(
+        getattr(jaxconv, operation),
+        strides=case.strides,
+        pads_begin=case.pads_begin,
+        pads_end=case.pads_end,
+        dilations=case.dilations,
+        groups=case.channels[0],
+        precision="highest",  # a bound for f32 needs f32, also where the default is less
+        **transposed,
+    )
+    arguments = [
+        [jax.numpy.asarray(given[name].astype(dtype)) for name in operands]
+        for given, dtype in problems
+    ]
+    found = jax.jit(lambda problems: [compute(*tensors, *shape) for tensors in problems])(arguments)
+    return [np.asarray(values) for values in found]
