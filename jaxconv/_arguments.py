@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxconv._dtypes import ACCUMULATION, DType
+from jaxconv._dtypes import ACCUMULATION, DType, canonical
+from jaxconv._messages import either, shown
 from jaxconv._resolve import Resolved
 
 
@@ -14,31 +15,28 @@ def array(op: str, name: str, value: Any) -> Any:
     if isinstance(value, jax.Array | np.ndarray):
         return value
     if hasattr(value, "__jax_array__"):  # a module's parameter, say
-        return value.__jax_array__()
+        return array(op, name, value.__jax_array__())
     raise TypeError(
-        f"{op}: `{name}` must be a JAX or NumPy array; got {value!r} ({type(value).__name__})"
+        f"{op}: `{name}` must be a JAX or NumPy array; got {shown(value)}. "
+        f"jax.numpy.asarray makes one of numbers and lists"
     )
 
 
 def common_dtype(op: str, **arrays: Any) -> DType:
     """The one accepted type that all the arrays have."""
-    types: dict[str, Any] = {
-        name: jax.dtypes.canonicalize_dtype(a.dtype, allow_extended_dtype=True)
-        for name, a in arrays.items()
-    }
-    dtype: DType
-    (first, dtype), *others = types.items()
-    for name, found in others:
-        if found != dtype:
-            raise TypeError(
-                f"{op}: `{first}` and `{name}` must have the same type; got {dtype} and {found}. "
-                f"Nothing is promoted: convert one of them with .astype"
-            )
-    if dtype not in ACCUMULATION:
-        raise TypeError(
-            f"{op}: `{first}` must have type {', '.join(d.name for d in ACCUMULATION)}; got {dtype}"
-        )
-    return dtype
+    types: dict[str, DType] = {name: canonical(a.dtype) for name, a in arrays.items()}
+    dtype, *others = types.values()
+    if dtype in ACCUMULATION and all(other == dtype for other in others):
+        return dtype
+    got = ", ".join(f"`{name}` {found}" for name, found in types.items())
+    for name, found in types.items():
+        if found not in ACCUMULATION:
+            accepted = either(d.name for d in ACCUMULATION)
+            raise TypeError(f"{op}: `{name}` must have type {accepted}; got {got}")
+    raise TypeError(
+        f"{op}: all arrays must have the same type; got {got}. "
+        f"Nothing is promoted: convert with .astype"
+    )
 
 
 def check_bias(op: str, bias: Any, resolved: Resolved) -> None:

@@ -5,9 +5,11 @@ strings. A parsed value may key a cache; a raw one may not, since 1 == 1.0 == Tr
 """
 
 import operator
+import re
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -15,12 +17,13 @@ from jax import lax
 from jax.export import is_symbolic_dim
 
 from jaxconv._jax_names import default_matmul_precision
+from jaxconv._messages import either, shown
 
 Ints = int | Sequence[int]
 Shape = tuple[Any, ...]  # of ints; the batch may be a symbolic dimension
 ShapeLike = Sequence[int] | np.ndarray | jax.Array
 PrecisionLike = str | lax.PrecisionLike
-Precision = tuple[lax.Precision, lax.Precision] | lax.DotAlgorithmPreset
+Precision = tuple[lax.Precision, lax.Precision]
 
 AUTO_PADS = {
     "none": "none",
@@ -31,32 +34,24 @@ AUTO_PADS = {
     "explicit": "none",
 }
 
+#: What any tensor can need, and small enough that no product of two of them leaves 64 bits.
+MOST = 2**31 - 1
+
 
 def axis_ints(op: str, name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     """One int per spatial axis, from an int for all of them or a sequence; at least `least`."""
-    if type(value) is int:  # by far the most frequent
-        ints: tuple[int, ...] = (value,) * rank
-    else:
-        expected = f"an int or a sequence of ints, one for each of {rank} spatial axes"
-        sequence = _sequence(op, name, value, expected)
-        if sequence is None:
-            ints = (_int(op, name, value, expected),) * rank
-        else:
-            ints = tuple(_int(op, name, v, expected) for v in sequence)
-            if not ints and name in ("pads_begin", "pads_end"):
-                ints = (0,) * rank
-            if len(ints) != rank:
-                raise ValueError(f"{op}: `{name}` must be {expected}; got {len(ints)}: {value!r}")
-    if min(ints) < least:
-        raise ValueError(f"{op}: `{name}` must be at least {least} on every axis; got {value!r}")
+    ints = (value,) * rank if type(value) is int else _each_axis(op, name, value, rank)
+    if min(ints) < least or max(ints) > MOST:
+        bound = f"at least {least}" if min(ints) < least else f"at most {MOST}"
+        raise ValueError(f"{op}: `{name}` must be {bound} on every axis; got {reprlib.repr(value)}")
     return ints
 
 
 def count(op: str, name: str, value: Any) -> int:
     """A single int of at least 1."""
-    number = value if type(value) is int else _int(op, name, value, "an int")
+    number = _int(op, name, value, "an int")
     if number < 1:
-        raise ValueError(f"{op}: `{name}` must be at least 1; got {value!r}")
+        raise ValueError(f"{op}: `{name}` must be at least 1; got {number}")
     return number
 
 
@@ -65,10 +60,12 @@ def shape(op: str, name: str, value: Any, length: int, meaning: str) -> Shape:
     expected = f"a sequence of {length} ints, {meaning}"
     sequence = _sequence(op, name, value, expected)
     if sequence is None:
-        raise TypeError(f"{op}: `{name}` must be {expected}; got {value!r}")
+        raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
     extents = tuple(v if is_symbolic_dim(v) else _int(op, name, v, expected) for v in sequence)
     if len(extents) != length:
-        raise ValueError(f"{op}: `{name}` must be {expected}; got {len(extents)}: {extents}")
+        raise ValueError(
+            f"{op}: `{name}` must be {expected}; got {extents}, of length {len(extents)}"
+        )
     return extents
 
 
@@ -85,40 +82,51 @@ def letters(op: str, name: str, value: Any, known: tuple[str, ...]) -> str:
 
 
 def precision(op: str, value: Any) -> Precision:
-    """What lax takes; None reads JAX's default now, so that derivatives made later agree."""
-    asked = default_matmul_precision() if value is None else value
+    """A precision for each operand; None reads JAX's default now, for the derivatives too."""
+    if value is None:
+        value = default_matmul_precision()
+        # An algorithm, which JAX lets one set for dots. Convolutions have none: lax does as here.
+        if isinstance(value, str) and value in lax.DotAlgorithmPreset.__members__:
+            value = None
+    pair = value if isinstance(value, tuple | list) else (value, value)
     try:
-        if asked is None:
-            return lax.Precision.DEFAULT, lax.Precision.DEFAULT
-        if isinstance(asked, lax.DotAlgorithmPreset):
-            return asked
-        if isinstance(asked, str) and asked in lax.DotAlgorithmPreset.__members__:
-            return lax.DotAlgorithmPreset[asked]
-        if isinstance(asked, tuple | list):
-            first, second = (lax.Precision(p) for p in asked)
-            return first, second
-        return lax.Precision(asked), lax.Precision(asked)
+        if any(not isinstance(p, str | lax.Precision | None) for p in pair):
+            raise TypeError
+        first, second = (lax.Precision(p) for p in pair)
     except (ValueError, TypeError):
         raise ValueError(
-            f"{op}: `precision` must be None, a jax.lax.Precision or its name "
-            f"('default', 'high', 'highest'), a pair of these, or a "
-            f"jax.lax.DotAlgorithmPreset; got {value!r}"
+            f"{op}: `precision` must be None, a jax.lax.Precision or its name ('default', "
+            f"'high' or 'highest'), or a pair of these; got {shown(value)}"
         ) from None
+    return first, second
 
 
 def _spelling(
     op: str, name: str, value: Any, known: dict[str, str], fold: Callable[[str], str]
 ) -> str:
-    names = [repr(k) for k in known]
-    expected = f"{', '.join(names[:-1])} or {names[-1]}"
+    expected = either(map(repr, known))
     if not isinstance(value, str):
-        raise TypeError(f"{op}: `{name}` must be a string, {expected}; got {value!r}")
+        raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
     found = known.get(fold(value))
     if found is None:
-        near = get_close_matches(fold(value), known, n=1)
+        general = re.sub("[DHW]+", "X", fold(value))  # NHWC and HWIO are how others write
+        near = get_close_matches(general, known, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{op}: `{name}` must be {expected}; got {value!r}{hint}")
+        raise ValueError(f"{op}: `{name}` must be {expected}; got {reprlib.repr(value)}{hint}")
     return found
+
+
+def _each_axis(op: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
+    expected = f"an int or a sequence of {rank} int{'s'[: rank - 1]}, one per spatial axis"
+    sequence = _sequence(op, name, value, expected)
+    if sequence is None:
+        return (_int(op, name, value, expected),) * rank
+    ints = tuple(_int(op, name, v, expected) for v in sequence)
+    if not ints and name in ("pads_begin", "pads_end"):
+        return (0,) * rank
+    if len(ints) != rank:
+        raise ValueError(f"{op}: `{name}` must be {expected}; got {ints}, of length {len(ints)}")
+    return ints
 
 
 def _sequence(op: str, name: str, value: Any, expected: str) -> Iterable[Any] | None:
@@ -149,12 +157,12 @@ def _int(op: str, name: str, value: Any, expected: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f"{op}: `{name}` must be {expected}; got {value!r} ({type(value).__name__})")
+    raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
 
 
-def _refuse_traced(op: str, name: str, value: Any, expected: str) -> None:
+def _refuse_traced(op: str, name: str, value: Any, expected: str) -> NoReturn:
     raise TypeError(
         f"{op}: `{name}` must be {expected}, known when the function is traced; got a traced "
-        f"value of type {jax.typeof(value)}. Shapes must be static: pass Python ints or a "
-        f"NumPy array, or name the argument in jax.jit's static_argnames"
+        f"value of type {jax.typeof(value)}. Shapes and attributes must be static: pass Python "
+        f"ints or a NumPy array, or name the argument in jax.jit's static_argnames"
     )

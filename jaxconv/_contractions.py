@@ -14,7 +14,6 @@ are these three primitives and nothing else, whatever a backend makes of them.
 """
 
 from functools import partial
-from math import comb
 from typing import Any
 
 import jax
@@ -96,12 +95,10 @@ def _register(result: Slot) -> None:
         return _batching.batch(contract, result, axis, args, dims, geometry, params)
 
     def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:
-        """Leibniz: the k-th derivative of a product, from those of its factors."""
+        """The coefficients of a product of two power series."""
         first, second = ([x, *terms] for x, terms in zip(primals_in, series_in, strict=True))
         out = [
-            sum(
-                comb(k, j) * primitive.bind(first[j], second[k - j], **params) for j in range(k + 1)
-            )
+            sum(primitive.bind(first[j], second[k - j], **params) for j in range(k + 1))
             for k in range(len(first))
         ]
         return out[0], out[1:]

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxconv._messages import either, shown
+
 DType = np.dtype[Any]
 
 #: operand type -> the type that holds its sums. 16-bit products are exact in float32.
@@ -20,19 +22,24 @@ ACCUMULATION: dict[DType, DType] = {
 }
 
 
+def canonical(dtype: Any) -> Any:
+    """The type JAX gives to such values: float32 for float64, unless x64 is enabled."""
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
 def result_dtype(op: str, operand: DType, preferred: Any) -> DType:
     """The type of an op's result: the operands' own, or a wider one asked for."""
     if preferred is None:
         return operand
+    fitting = [d for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
     try:
-        asked = jax.dtypes.canonicalize_dtype(preferred)
+        asked: DType = canonical(preferred)
+        if asked in fitting:
+            return asked
+        got = str(asked)
     except TypeError:
-        asked = None
-    if asked == operand or (asked in ACCUMULATION and asked.itemsize > operand.itemsize):
-        return asked
-    wider = [d.name for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
+        got = shown(preferred)
     raise TypeError(
-        f"{op}: `preferred_element_type` must be the operands' type or a wider one, "
-        f"here {' or '.join(wider)}; got {getattr(asked, 'name', preferred)!r} "
-        f"for operands of type {operand.name}"
+        f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "
+        f"{either(d.name for d in fitting)}; got {got} for operands of type {operand}"
     )

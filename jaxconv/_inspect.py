@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxconv import _attributes, _conv_transpose, _convolution, _resolve
+from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._resolve import Resolved
 
@@ -18,7 +19,8 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
 
     Args:
       op: one of the six operations, or its name.
-      args, attributes: what the operation takes; its arrays may be given as shapes.
+      args, attributes: what the operation takes. Its arrays may be given as shapes; a bias
+        and the arguments that no size depends on are not looked at.
 
     Raises:
       TypeError, ValueError: what the operation itself would raise of shapes and attributes.
@@ -31,10 +33,15 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
       >>> sizes.dst_shape, sizes.pads_begin, sizes.pads_end
       ((8, 16, 16, 16), (1, 1), (1, 1))
     """
-    name = op if isinstance(op, str) else getattr(op, "__name__", "")
-    if name not in OPS:
-        raise ValueError(f"resolve: `op` must be one of {', '.join(OPS)}, or its name; got {op!r}")
-    bound = inspect.signature(_FUNCTIONS[name]).bind(*args, **attributes)
+    name = next((n for n, function in _FUNCTIONS.items() if function is op), op)
+    if not isinstance(name, str) or name not in OPS:
+        raise ValueError(
+            f"resolve: `op` must be {either(OPS)}, as a function or its name; got {shown(op)}"
+        )
+    try:
+        bound = inspect.signature(_FUNCTIONS[name]).bind(*args, **attributes)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
     bound.apply_defaults()
     given = dict(bound.arguments)
     for numerics in ("bias", "precision", "preferred_element_type", "out_sharding"):
@@ -47,7 +54,6 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
 
 def _shape(op: str, name: str, value: Any) -> _attributes.Shape:
     shape = getattr(value, "shape", value)
-    expected = "an array or its shape"
     if not isinstance(shape, tuple | list):
-        raise TypeError(f"{op}: `{name}` must be {expected}; got {value!r}")
-    return _attributes.shape(op, name, shape, len(shape), expected)
+        raise TypeError(f"{op}: `{name}` must be an array or its shape; got {shown(value)}")
+    return _attributes.shape(op, name, shape, len(shape), "or an array")

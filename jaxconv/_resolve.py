@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
+
+from jax.export import is_symbolic_dim
 
 from jaxconv import _attributes as parse
 from jaxconv import _channels, _layouts, _sizes
 from jaxconv._attributes import Shape
 from jaxconv._geometry import Geometry
+from jaxconv._messages import either
 from jaxconv._op import Op
 
 
@@ -35,6 +39,11 @@ class Resolved:
     #: whether the weights hold their groups on the fine axis (a published transposed layout)
     groups_on_fine: bool
 
+    def shape(self, tensor: str) -> Shape:
+        """The shape of a tensor: src, weights, dst, or one that differentiates them."""
+        shape: Shape = getattr(self, f"{role(tensor)}_shape")
+        return shape
+
 
 def resolve(
     op: Op,
@@ -60,9 +69,11 @@ def resolve(
             f"spatial axis; got shape {first}"
         )
     if len(second) != len(first):
+        lesser = op.inputs[len(second) < len(first)]
+        hint = "" if lesser == "weights" else f". Does `{lesser}` lack its batch axis?"
         raise ValueError(
             f"{name}: `{op.inputs[1]}` must have as many axes as `{op.inputs[0]}`; "
-            f"got shapes {second} and {first}"
+            f"got shapes {second} and {first}{hint}"
         )
     rank = len(first) - 2
     data_format = parse.letters(name, "data_format", data_format, _layouts.DATA_FORMATS)
@@ -73,7 +84,7 @@ def resolve(
         given_shape = parse.shape(
             name, op.shape_argument, given_shape, rank + 2, f"in {order} order"
         )
-    return _resolve(
+    parsed = (
         op,
         first,
         second,
@@ -85,9 +96,27 @@ def resolve(
         parse.axis_ints(name, "output_padding", output_padding, rank, 0),
         parse.auto_pad(name, auto_pad),
         parse.count(name, "groups", groups),
-        data_format,
-        weights_format,
     )
+    try:
+        return _resolve(*parsed, data_format, weights_format)
+    except ValueError as error:
+        raise ValueError(f"{error}{_layout_hint(parsed, data_format, weights_format)}") from None
+
+
+def _layout_hint(parsed: tuple[Any, ...], data_format: str, weights_format: str) -> str:
+    """Name the nearest formats that these very shapes would fit, if there are any."""
+    fits = []
+    for data, weights in product(_layouts.DATA_FORMATS, _layouts.WEIGHTS_FORMATS):
+        changes = [f"data_format={data!r}"] if data != data_format else []
+        changes += [f"weights_format={weights!r}"] if weights != weights_format else []
+        try:
+            _resolve(*parsed, data, weights)
+        except ValueError:
+            continue
+        fits.append(changes)
+    nearest = min(map(len, fits), default=0)
+    names = [" and ".join(changes) for changes in fits if len(changes) == nearest]
+    return f". These shapes would fit {either(names)}" if names else ""
 
 
 @lru_cache(maxsize=4096)
@@ -110,17 +139,13 @@ def _resolve(
     rank = len(first) - 2
     layout = _layouts.data_layout(data_format, rank)
     given = dict(zip(op.inputs, (first, second), strict=True))
-    if op.shape_argument == "weights_shape":
-        assert given_shape is not None
-        given["weights"] = given_shape
-    for name, shape in [*given.items(), ("dst_shape", given_shape or ())]:
-        batch = layout.batch if name != "weights" and shape else None
-        if any(n < 1 for axis, n in enumerate(shape) if axis != batch):
-            raise ValueError(
-                f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
-                f"got shape {shape}"
-            )
-    weights = given.pop("weights")
+    if given_shape is not None:
+        assert op.shape_argument is not None
+        given[op.shape_argument] = given_shape
+    for name, shape in given.items():
+        _check_extents(op, name, shape, None if name.startswith("weights") else layout.batch)
+    asked = given.pop("dst_shape", None)
+    weights = given.pop("weights_shape", None) or given.pop("weights")
     batches = [shape[layout.batch] for shape in given.values()]
     if len(given) == 2 and batches[0] != batches[1]:
         raise ValueError(
@@ -132,7 +157,6 @@ def _resolve(
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
-    asked = given_shape if op.shape_argument == "dst_shape" else None
     sized = [
         _sizes.RULES[op.name](
             _sizes.AxisAttributes(
@@ -172,6 +196,20 @@ def _resolve(
         geometry=Geometry(axes, groups, layout, kernel),
         groups_on_fine=on_fine,
     )
+
+
+def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
+    extents = [n for axis, n in enumerate(shape) if axis != batch]
+    if any(is_symbolic_dim(n) for n in extents):
+        raise ValueError(
+            f"{op.name}: `{name}` must have constant extents (only the batch may be symbolic); "
+            f"got shape {shape}"
+        )
+    if min(extents) < 1:
+        raise ValueError(
+            f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
+            f"got shape {shape}"
+        )
 
 
 def role(tensor: str) -> str:

@@ -131,6 +131,11 @@ class Finding:
     complaints: list[str] = field(default_factory=list)
 
     @property
+    def compared(self) -> bool:
+        """Whether a random case ran to its end."""
+        return self.bound < math.inf
+
+    @property
     def ok(self) -> bool:
         """Whether all cases passed."""
         return not self.complaints
@@ -143,9 +148,13 @@ def check(operation: str) -> Finding:
         try:
             _check_case(finding, case)
         except Exception as error:  # a reader wants a line, not a traceback
-            first_line = (str(error).strip() or "no message").splitlines()[0]
-            finding.complaints.append(f"{case.name}: {type(error).__name__}: {first_line}")
+            finding.complaints.append(f"{case.name}: {one_line(error)}")
     return finding
+
+
+def one_line(error: Exception) -> str:
+    """An error without its traceback and the tail of its message."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 def _check_case(finding: Finding, case: Case) -> None:
@@ -166,11 +175,12 @@ def _check_case(finding: Finding, case: Case) -> None:
 
     exact = reference(case, result, floats)
     error = float(np.max(np.abs(found_random - exact)) / np.max(np.abs(exact)))
+    error = math.inf if math.isnan(error) else error
     # Errors add up like a random walk, with the root of the number of terms.
     bound = float(4 * np.finfo(np.float32).eps * math.sqrt(case.terms(result)))
-    if not error / bound < finding.error / finding.bound:
+    if error / bound >= finding.error / finding.bound:
         finding.error, finding.bound = error, bound
-    if not error <= bound:  # also if it is NaN
+    if error > bound:
         finding.complaints.append(f"{case.name}, random f32: off by {error:.1e}, above the bound")
 
 
@@ -182,8 +192,10 @@ def _integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -
     """
     most_terms = max(case.terms(name) for name in case.shapes)
     limit = min(math.isqrt(60_000 // most_terms), 200)
-    draw = partial(rng.integers, -limit, limit, endpoint=True)
-    return {name: draw(case.shapes[name]).astype(np.float64) for name in operands}
+    return {
+        name: np.asarray(rng.integers(-limit, limit, case.shapes[name], endpoint=True), np.float64)
+        for name in operands
+    }
 
 
 def _floats(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:

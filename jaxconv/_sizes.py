@@ -32,6 +32,17 @@ class AxisAttributes:
             return 0, 0
         return _padding.split(same_total(), self.auto_pad)
 
+    def room(self, name: str, fine: int, kernel: int, low: int, high: int) -> int:
+        """How far the window can move over the padded tensor of this name."""
+        room = low + fine + high - self.extent(kernel)
+        if room < 0:
+            raise self.error(
+                f"the dilated kernel must fit into the padded {name}; got an extent of "
+                f"{self.extent(kernel)} (kernel {kernel}, dilation {self.dilation}) over "
+                f"{low + fine + high} ({name} {fine}, pads {low} and {high})"
+            )
+        return room
+
     def axis(self, fine: int, kernel: int, coarse: int, pad_low: int) -> Axis:
         """The geometry of this axis."""
         return Axis(fine, kernel, coarse, self.stride, self.dilation, pad_low)
@@ -48,13 +59,7 @@ Sized = tuple[Axis, int]
 def convolution(a: AxisAttributes, *, src: int, weights: int) -> Sized:
     """The coarse extent that the window leaves."""
     low, high = a.pads(lambda: _padding.same_of_convolution(src, a.stride, a.extent(weights)))
-    room = src + low + high - a.extent(weights)
-    if room < 0:
-        raise a.error(
-            f"the dilated kernel must fit into the padded src; got extent {a.extent(weights)} "
-            f"(kernel {weights}, dilation {a.dilation}) over {src + low + high} "
-            f"(src {src}, pads {low} and {high})"
-        )
+    room = a.room("src", src, weights, low, high)
     return a.axis(src, weights, room // a.stride + 1, low), high
 
 
@@ -64,7 +69,7 @@ def convolution_backward_weights(a: AxisAttributes, *, src: int, dst: int, weigh
     if axis.coarse != dst:
         raise a.error(
             f"`diff_dst` must have the extent that convolution gives, {axis.coarse}; got {dst} "
-            f"for {_describe(axis, high, 'src')}"
+            f"for {_describe(axis, high, src=src)}"
         )
     return axis, high
 
@@ -82,11 +87,12 @@ def convolution_backward_data(
             first = a.stride * (dst - 1) + 1
         else:
             first = a.stride * (dst - 1) + a.extent(weights) - low - high
-        last = first + a.stride - 1
-        fitting = f"{max(first, 1)} to {last}" if last >= 1 else "none"
+        last, first = first + a.stride - 1, max(first, 1)
+        fitting = "no extent fits" if last < 1 else f"{first} to {last} fit"
+        fitting = f"only {last} fits" if first == last else fitting
         raise a.error(
-            f"`dst_shape` must lead back to diff_dst's extent {dst} by the forward rule; got "
-            f"{src}, extents that fit: {fitting}"
+            f"`dst_shape` must have an extent from which convolution gives that of diff_dst, "
+            f"{dst}; got {src}, and {fitting}"
         )
     return a.axis(src, weights, dst, low), high
 
@@ -99,17 +105,18 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
         low, high = a.pads(lambda: _padding.same_of_transpose(a.stride, extent))
         fine = reach + a.output_padding - low - high
         if fine < 1:
+            given = "diff_dst" if a.op == "convolution_backward_data" else "src"
             raise a.error(
-                f"the result must have an extent of at least 1; got {fine} = stride * (c - 1) + "
-                f"dilated kernel + output_padding - pads = {a.stride} * {src - 1} + {extent} + "
-                f"{a.output_padding} - {low + high}"
+                f"the result must have an extent of at least 1; got {fine} = {a.stride} * {src - 1}"
+                f" + {extent} + {a.output_padding} - {low + high} = stride * ({given} - 1) + "
+                f"dilated kernel + output_padding - pads"
             )
         return a.axis(fine, weights, src, low), high
     low, high = a.pads(lambda: _padding.same_to_reach(dst, src, a.stride, extent, a.output_padding))
     implied = dst - (reach - low - high)
     if implied < 0:
         raise a.error(
-            f"`dst_shape` must be at least {reach - low - high}, the extent without "
+            f"`dst_shape` must have an extent of at least {reach - low - high}, that without "
             f"output_padding; got {dst}"
         )
     if a.output_padding and implied != a.output_padding and not a.auto_pad.startswith("same"):
@@ -124,21 +131,15 @@ def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -
     """Undo a transposed convolution: what its window leaves over is output_padding."""
     extent = a.extent(weights)
     low, high = a.pads(lambda: _padding.same_of_transpose(a.stride, extent))
-    room = dst + low + high - extent - a.output_padding
-    if room < 0:
+    room = a.room("diff_dst", dst, weights, low, high)
+    rest = room - a.output_padding
+    if a.output_padding and (rest < 0 or rest % a.stride):
         raise a.error(
-            f"the dilated kernel must fit into the padded diff_dst; got extent {extent} "
-            f"(kernel {weights}, dilation {a.dilation}) and output_padding {a.output_padding} "
-            f"over {dst + low + high} (diff_dst {dst}, pads {low} and {high})"
+            f"`output_padding` must leave a multiple of stride {a.stride} of the {room} = "
+            f"diff_dst + pads - dilated kernel; got {a.output_padding}. Left out, it is "
+            f"{room % a.stride}"
         )
-    if a.output_padding and room % a.stride:
-        raise a.error(
-            f"`output_padding` must leave a multiple of the stride; got output_padding="
-            f"{a.output_padding}, which leaves {room} = diff_dst + pads - dilated kernel - "
-            f"output_padding for stride {a.stride}; it may be left out, or be "
-            f"{(room + a.output_padding) % a.stride} plus any multiple of the stride"
-        )
-    return a.axis(dst, weights, room // a.stride + 1, low), high
+    return a.axis(dst, weights, rest // a.stride + 1, low), high
 
 
 def conv_transpose_backward_weights(
@@ -151,21 +152,22 @@ def conv_transpose_backward_weights(
     implied = dst - (a.stride * (src - 1) + extent - low - high)
     if implied < 0:
         raise a.error(
-            f"`diff_dst` must be at least {dst - implied}, the extent that conv_transpose gives "
-            f"without output_padding; got {dst} for {_describe(axis, high, 'diff_dst')}"
+            f"`diff_dst` must have an extent of at least {dst - implied}, what conv_transpose "
+            f"gives without output_padding; got {dst} for {_describe(axis, high, src=src)}"
         )
     if a.output_padding and implied != a.output_padding:
         raise a.error(
             f"`output_padding` must be what the extents imply, {implied}; got "
-            f"{a.output_padding} for {_describe(axis, high, 'diff_dst')}"
+            f"{a.output_padding} for {_describe(axis, high, src=src, diff_dst=dst)}"
         )
     return axis, high
 
 
-def _describe(axis: Axis, high: int, fine_name: str) -> str:
+def _describe(axis: Axis, high: int, **extents: int) -> str:
+    given = "".join(f"{name} {extent}, " for name, extent in extents.items())
     return (
-        f"{fine_name} {axis.fine}, kernel {axis.kernel}, stride {axis.stride}, "
-        f"dilation {axis.dilation}, pads {axis.pad_low} and {high}"
+        f"{given}kernel {axis.kernel}, stride {axis.stride}, dilation {axis.dilation}, "
+        f"pads {axis.pad_low} and {high}"
     )
 
 

@@ -37,18 +37,27 @@ def to_coarse(
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """One reduction over batch and extents for each tap and fine channel i."""
+    """All taps and fine channels i in one pass: a reduction with as many results.
+
+    It leaves the last spatial axis, so that its inner loop runs over neighbours in memory;
+    what it leaves is small, and summed after.
+    """
     del precision
     fine = window.padded(fine, geometry)
     coarse = split_groups(coarse.astype(dtype), geometry.groups)
-    rows = tuple(range(geometry.rank + 1))
-    sums = []
+    products = []
     for tap in window.taps(geometry):
         read = split_groups(window.read_by(tap, fine, geometry).astype(dtype), geometry.groups)
         for i in range(read.shape[-1]):
-            one = lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1)
-            sums.append(merge_groups(jnp.sum(one * coarse, rows)))
-    return jnp.stack(sums).reshape(*(a.kernel for a in geometry.axes), -1, sums[0].shape[0])
+            products.append(lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1) * coarse)
+    sums = lax.reduce(
+        products,
+        [jnp.zeros((), dtype)] * len(products),
+        lambda one, other: [a + b for a, b in zip(one, other, strict=True)],
+        range(1, max(geometry.rank, 2)),
+    )
+    out = jnp.stack([merge_groups(jnp.sum(s, tuple(range(s.ndim - 2)))) for s in sums])
+    return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
 
 
 def _like(data: Any, weights: Any) -> Any:
