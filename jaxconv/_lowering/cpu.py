@@ -1,4 +1,4 @@
-"""CPU: which spelling when. All of them are channels-last and sum in float32 or wider.
+"""CPU: every contraction by the spelling that `choice` names, channels-last, with wide sums.
 
 XLA:CPU finds its fast convolutions by dimension numbers, and canonicalises those only
 outside loops and branches. So the operands are transposed here, explicitly, and what
@@ -14,33 +14,8 @@ from jax import lax
 from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering import columns, direct, dots, matmul, phases, reference, slabs, taps
+from jaxconv._lowering.choice import choose, possible
 from jaxconv._lowering.problem import Problem
-
-#: As many multiply-adds as one fused loop may hold before compiling it takes too long.
-MOST_TERMS = 128
-
-
-def choose(problem: Problem) -> str:
-    """The name of the spelling, by the first condition that holds."""
-    p = problem
-    if p.dense and (p.pointwise or p.patches):
-        return "matmul"
-    if p.result == "fine":
-        return "phases"
-    if not p.dense and p.taps * p.fine <= MOST_TERMS:
-        return "taps"
-    return "direct"
-
-
-def can(name: str, problem: Problem) -> bool:
-    """Whether a spelling exists for a problem."""
-    if name == "matmul":
-        return problem.dense and (problem.pointwise or problem.patches)
-    if name == "phases":
-        return problem.result == "fine"
-    if name == "slabs":
-        return problem.geometry.rank > 1
-    return True
 
 
 def spell(
@@ -87,8 +62,8 @@ def _contract(
 ) -> Any:
     """One contraction, channels-last, by the spelling forced or chosen."""
     problem = _problem(result, first, second, geometry, partitioned)
-    name = forced or choose(problem)
-    if not can(name, problem):
+    name = forced or choose(problem).spelling
+    if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
     if result in SPELLINGS.get(name, {}):
         return SPELLINGS[name][result](first, second, geometry=geometry, **params)
