@@ -46,6 +46,7 @@ out_sharding
 Malformed arguments raise TypeError or ValueError, with the rule and what was given.
 """
 
+from jaxconv import onednn
 from jaxconv._checkpoint import contractions_saveable
 from jaxconv._conv_transpose import (
     conv_transpose,

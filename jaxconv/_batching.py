@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv import _sharding
@@ -51,6 +52,11 @@ def batch(
         )
         return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
 
+    if "kernel" in {*mapped, result} and geometry.groups > 1 and _is_sharded(axis_data):
+        # Behind the groups the axis would be gathered; as their major part it stays split.
+        for slot in operands.keys() - mapped:
+            operands[slot] = _repeat(operands[slot], size, axis_data.explicit_mesh_axis)
+            mapped[slot] = 0
     folded = {*mapped, result}
     sites = _sites(folded, geometry, _batch_outer(operands, mapped, geometry, axis_data))
     for slot, dim in mapped.items():
@@ -93,7 +99,7 @@ def _batch_outer(
     several devices the batch is taken for the sharded one.
     """
     slot = next((s for s in mapped if s != "kernel"), None)
-    if slot is None or axis_data.spmd_name or axis_data.explicit_mesh_axis:
+    if slot is None or _is_sharded(axis_data):
         return MAJOR
     x, dim = operands[slot], mapped[slot]
     at = geometry.data.batch + (dim <= geometry.data.batch)
@@ -104,6 +110,20 @@ def _batch_outer(
         mesh = jax.sharding.get_abstract_mesh()
         sharded = jax.device_count() > 1 if mesh.empty else AxisType.Auto in mesh.axis_types
     return x.shape[at] if sharded else MAJOR
+
+
+def _is_sharded(axis_data: Any) -> bool:
+    """Whether the mapped axis is known to be split over devices."""
+    return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
+
+
+def _repeat(x: Any, size: Any, mesh_axis: Any) -> Any:
+    """`x` for each index of a mapped axis, which is split over devices."""
+    typed = _sharding.explicit(jax.typeof(x))
+    if typed is None:
+        return lax.broadcast(x, (size,))
+    spec = PartitionSpec(mesh_axis, *typed.spec)
+    return lax.broadcast(x, (size,), out_sharding=NamedSharding(typed.mesh, spec))
 
 
 def _fold(x: Any, dim: int, site: Site) -> Any:

@@ -103,11 +103,13 @@ def _register(result: Slot) -> None:
         ]
         return out[0], out[1:]
 
-    def evaluate(*operands: Any, **params: Any) -> jax.Array:
-        """Outside of every compiled function: under `jax.disable_jit` alone."""
-        with jax.disable_jit(False):
-            out: jax.Array = jax.jit(partial(primitive.bind, **params))(*operands)
-        return out
+    def spelled(platform: str | None, partitioned: bool) -> Any:
+        spell = _lowering.SPELL.get(platform, _lowering.SPELL[None])
+        return _sharding.in_auto_axes(result, partial(spell, result, partitioned=partitioned))
+
+    def evaluate(*operands: Any, **params: Any) -> Any:
+        """Step by step: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
+        return spelled(jax.default_backend(), partitioned=False)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)
     primitive.def_impl(evaluate)
@@ -117,9 +119,8 @@ def _register(result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            spell = partial(_lowering.SPELL[platform], result, partitioned=splits_over_devices(ctx))
-            spell_any_mesh = _sharding.in_auto_axes(result, spell)
-            return mlir.lower_fun(spell_any_mesh, multiple_results=False)(ctx, *operands, **params)
+            spell = spelled(platform, splits_over_devices(ctx))
+            return mlir.lower_fun(spell, multiple_results=False)(ctx, *operands, **params)
 
         return rule
 

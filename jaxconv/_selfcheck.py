@@ -165,8 +165,14 @@ def _check_case(finding: Finding, case: Case) -> None:
     *found, found_random = _run(finding.operation, case, problems)
 
     exact = reference(case, result, integers)
-    for label, values in zip(DTYPES, found, strict=True):
-        wrong = int(np.sum(values != exact.astype(values.dtype)))
+    for (label, dtype), values in zip(DTYPES.items(), found, strict=True):
+        expected = exact.astype(dtype)
+        if (values.shape, values.dtype) != (expected.shape, expected.dtype):
+            raise TypeError(
+                f"{values.dtype} of shape {values.shape} came out, "
+                f"{expected.dtype} of shape {expected.shape} should have"
+            )
+        wrong = int(np.sum(values != expected))
         finding.exact[label] += not wrong
         if wrong:
             finding.complaints.append(

@@ -1,0 +1,255 @@
+"""`python -m jaxconv`: is it right on this machine, and how fast?"""
+
+import platform
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import flags
+from jax import lax
+
+import jaxconv
+from jaxconv import _selfcheck
+
+USAGE = """\
+python -m jaxconv [--quick]
+
+Checks the six operations against their defining sum on JAX's default device,
+then times a few layers against plain jax.lax, forward and gradients.
+
+  --quick   check only, time nothing
+  --help    show this text
+
+JAX_PLATFORMS=cpu (or cuda, tpu, ...) in the environment chooses the backend.
+
+Exit code: 0 all right, 1 wrong numbers or an operation that raises, 2 no usable
+backend or an unknown flag.
+"""
+
+#: What two ways to the same layer may differ by, relative to the largest element: by default
+#: GPUs multiply f32 in TF32 and TPUs in bf16, which keeps 8 bits.
+AGREEMENT = 0.02
+
+WIDTH = 80
+SHOWN = 3  # complaints of one operation
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what the flags ask for; return the exit code."""
+    asked = flags.FlagValues()
+    flags.DEFINE_bool("quick", False, "Check only.", flag_values=asked)
+    flags.DEFINE_bool("help", False, "Show the usage.", flag_values=asked)
+    try:
+        unknown = asked(argv)[1:]
+    except flags.Error as error:
+        unknown = [str(error)]
+    if unknown:
+        print(f"{' '.join(unknown)}\n\n{USAGE}", end="", file=sys.stderr)
+        return 2
+    if asked["help"].value:
+        print(USAGE, end="")
+        return 0
+
+    print_versions()
+    try:
+        print_devices()
+    except Exception as error:  # backends fail in ways of their own
+        print(textwrap.fill(f"FAIL: no usable backend. {_selfcheck.one_line(error)}", WIDTH))
+        return 2
+    wrong = check()
+    if not asked["quick"].value:
+        wrong += race()
+    print()
+    if wrong:
+        print(f"FAIL: {wrong} of the lines above went wrong on this backend.")
+        return 1
+    print("ok: all six operations are right on this backend.")
+    return 0
+
+
+def print_versions() -> None:
+    """What a bug report needs, but for the devices."""
+    versions = {package: _version(package) for package in ("jax", "jaxlib", "numpy", "ml_dtypes")}
+    listed = ", ".join(f"{package} {found}" for package, found in versions.items())
+    print(f"jaxconv {jaxconv.__version__}: {listed}")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def print_devices() -> None:
+    """The devices of the default backend, which also starts it."""
+    kinds = Counter(device.device_kind for device in jax.devices())
+    devices = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+    python = f"python {platform.python_version()}"
+    print(f"{python} on {platform.machine()}, backend {jax.default_backend()}: {devices}")
+
+
+# Is it right?
+
+
+def check() -> int:
+    """Print a line for each operation; return how many are wrong."""
+    cases = len(_selfcheck.CASES)
+    print(
+        f"\nIs it right? Each operation against a NumPy float64 loop over its defining sum,\n"
+        f"{cases} cases: strided, dilated, grouped, depthwise, 1-D to 3-D, with output_padding.\n"
+        f"Integers must be exact, random f32 within 4 eps sqrt(terms) of the largest.\n",
+        flush=True,
+    )
+    labels = "".join(f"{label:>6}" for label in _selfcheck.DTYPES)
+    print(f"{'operation':31}{labels}{'error':>10}{'bound':>10}")
+    wrong = 0
+    for operation in _selfcheck.OPERATIONS:
+        finding = _selfcheck.check(operation)
+        counts = "".join(f"{f'{count}/{cases}':>6}" for count in finding.exact.values())
+        random = f"{finding.error:10.1e}{finding.bound:10.1e}" if finding.compared else " " * 20
+        print(f"{operation:31}{counts}{random}{'ok' if finding.ok else 'FAIL':>7}", flush=True)
+        for complaint in finding.complaints[:SHOWN]:
+            print(_indented(complaint))
+        if len(finding.complaints) > SHOWN:
+            print(_indented(f"and {len(finding.complaints) - SHOWN} more"))
+        wrong += not finding.ok
+    return wrong
+
+
+def _indented(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+# How fast is it?
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer and its two spellings, each from (src, weights) to dst; NXC and f32."""
+
+    name: str
+    src: tuple[int, ...]
+    weights: tuple[int, ...]
+    ours: Callable[..., Any]
+    plain: Callable[..., Any]
+
+
+def _convolution(name: str, src: tuple[int, ...], weights: tuple[int, ...], groups: int) -> Layer:
+    plain = partial(
+        lax.conv_general_dilated,
+        window_strides=(1, 1),
+        padding="SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+    ours = partial(jaxconv.convolution, auto_pad="same_upper", groups=groups)
+    return Layer(name, src, weights, ours, plain)
+
+
+def layers() -> list[Layer]:
+    """Small ones of the kinds that differ most."""
+    upsampling = Layer(
+        "transposed 4x4, stride 2",
+        (4, 14, 14, 128),
+        (4, 4, 64, 128),
+        partial(jaxconv.conv_transpose, strides=2, auto_pad="same_upper"),
+        partial(
+            lax.conv_transpose,
+            strides=(2, 2),
+            padding="SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            transpose_kernel=True,
+        ),
+    )
+    return [
+        _convolution("dense 3x3", (4, 28, 28, 128), (3, 3, 128, 128), 1),
+        _convolution("32 groups of 4, 3x3", (4, 14, 14, 128), (3, 3, 4, 128), 32),
+        _convolution("depthwise 3x3", (4, 56, 56, 96), (3, 3, 1, 96), 96),
+        upsampling,
+    ]
+
+
+def race() -> int:
+    """Print a line for each layer; return how many compute something else than plain lax."""
+    print(
+        "\nHow fast? Milliseconds: the best of several interleaved runs, compiled before;\n"
+        "src and weights in f32, channels last. x is plain jax.lax over jaxconv.\n"
+    )
+    print(f"{'':28}{'forward':>24}  {'both gradients':>24}")
+    print(f"{'layer':28}{'jaxconv':>8}{'jax.lax':>9}{'x':>7}  {'jaxconv':>8}{'jax.lax':>9}{'x':>7}")
+    wrong = 0
+    for layer in layers():
+        try:
+            forward, gradients = _time(layer)
+        except Exception as error:  # a reader wants a line, not a traceback
+            print(f"{layer.name:28}FAIL\n{_indented(_selfcheck.one_line(error))}", flush=True)
+            wrong += 1
+            continue
+        print(f"{layer.name:28}{_columns(forward)}  {_columns(gradients)}", flush=True)
+    return wrong
+
+
+def _columns(seconds: tuple[float, float]) -> str:
+    ours, plain = seconds
+    return f"{1e3 * ours:8.2f}{1e3 * plain:9.2f}{plain / ours:7.1f}"
+
+
+def _time(layer: Layer) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Seconds of (ours, plain), forward and of both gradients."""
+    rng = np.random.default_rng(0)
+
+    def draw(shape: tuple[int, ...]) -> jax.Array:
+        return jnp.asarray(rng.standard_normal(shape, np.float32))
+
+    src, weights = draw(layer.src), draw(layer.weights)
+    diff_dst = draw(jax.eval_shape(layer.ours, src, weights).shape)
+    forward = _fastest([jax.jit(layer.ours), jax.jit(layer.plain)], (src, weights))
+    gradients = _fastest(
+        [jax.jit(_gradients(layer.ours)), jax.jit(_gradients(layer.plain))],
+        (src, weights, diff_dst),
+    )
+    return forward, gradients
+
+
+def _gradients(function: Callable[..., Any]) -> Callable[..., Any]:
+    def gradients(src: jax.Array, weights: jax.Array, diff_dst: jax.Array) -> Any:
+        return jax.vjp(function, src, weights)[1](diff_dst)
+
+    return gradients
+
+
+def _fastest(
+    functions: list[Callable[..., Any]], arguments: tuple[Any, ...], budget: float = 0.4
+) -> tuple[float, float]:
+    """Compile both, compare their results, then run them in turn for about `budget` seconds."""
+    ours, plain = (jax.block_until_ready(function(*arguments)) for function in functions)
+    jax.tree.map(_agree, ours, plain)
+    seconds: list[list[float]] = [[], []]
+    end = time.perf_counter() + budget
+    while len(seconds[0]) < 3 or (time.perf_counter() < end and len(seconds[0]) < 100):
+        for function, times in zip(functions, seconds, strict=True):
+            start = time.perf_counter()
+            jax.block_until_ready(function(*arguments))
+            times.append(time.perf_counter() - start)
+    return min(seconds[0]), min(seconds[1])
+
+
+def _agree(ours: jax.Array, plain: jax.Array) -> None:
+    expected = np.asarray(plain)
+    error = np.max(np.abs(np.asarray(ours) - expected)) / np.max(np.abs(expected))
+    if not error <= AGREEMENT:
+        raise ArithmeticError(f"off jax.lax by {error:.1e} of the largest element")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

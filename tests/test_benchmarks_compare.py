@@ -1,0 +1,255 @@
+"""compare's arithmetic, its exit code, and a report that leaves nothing out."""
+
+import html
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import compare, report
+from benchmarks.pool import ROOT
+
+
+def entry(*rounds, **more):
+    """An engine's entry with these rounds."""
+    middle = sorted(rounds)[len(rounds) // 2]
+    return {
+        "status": "ok",
+        "rounds_s": list(rounds),
+        "median_s": middle,
+        "flops_per_s": 1e9 / middle,
+        "bytes_per_s": 1e8 / middle,
+        "roofline": 0.5,
+        **more,
+    }
+
+
+def row(name, op="forward", kind="dense 2-D", **engines):
+    """A row of the results."""
+    return {
+        "layer": name,
+        "class": kind,
+        "op": op,
+        "dtype": "f32",
+        "layout": "NXC",
+        "problem": f'conv mb1"{name}"',
+        "flops": 10**9,
+        "bytes": 10**8,
+        "engines": engines,
+    }
+
+
+def results(*rows):
+    """A results file."""
+    return {
+        "schema": 1,
+        "date": "2026-01-02T03:04:05+00:00",
+        "seconds": 61.0,
+        "command": ["--preset", "<cpu-small>"],
+        "machine": {"cpu": "Some & Sons", "cores": 2, "isa": ["avx2"], "memory_bytes": 2**33},
+        "git": {"commit": "0123456789abcdef", "changed": True},
+        "engines": {"jaxconv": {"jax": "1.2.3"}, "lax": {"jax": "1.2.3"}, "torch": None},
+        "roofline": {"flops_per_s": {"f32": 1e11}, "bytes_per_s": 1e10},
+        "rows": list(rows),
+    }
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """Two sides read from files of the given rows."""
+
+    def make(a, b):
+        for name, rows in (("a", a), ("b", b)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(results(*rows)))
+        return compare.read(str(tmp_path / "a.json")), compare.read(str(tmp_path / "b.json"))
+
+    return make
+
+
+def test_ratios_are_of_medians_and_means_are_geometric(sides):
+    a, b = sides(
+        [
+            row("x", jaxconv=entry(1.0, 1.0, 9.0, 1.0)),
+            row("y", jaxconv=entry(2.0, 2.0, 2.0)),
+            row("z", kind="grouped 2-D", jaxconv=entry(1.0, 1.0, 1.0)),
+        ],
+        [
+            row("x", jaxconv=entry(2.0, 2.0, 2.0, 0.1)),
+            row("y", jaxconv=entry(16.0, 16.0, 16.0)),
+            row("z", kind="grouped 2-D", jaxconv=entry(0.5, 0.5, 0.5)),
+        ],
+    )
+    found = compare.compare(a, b, 0.9)
+    ratios = {key[0]: change.ratio for key, change in found["rows"].items()}
+    assert ratios == pytest.approx({"x": 2, "y": 8, "z": 0.5})
+    assert found["classes"]["jaxconv", "dense 2-D"].ratio == pytest.approx(4)
+    assert found["all"]["jaxconv"].ratio == pytest.approx(2)
+    assert found["rows"]["y", "forward", "f32", "NXC", "jaxconv"].verdict(0.05) == "slower"
+    assert found["rows"]["z", "forward", "f32", "NXC", "jaxconv"].verdict(0.05) == "faster"
+
+
+def test_noise_that_could_explain_a_change_is_no_verdict(sides):
+    noisy = [1.0, 1.9, 1.1, 1.4, 1.2]
+    a, b = sides(
+        [row("x", jaxconv=entry(*noisy)), row("y", jaxconv=entry(1.0, 1.01, 0.99, 1.0, 1.0))],
+        [
+            row("x", jaxconv=entry(*(1.2 * t for t in reversed(noisy)))),
+            row("y", jaxconv=entry(1.2, 1.21, 1.19, 1.2, 1.2)),
+        ],
+    )
+    found = compare.compare(a, b, 0.99)["rows"]
+    verdicts = {key[0]: change.verdict(0.05) for key, change in found.items()}
+    assert verdicts == {"x": "", "y": "slower"}
+    change = found["x", "forward", "f32", "NXC", "jaxconv"]
+    assert change.low < 1 < change.ratio < change.high
+
+
+def test_one_disturbed_round_moves_nothing(sides):
+    a, b = sides(
+        [row("x", jaxconv=entry(1.0, 1.0, 1.0, 1.0, 1.0))],
+        [row("x", jaxconv=entry(1.0, 9.0, 1.0, 1.0, 1.0))],
+    )
+    (change,) = compare.compare(a, b, 0.8)["rows"].values()
+    assert (change.low, change.ratio, change.high) == pytest.approx((1, 1, 1))
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+    import numpy as np
+
+    rng = np.random.default_rng(3)
+    held = 0
+    for n in range(100):
+        key = ("x", "forward", "f32", "NXC", "e")
+        a, b = (
+            compare.Side({key: [list(np.exp(0.1 * rng.standard_normal(15)))]}, {key: "c"}, set(), s)
+            for s in ("a", "b")
+        )
+        change = compare.compare(a, b, 0.9, seed=n)["rows"][key]
+        held += change.low <= 1 <= change.high
+    assert 80 <= held <= 99
+
+
+def test_runs_are_drawn_as_wholes():
+    key = ("x", "forward", "f32", "NXC", "e")
+    steady = [[1.0] * 3, [1.0] * 3, [1.0] * 3]
+    drifting = [[1.0] * 3, [1.5] * 3, [1.1] * 3]  # no noise within a run, much between them
+    a, b = (
+        compare.Side({key: runs}, {key: "c"}, set(), s)
+        for runs, s in ((steady, "a"), (drifting, "b"))
+    )
+    change = compare.compare(a, b, 0.95)["rows"][key]
+    assert change.low == pytest.approx(1.0)
+    assert change.high > 1.3
+
+
+def test_two_engines_of_one_run_share_their_noise(tmp_path):
+    path = tmp_path / "run.json"
+    slow_rounds = [1.0, 3.0, 1.5, 2.0]
+    path.write_text(
+        json.dumps(
+            results(row("x", new=entry(*slow_rounds), old=entry(*(1.1 * t for t in slow_rounds))))
+        )
+    )
+    a, b = (compare.read(f"{path}@{engine}") for engine in ("new", "old"))
+    (change,) = compare.compare(a, b, 0.99)["rows"].values()
+    assert (change.low, change.ratio, change.high) == pytest.approx((1.1, 1.1, 1.1))
+
+
+def test_too_few_rounds_say_nothing(sides):
+    a, b = sides([row("x", jaxconv=entry(1.0, 1.0))], [row("x", jaxconv=entry(9.0, 9.0))])
+    found = compare.compare(a, b, 0.9)
+    assert not found["rows"]
+    assert {key[0] for key in found["few"]} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "told"),
+    [
+        (entry(1.0, 1.01, 0.99), 0, "0 slower"),
+        (entry(0.5, 0.5, 0.5), 0, "faster  x forward"),
+        (entry(1.3, 1.3, 1.3), 1, "slower  x forward"),
+        ({"status": "failed", "reason": "it broke"}, 1, "x forward f32 NXC jaxconv fails"),
+    ],
+)
+def test_the_exit_code(tmp_path, after, code, told):
+    still = row("y", jaxconv=entry(1.0, 1.0, 1.0))
+    for name, one in (("a", entry(1.0, 1.0, 1.0)), ("b", after)):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(results(row("x", jaxconv=one), still)))
+    command = [sys.executable, "-m", "benchmarks.compare", "--threshold=0.2"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "a.json"), str(tmp_path / "b.json")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert told in done.stdout
+    assert "one run a side" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def reported():
+    """Results with every kind of cell."""
+    return results(
+        row("stem", jaxconv=entry(1.0, 1.0, 1.0), lax=entry(4.0, 4.0, 4.0)),
+        row("other", jaxconv=entry(2.0, 2.0, 2.0), lax=entry(2.0, 2.0, 2.0)),
+        row(
+            "<odd>",
+            op="weights",
+            kind="grouped 2-D",
+            jaxconv=entry(0.0123, 0.0123, 0.0123),
+            lax={"status": "capped", "reason": 'took "long"'},
+        ),
+    )
+
+
+def test_the_page_has_every_row_and_the_versions(reported):
+    page = report.page(reported, "jaxconv")
+    body = page[page.index("<tbody>") :]
+    assert body.count("<tr>") == len(reported["rows"])
+    for one in reported["rows"]:
+        assert f">{html.escape(one['layer'])}</td><td>{one['op']}</td>" in body
+    assert ">1000 (50%)<" in body
+    assert '<td class="best">12.3 (50%)</td>' in body
+    assert 'title="took &quot;long&quot;">capped<' in body
+    assert ">not run<" in body
+    for told in ("Some &amp; Sons", "jax 1.2.3", "0123456789ab", "&lt;cpu-small&gt;", "not there"):
+        assert told in page
+    assert page.count("<svg") == 2
+
+
+def test_the_page_fetches_nothing(reported):
+    page = report.page(reported, "jaxconv")
+    for fetching in ("<script", "<link", "<img", "@import", "src=", "<iframe"):
+        assert fetching not in page
+    assert 'href="http' not in page
+
+
+def test_the_table_for_a_readme(reported):
+    lines = report.markdown(reported, "jaxconv").splitlines()
+    assert lines[2:] == [
+        "| | lax, forward |",
+        "|---|---:|",
+        "| dense 2-D | 2.00 |",
+        "| **all** | 2.00 |",
+    ]
+
+
+def test_digits():
+    assert [report._digits(x) for x in (0.01234, 1.234, 123.4, 12345)] == [
+        "0.0123",
+        "1.23",
+        "123",
+        "12345",
+    ]
+
+
+def test_training_steps_have_a_page_too():
+    steps = results(row("net", op="step", kind="training step", jaxconv=entry(1.0, 1.0, 1.0)))
+    del steps["roofline"]
+    for engine in steps["rows"][0]["engines"].values():
+        del engine["roofline"]
+    assert ">net</td><td>step</td>" in report.page(steps, "jaxconv")

@@ -1,0 +1,245 @@
+"""The table of layers, the oracle they are verified against, and every engine on every row."""
+
+import collections
+import dataclasses
+import importlib.util
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks import arrays, engines, layers, oracle, table
+from benchmarks.layer import OPS, layer_class
+from benchmarks.problem import parse
+
+ROWS = table.layers("tiny")
+
+
+def covering():
+    """One row of each kind: class, strided, dilated, the number of axes with uneven ends."""
+    kinds = {}
+    for row in ROWS:
+        uneven = sum(b != e for b, e in zip(row.pads_begin, row.pads_end, strict=True))
+        kinds.setdefault((row.tags, uneven > 0), row)
+    return list(kinds.values())
+
+
+def brute_force(layer, op, first, second):
+    """The defining sum, one product at a time."""
+    fine, kernel, coarse = (
+        np.zeros(s) for s in (layer.fine_shape, layer.kernel_shape, layer.coarse_shape)
+    )
+    if op == "weights":
+        fine, coarse = (first, second) if layer.family == "conv" else (second, first)
+    elif (op == "forward") == (layer.family == "conv"):
+        fine, kernel = first, second
+    else:
+        coarse, kernel = first, second
+    out = np.zeros(layer.result_shape(op))
+    pairs = 0
+    per_group = kernel.shape[-2], layer.coarse_channels // layer.groups
+    for n in range(layer.batch):
+        for q in itertools.product(*map(range, layer.coarse_size)):
+            for k in itertools.product(*map(range, layer.kernel)):
+                at = tuple(
+                    s * a + d * b - p
+                    for s, a, d, b, p in zip(
+                        layer.strides, q, layer.dilations, k, layer.pads_begin, strict=True
+                    )
+                )
+                if any(not 0 <= x < f for x, f in zip(at, layer.fine_size, strict=True)):
+                    continue
+                for o in range(layer.coarse_channels):
+                    for i in range(per_group[0]):
+                        c = o // per_group[1] * per_group[0] + i
+                        pairs += 1
+                        if op == "weights":
+                            out[(*k, i, o)] += fine[(n, *at, c)] * coarse[(n, *q, o)]
+                        elif out.shape == layer.coarse_shape and coarse is not first:
+                            out[(n, *q, o)] += fine[(n, *at, c)] * kernel[(*k, i, o)]
+                        else:
+                            out[(n, *at, c)] += coarse[(n, *q, o)] * kernel[(*k, i, o)]
+    return out, pairs
+
+
+SMALL = [
+    parse('mb2g3ic6ih5iw6oc9oh3ow2kh3kw2sh2sw3ph1pw0dh0dw1n"grouped"'),
+    parse('mb2g2ic6ih3iw2oc4oh6ow5kh3kw2sh2sw3ph1pw0dh0dw1n"grouped transposed"', "deconv"),
+    parse('mb2ic3iw11oc2ow3kw2sw2pw1n"unread end"'),
+    parse('mb3ic2iw3oc3ow9kw2sw2pw0n"much output padding"', "deconv"),
+]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("layer", SMALL, ids=lambda layer: layer.name)
+def test_the_oracle_is_the_defining_sum(layer, op):
+    operands = arrays.operands(layer, op, "f64")
+    expected, pairs = brute_force(layer, op, *operands)
+    np.testing.assert_allclose(oracle.contract(layer, op, *operands), expected, atol=1e-12)
+    assert layer.flops == 2 * pairs
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("layer", SMALL[:3], ids=lambda layer: layer.name)
+def test_a_sample_is_part_of_the_whole(layer, op, monkeypatch):
+    operands = arrays.operands(layer, op, "f64")
+    whole = oracle.contract(layer, op, *operands)
+    monkeypatch.setattr(oracle, "SAMPLE_FLOPS", 0.7 * layer.flops)
+    expected, got = oracle.sample(layer, op, *operands, whole)
+    assert 0 < expected.size < whole.size
+    np.testing.assert_allclose(expected, got, atol=1e-12)
+
+
+def test_terms_are_the_longest_sum():
+    layer = parse("mb2g2ic4ih5iw6oc6oh3ow2kh3kw2sh2sw3ph1pw0")
+    assert layer.terms("forward") == 3 * 2 * 2
+    assert layer.terms("data") == 2 * 1 * 3
+    assert layer.terms("weights") == 2 * 3 * 2
+
+
+def test_the_table_names_each_kind_of_layer():
+    rows = table.layers()
+    assert len(rows) >= 40
+    assert len({row.name for row in rows}) == len(rows)
+    classes = collections.Counter(layer_class(row) for row in rows)
+    for kind in ("dense", "depthwise"):
+        for rank in (1, 2, 3):
+            assert classes[f"{kind} {rank}-D"]
+        assert classes[f"transposed {kind} 2-D"]
+    assert classes["grouped 2-D"]
+    assert classes["transposed grouped 2-D"]
+    assert classes["pointwise 2-D"]
+    assert {min(row.batch, 16) for row in rows} >= {1, 2, 4, 8, 16}
+    assert max(row.batch for row in rows) == 16
+    widths = {row.src_channels // row.groups for row in rows if "grouped 2-D" in row.tags}
+    assert widths >= {4, 8, 16, 24, 32}
+    assert {2, 6, 12} <= {row.dilations[0] for row in rows if row.network == "DeepLabv3"}
+    assert any(row.dst_channels == 2 * row.groups for row in rows if "depthwise 2-D" in row.tags)
+
+
+@pytest.mark.parametrize("preset", ["gpu", "tpu"])
+def test_the_other_presets_only_have_larger_batches(preset):
+    for small, large in zip(table.layers(), table.layers(preset), strict=True):
+        assert large.batch > small.batch
+        assert large.with_batch(small.batch) == small
+
+
+@pytest.mark.parametrize("row", table.layers(), ids=lambda row: row.name)
+def test_tiny_is_the_same_kind_of_layer(row):
+    small = table.tiny(row)
+    assert layer_class(small) == layer_class(row)
+    assert (small.kernel, small.strides) == (row.kernel, row.strides)
+    if small.dilations == row.dilations:
+        assert (small.pads_begin, small.pads_end) == (row.pads_begin, row.pads_end)
+    assert min(small.fine_size) >= 1
+    assert small.flops < 1e6
+
+
+def test_each_result_is_held_against_the_others():
+    layer = SMALL[0]
+    operands = arrays.operands(layer, "forward", "f32")
+    right = oracle.contract(layer, "forward", *operands).astype(np.float32)
+    results = {
+        "good/": right,
+        "rounded/": arrays.representable(right, "bf16"),
+        "flipped/": right[:, ::-1],
+        "nan/": np.where(right == right.max(), np.nan, right),
+        "short/": right[1:],
+    }
+    notes = layers.judge(layer, "forward", "f32", operands, results, dict.fromkeys(results, "cpu"))
+    assert {k: n["ok"] for k, n in notes.items()} == {
+        "good/": True,
+        "rounded/": False,
+        "flipped/": False,
+        "nan/": False,
+        "short/": False,
+    }
+    assert "exact" in notes["flipped/"]["reason"]
+
+
+def test_what_the_sample_misses_the_others_catch(monkeypatch):
+    layer = SMALL[0]
+    monkeypatch.setattr(oracle, "SAMPLE_FLOPS", 0)
+    operands = arrays.operands(layer, "forward", "f32")
+    right = oracle.contract(layer, "forward", *operands).astype(np.float32)
+    broken = right.copy()
+    broken[-1, -1, -1, -1] += 1
+    right[0, 0, 0, 0] *= 1 + 2**-22  # less exact on the sample, but right
+    results = {"a/": right, "b/": right, "c/": broken}
+    notes = layers.judge(layer, "forward", "f32", operands, results, dict.fromkeys(results, "cpu"))
+    assert sum(n["ok"] for n in notes.values()) < 3
+    assert any("differs" in n.get("reason", "") for n in notes.values())
+
+
+def run(engine, row, op, dtype="f32", layout="NXC"):
+    """Every variant of an engine gives the right result."""
+    job = {
+        "kind": "layer",
+        "layer": dataclasses.asdict(row),
+        "op": op,
+        "dtype": dtype,
+        "layout": layout,
+        "threads": 2,
+    }
+    operands = arrays.operands(row, op, dtype)
+    results = {}
+    try:
+        prepared = engine.prepare(job, operands)
+    except engines.Unsupported as reason:
+        pytest.skip(str(reason))
+    for variant, timed in prepared.items():
+        result = timed.call()
+        timed.wait(result)
+        (results[f"{variant}/"],) = timed.fetch(result)
+    notes = layers.judge(row, op, dtype, operands, results, dict.fromkeys(results, "cpu"))
+    assert all(note["ok"] for note in notes.values()), notes
+    assert results
+
+
+@pytest.fixture
+def engine(request):
+    package = {"lax": "jax"}.get(request.param, request.param)
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    yield engines.load(request.param)
+    if request.param == "torch":
+        import torch
+
+        torch.set_grad_enabled(True)
+
+
+every_engine = pytest.mark.parametrize("engine", engines.DEFAULT, indirect=True)
+
+
+@every_engine
+@pytest.mark.parametrize("row", covering(), ids=lambda row: row.name)
+def test_each_kind_of_row_runs_through_every_engine(engine, row):
+    for op in OPS:
+        run(engine, row, op)
+
+
+@pytest.mark.slow
+@every_engine
+@pytest.mark.parametrize("layout", ["NXC", "NCX"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_row_runs_through_every_engine(engine, row, layout):
+    for op in OPS:
+        run(engine, row, op, layout=layout)
+
+
+@every_engine
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f64"])
+def test_other_types_run_channels_first(engine, dtype):
+    try:
+        for row, op in zip(SMALL[:2], ("weights", "data"), strict=True):
+            run(engine, row, op, dtype, "NCX")
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+@every_engine
+@pytest.mark.parametrize("layer", SMALL[1:], ids=lambda layer: layer.name)
+def test_layers_unlike_the_tables_run_too(engine, layer):
+    for op in OPS:
+        run(engine, layer, op)

@@ -1,0 +1,134 @@
+"""Problem descriptors mean what oneDNN's lists mean, and bad ones say where."""
+
+import pytest
+
+from benchmarks import problem, table
+from benchmarks.layer import Layer
+
+
+def test_the_well_known_form():
+    layer = problem.parse('mb8ic64ih56oc48oh56kh3ph1n"some_name"')
+    assert layer == Layer(
+        name="some_name",
+        network="",
+        family="conv",
+        batch=8,
+        groups=1,
+        src_channels=64,
+        dst_channels=48,
+        src_size=(56, 56),
+        dst_size=(56, 56),
+        kernel=(3, 3),
+        strides=(1, 1),
+        dilations=(1, 1),
+        pads_begin=(1, 1),
+    )
+    assert layer.pads_end == (1, 1)
+
+
+def test_every_key_of_every_axis():
+    layer = problem.parse(
+        "g2mb3_ic4id5ih6iw7_oc8od2oh3ow1_kd2kh3kw4_sd3sh2sw5_pd1ph0pw2_dd1dh0dw2n"
+    )
+    assert (layer.groups, layer.batch) == (2, 3)
+    assert (layer.src_channels, layer.dst_channels) == (4, 8)
+    assert (layer.src_size, layer.dst_size) == ((5, 6, 7), (2, 3, 1))
+    assert (layer.kernel, layer.strides) == ((2, 3, 4), (3, 2, 5))
+    assert (layer.pads_begin, layer.dilations) == ((1, 0, 2), (2, 1, 3))
+    assert layer.pads_end == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("ic1id5oc1kd3", ((5, 5, 5), (3, 3, 3))),
+        ("ic1id5ih6oc1kd3kh2", ((5, 6, 6), (3, 2, 2))),
+        ("ic1ih6oc1kh2", ((6, 6), (2, 2))),
+        ("ic1iw7oc1kw2", ((7,), (2,))),
+    ],
+)
+def test_an_unmentioned_lower_axis_copies_the_higher(text, sizes):
+    layer = problem.parse(text)
+    assert (layer.src_size, layer.kernel) == sizes
+
+
+def test_a_mentioned_axis_copies_nothing():
+    layer = problem.parse("ic1ih9iw8oc1oh4ow6kh3kw3sh2ph0")
+    assert (layer.strides, layer.pads_begin) == ((2, 1), (0, 0))
+    assert (layer.batch, layer.groups) == (2, 1)  # as oneDNN has it
+
+
+def test_the_right_pad_is_what_is_left_over():
+    assert problem.parse("ic1iw7oc1ow3kw1sw3pw0").pads_end == (0,)
+    assert problem.parse("ic1iw8oc1ow3kw1sw3pw0").pads_end == (-1,)
+    assert problem.parse("ic1iw6oc1ow6kw4pw1").pads_end == (2,)
+    assert problem.parse("ic1iw9oc1ow2kw2pw0").pads_end == (-6,)  # much left unread
+
+
+def test_a_missing_output_size_has_symmetric_pads():
+    layer = problem.parse("ic1ih10iw11oc1kh4kw3sh3sw2ph1pw2")
+    assert layer.dst_size == (3, 7)
+    assert problem.parse("ic1iw10oc1kw4sw3pw1", "deconv").dst_size == (29,)
+
+
+def test_a_missing_pad_is_half_of_the_total():
+    assert problem.parse("ic1iw9oc1ow9kw5dw1").pads_begin == (4,)
+    assert problem.parse("ic1iw9oc1ow9kw4").pads_begin == (1,)
+    assert problem.parse("ic1iw9oc1ow3kw1sw3").pads_begin == (0,)
+    assert problem.parse("ic1iw4oc1ow8kw4sw2", "deconv").pads_begin == (1,)
+
+
+def test_a_transposed_one_has_output_padding_at_the_right():
+    layer = problem.parse("ic3ih7oc5oh14kh3sh2ph1", "deconv")
+    assert layer.fine_size == (14, 14)
+    assert layer.pads_end == (0, 0)  # 1 of padding less 1 of output padding
+
+
+@pytest.mark.parametrize("layer", table.layers(), ids=lambda layer: layer.name)
+def test_spelling_and_parsing_are_inverse(layer):
+    assert problem.parse(problem.spell(layer), layer.family, layer.network, layer.tags) == layer
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "why"),
+    [
+        ("mb8xc64ih56oc64kh3", 3, "expected"),
+        ("mb8ic64ih56oc64khx", 17, "needs a number"),
+        ("mb8ic64ih-5oc64kh3", 9, "at least 1"),
+        ("mb0ic64ih56oc64kh3", 2, "at least 1"),
+        ("ic64ih56oc64kh3ph-1", 17, "at least 0"),
+        ("ic64ih56ic32oc64kh3", 8, "twice"),
+        ("ic64ih56kh3", 11, "`oc` is missing"),
+        ("ic64oc64", 8, "no spatial axis"),
+        ("ic64ih56oc64", 12, "`kh` is missing"),
+        ("ic64ih56iw56oc64kh3", 19, "`kw` is missing"),
+        ("g3ic64ih56oc66kh3", 0, "divide ic64"),
+        ("ic64ih2oc64kh3", 11, "no `oh`"),
+    ],
+)
+def test_a_bad_descriptor_is_pointed_at(text, at, why):
+    with pytest.raises(problem.ProblemError, match=why) as caught:
+        problem.parse(text)
+    assert caught.value.at == at
+    *_, shown, caret = str(caught.value).splitlines()
+    assert shown.strip() == text
+    assert caret.index("^") - shown.index(text) == at
+
+
+def test_a_list_of_problems(tmp_path):
+    path = tmp_path / "list"
+    path.write_text(
+        "# a comment\n"
+        'ic3ih8oc4kh3n"one"  # another\n\n'
+        "--mode=P --deconv\n"
+        'ic4ih4oc3kh2sh2n"two" --conv ic1iw5oc2kw3n"three"\n'
+    )
+    layers = list(problem.read_file(str(path)))
+    assert [(x.name, x.family) for x in layers] == [
+        ("one", "conv"),
+        ("two", "deconv"),
+        ("three", "conv"),
+    ]
+    path.write_text("ic3ih8oc4kh3\nic3ih8oc4qh3\n")
+    with pytest.raises(SystemExit, match=r"list:2: (?s:.)*\^"):
+        list(problem.read_file(str(path)))

@@ -1,0 +1,272 @@
+"""Engines in processes of their own: failures stay in their row, turns are taken, all idle."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import networks, rounds
+from benchmarks.pool import ROOT, EngineError, Pool
+
+# Speaks a worker's protocol without being one; argv[-1] is the engine's label.
+FAKE = """
+    #!{python}
+    import json, os, pathlib, sys, time
+    label = sys.argv[-1]
+    if label == "nostart":
+        sys.exit("cannot start")
+    for line in sys.stdin:
+        request = json.loads(line)
+        reply = {{}}
+        if request["do"] == "hello":
+            reply = {{"versions": {{"platform": "cpu", "pid": os.getpid()}}}}
+            if label == "missing":
+                reply = {{"error": "no such module", "kind": "ImportError", "missing": True}}
+        elif request["do"] == "prepare":
+            if label == "dies":
+                os._exit(3)
+            if label == "sleeps":
+                time.sleep(60)
+            if label == "raises":
+                reply = {{"error": "ValueError: no", "kind": "ValueError", "missing": False}}
+            elif label == "cannot":
+                reply = {{"error": "no groups", "kind": "Unsupported", "missing": False}}
+            else:
+                data = pathlib.Path(request["operands"][0]).read_bytes()
+                variants = ("fast", "slow") if label == "two" else ("",)
+                for v in variants:
+                    pathlib.Path(request["out"] + v + ".npy").write_bytes(data)
+                reply = {{"variants": {{v: {{"facts": {{"first_s": 1.0}},
+                    "results": [request["out"] + v + ".npy"]}} for v in variants}}}}
+        elif request["do"] == "burst":
+            with open(os.environ["FAKE_LOG"], "a") as log:
+                log.write(label + "/" + request["variant"] + " ")
+            if label == "dies in a burst":
+                os._exit(4)
+            seconds = {{"fast": 0.001, "slow": 0.002}}.get(request["variant"], 0.004)
+            reply = {{"min": seconds / 2, "median": seconds, "calls": 3}}
+        print(json.dumps(reply), flush=True)
+"""
+
+
+@pytest.fixture
+def measure(tmp_path):
+    """Measure an array with fake engines; gives the rows, the order of turns and the pool."""
+    script = tmp_path / "fake"
+    script.write_text(textwrap.dedent(FAKE.format(python=sys.executable)).lstrip())
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    log = tmp_path / "log"
+    log.touch()
+    pools = []
+
+    def run(labels, plan, verify=None):
+        pool = Pool(dict.fromkeys(labels, str(script)), {}, {"FAKE_LOG": str(log)})
+        pools.append(pool)
+
+        def everything_is_right(results):
+            return {key: {"ok": True, "error": 0.25} for key in results}
+
+        rows = rounds.measure(
+            pool,
+            labels,
+            {"kind": "layer"},
+            [np.arange(5.0)],
+            verify or everything_is_right,
+            plan,
+            tmp_path,
+        )
+        return rows, log.read_text().split(), pool
+
+    yield run
+    for pool in pools:
+        pool.__exit__()
+
+
+def test_a_failing_engine_is_reported_in_its_row(measure):
+    labels = ["good", "dies", "missing", "raises", "cannot", "nostart", "sleeps"]
+    rows, _, pool = measure(labels, rounds.Plan(repeats=2, cap_s=1.0))
+    assert {label: row["status"] for label, row in rows.items()} == {
+        "good": "ok",
+        "dies": "failed",
+        "missing": "missing",
+        "raises": "failed",
+        "cannot": "unsupported",
+        "nostart": "failed",
+        "sleeps": "capped",
+    }
+    assert "exit code 3" in rows["dies"]["reason"]
+    assert "cannot start" in rows["nostart"]["reason"]
+    assert rows["raises"]["reason"] == "ValueError: no"
+    before = pool.versions["dies"]["pid"]
+    assert pool.ask("dies", {"do": "burst", "variant": "", "seconds": 0}, 5)["calls"] == 3
+    assert pool.versions["dies"]["pid"] != before  # restarted
+
+
+def test_an_interpreter_that_is_not_there_is_missing():
+    with Pool({"lax": "/nowhere/python"}) as pool, pytest.raises(EngineError) as caught:
+        pool.start("lax")
+    assert caught.value.status == "missing"
+
+
+def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
+    rows, turns, _ = measure(["a", "b", "c"], rounds.Plan(repeats=3))
+    assert turns == ["a/", "b/", "c/", "b/", "c/", "a/", "c/", "a/", "b/"]
+    assert rows["a"]["rounds_s"] == [0.004] * 3
+    assert (rows["a"]["min_s"], rows["a"]["calls"], rows["a"]["spread"]) == (0.002, 9, 0)
+    assert (rows["a"]["error"], rows["a"]["first_s"]) == (0.25, 1.0)
+
+
+def test_a_crash_in_a_burst_leaves_the_others(measure):
+    rows, turns, _ = measure(["good", "dies in a burst"], rounds.Plan(repeats=3))
+    assert rows["dies in a burst"]["status"] == "failed"
+    assert rows["good"]["status"] == "ok"
+    assert turns.count("good/") == 3
+    assert sum("dies" in t for t in turns) == 1
+
+
+def test_the_faster_variant_is_the_engines_time(measure):
+    rows, *_ = measure(["two"], rounds.Plan(repeats=2))
+    assert rows["two"]["variant"] == "fast"
+    assert rows["two"]["variants"] == {"fast": 0.001, "slow": 0.002}
+    assert rows["two"]["median_s"] == 0.001
+
+
+def test_a_wrong_result_is_not_timed(measure):
+    def verify(results):
+        for (result,) in results.values():
+            np.testing.assert_array_equal(result, np.arange(5.0))
+        return {key: {"ok": key == "good/", "error": 7.0, "reason": "differs"} for key in results}
+
+    rows, turns, _ = measure(["good", "bad"], rounds.Plan(repeats=1), verify)
+    assert rows["bad"] == {"status": "wrong", "error": 7.0, "reason": "differs"}
+    assert turns == ["good/"]
+
+
+def test_statistics_are_of_the_rounds():
+    bursts = [
+        {"min": 1.0, "median": m, "calls": 2, "round": n} for n, m in enumerate((2.0, 4.0, 3.0))
+    ]
+    found = rounds._statistics(bursts)
+    assert (found["min_s"], found["median_s"], found["calls"]) == (1.0, 3.0, 6)
+    assert found["spread"] == pytest.approx(2 / 3)
+    assert rounds.geometric_mean([1, 10, 100]) == pytest.approx(10)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A real run, of two engines with the others absent, through the command line."""
+    out = tmp_path_factory.mktemp("run") / "results.json"
+    command = [sys.executable, "-m", "benchmarks.layers", "--preset", "tiny", "--repeats", "3"]
+    command += ["--filter", "dcgan-image", "--engines", "jaxconv,lax,lax@gone,jaxconv:no-such"]
+    command += ["--python", "lax@gone=/nowhere/python", "--burst", "0.002", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "[3/3] dcgan-image weights f32 NXC: jaxconv " in done.stdout
+    assert "lax@gone: missing" in done.stderr
+    return out
+
+
+def test_a_run_from_the_command_line(results):
+    found = json.loads(results.read_text())
+    assert found["schema"] == 1
+    assert found["machine"]["cores"] >= 1
+    assert found["engines"]["lax"]["jax"]
+    assert found["engines"]["lax@gone"] is None
+    assert found["roofline"]["flops_per_s"]["f32"] > 0
+    assert [row["op"] for row in found["rows"]] == ["forward", "data", "weights"]
+    for row in found["rows"]:
+        assert row["engines"]["lax@gone"]["status"] == "missing"
+        assert row["engines"]["jaxconv:no-such"]["status"] != "ok"
+        for label in ("jaxconv", "lax"):
+            entry = row["engines"][label]
+            assert entry["status"] == "ok", entry
+            assert 0 < entry["min_s"] <= entry["median_s"]
+            assert len(entry["rounds_s"]) == 3
+            assert min(entry["compile_s"], entry["first_s"], entry["xla_total_bytes"]) > 0
+            assert entry["flops_per_s"] == pytest.approx(row["flops"] / entry["median_s"])
+            assert 0 <= entry["error"] < 1e-5
+            roof, rate = found["roofline"], row["flops"] / row["bytes"]
+            best = min(roof["flops_per_s"]["f32"], rate * roof["bytes_per_s"])
+            assert entry["roofline"] == pytest.approx(entry["flops_per_s"] / best)
+
+
+@pytest.mark.parametrize(
+    ("flag", "why"),
+    [
+        ("--dtypes=f33", "known: f32"),
+        ("--filter=nothing-like-it", "leaves no layer"),
+        ("--python=jaxx=python", "known: jaxconv"),
+        ("--problem=ic3ih8kh3", "`oc` is missing"),
+    ],
+)
+@pytest.mark.slow
+def test_flags_that_make_no_sense_are_refused(flag, why):
+    command = [sys.executable, "-m", "benchmarks.layers", "--engines=jaxconv", flag]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert why in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+def test_who_is_not_asked_uses_no_processor(tmp_path):
+    labels = ["jaxconv", "lax"]
+    job = {"kind": "matmul", "n": 1024, "dtype": "f32", "threads": 2}
+    request = {"do": "prepare", "job": job, "operands": [], "out": str(tmp_path / "x")}
+    with Pool() as pool:
+        for label in labels:
+            pool.ask(label, request, 60)
+        for label in labels:
+            pool.ask(label, {"do": "burst", "variant": "", "seconds": 0.3}, 60)
+            time.sleep(rounds.SETTLE_SECONDS)
+            before = _processor_seconds(pool.pid(label))
+            time.sleep(0.5)
+            assert _processor_seconds(pool.pid(label)) - before <= 0.02
+
+
+def _processor_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def steps(name, labels):
+    """The first step of a network, at batch 4, through engines in this process."""
+    from benchmarks import engines
+
+    count = networks.data_count(name)
+    operands = [x[:4] if n < count else x for n, x in enumerate(networks.operands(name))]
+    job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
+    results = {}
+    for label in labels:
+        for variant, timed in engines.load(label).prepare(job, operands).items():
+            results[f"{label}/{variant}"] = timed.fetch(timed.call())
+    return operands, results
+
+
+SLOW_NETWORKS = [
+    pytest.param(n, marks=pytest.mark.slow) if n != "dcgan-discriminator" else n
+    for n in networks.NETWORKS
+]
+
+
+@pytest.mark.parametrize("name", SLOW_NETWORKS)
+def test_a_training_step_is_the_same_in_every_engine(name):
+    pytest.importorskip("torch")
+    from benchmarks import train_step
+
+    operands, results = steps(name, ["jaxconv", "lax", "torch"])
+    notes = train_step.judge(name, "f32", operands, results)
+    assert len(notes) == 4
+    assert all(note["ok"] for note in notes.values()), notes
+    changed = results["lax/"]
+    changed[1] = changed[1] + 1
+    notes = train_step.judge(name, "f32", operands, results)
+    assert not notes["lax/"]["ok"]

@@ -1,0 +1,860 @@
+"""Every rule about arguments, broken: the error names op, argument, rule and what was given.
+
+Each op has a valid call, `VALID`; a row changes some of its arguments and gives the message.
+Tensors are written as their shapes.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+import jaxconv
+from jaxconv import _attributes
+
+FINE, COARSE, KERNEL = (2, 7, 6, 4), (2, 3, 4, 6), (3, 2, 2, 6)
+ATTRIBUTES = {"strides": (2, 1), "dilations": (1, 2), "groups": 2}
+VALID = {
+    "convolution": {"src": FINE, "weights": KERNEL},
+    "convolution_backward_data": {"diff_dst": COARSE, "weights": KERNEL, "dst_shape": FINE},
+    "convolution_backward_weights": {"src": FINE, "diff_dst": COARSE, "weights_shape": KERNEL},
+    "conv_transpose": {"src": COARSE, "weights": KERNEL},
+    "conv_transpose_backward_data": {"diff_dst": FINE, "weights": KERNEL},
+    "conv_transpose_backward_weights": {"src": COARSE, "diff_dst": FINE, "weights_shape": KERNEL},
+}
+RESULTS = (COARSE, FINE, KERNEL, FINE, COARSE, KERNEL)
+OPS = tuple(VALID)
+TENSORS = ("src", "diff_dst", "weights", "bias")
+PADDED_AT_WILL = tuple(
+    op for op in OPS if op not in ("convolution", "convolution_backward_weights")
+)
+PER_AXIS = [
+    *((op, name) for op in OPS for name in ("strides", "dilations", "pads_begin", "pads_end")),
+    *((op, "output_padding") for op in PADDED_AT_WILL),
+]
+SHAPES = [
+    ("convolution_backward_data", "dst_shape"),
+    ("conv_transpose", "dst_shape"),
+    ("convolution_backward_weights", "weights_shape"),
+    ("conv_transpose_backward_weights", "weights_shape"),
+]
+
+
+def array(shape, dtype=np.float32):
+    return np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(dtype)
+
+
+def call(op, **changes):
+    """The valid call of `op` with some arguments changed; tensors may be given by shape."""
+    arguments = VALID[op] | ATTRIBUTES | changes
+    for name in TENSORS:
+        if type(arguments.get(name)) is tuple:
+            arguments[name] = array(arguments[name])
+    return getattr(jaxconv, op)(**arguments)
+
+
+def message(exception, op, **changes):
+    """What `op` says of these changes, after its own name."""
+    with pytest.raises(exception) as caught:
+        call(op, **changes)
+    assert type(caught.value) is exception
+    prefix, text = str(caught.value).split(": ", 1)
+    assert prefix == op
+    return text
+
+
+@pytest.mark.parametrize(("op", "shape"), list(zip(OPS, RESULTS, strict=True)))
+def test_the_call_that_the_tests_break_is_valid(op, shape):
+    assert call(op).shape == shape
+
+
+# Per-axis attributes: type, length, sign.
+
+
+NOT_INTS = [
+    (True, "True (bool)"),
+    (np.True_, "np.True_ (bool)"),
+    (1.0, "1.0 (float)"),
+    (np.float32(1), "np.float32(1.0) (float32)"),
+    ("1", "'1' (str)"),
+    (b"1", "b'1' (bytes)"),
+    (None, "None"),
+    ({1, 2}, "{1, 2} (set)"),
+    ({1: 1}, "{1: 1} (dict)"),
+    ([1, True], "True (bool)"),
+    ([np.True_, 1], "np.True_ (bool)"),
+    ((1, 1.0), "1.0 (float)"),
+    ([1, np.float64(1)], "np.float64(1.0) (float64)"),
+    ([None, 1], "None"),
+    (("1", 1), "'1' (str)"),
+    ([[1, 1], [1, 1]], "[1, 1] (list)"),
+    (np.array([1.0, 1.0]), "an array of type float64 and shape (2,)"),
+    (np.array([True, True]), "an array of type bool and shape (2,)"),
+    (np.array(1.0), "an array of type float64 and shape ()"),
+    (np.array([[1, 1]]), "an array of type int64 and shape (1, 2)"),
+    (jnp.array([1.0, 1.0]), "an array of type float32 and shape (2,)"),
+    ([1, jnp.array(True)], "Array(True, dtype=bool) (ArrayImpl)"),
+    ([1, np.array([1])], "array([1]) (ndarray)"),
+]
+
+
+@pytest.mark.parametrize(("op", "name"), PER_AXIS)
+def test_what_is_not_an_int(op, name):
+    expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
+    for value, got in NOT_INTS:
+        assert message(TypeError, op, **{name: value}) == f"{expected} {got}"
+
+
+@pytest.mark.parametrize(("op", "name"), PER_AXIS)
+def test_length(op, name):
+    expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
+    assert message(ValueError, op, **{name: (1,)}) == f"{expected} (1,), of length 1"
+    assert message(ValueError, op, **{name: [1, 2, 3]}) == f"{expected} (1, 2, 3), of length 3"
+    if not name.startswith("pads"):
+        assert message(ValueError, op, **{name: []}) == f"{expected} (), of length 0"
+
+
+@pytest.mark.parametrize("name", ["pads_begin", "pads_end"])
+def test_empty_pads_are_zeros(name):
+    for op, shape in zip(OPS, RESULTS, strict=True):
+        assert call(op, **{name: []}).shape == shape
+
+
+def test_length_of_one_axis():
+    text = message(
+        ValueError, "convolution", src=(1, 5, 4), weights=(2, 2, 6), strides=(2, 1), dilations=1
+    )
+    assert text == (
+        "`strides` must be an int or a sequence of 1 int, one per spatial axis; "
+        "got (2, 1), of length 2"
+    )
+
+
+@pytest.mark.parametrize(("op", "name"), PER_AXIS)
+def test_sign_and_size(op, name):
+    least = 1 if name in ("strides", "dilations") else 0
+    for value in (least - 1, -7, [1, least - 1], (-2, 1), np.int64(-1)):
+        assert message(ValueError, op, **{name: value}) == (
+            f"`{name}` must be at least {least} on every axis; got {value!r}"
+        )
+    for value in (2**31, 2**63, [1, 2**64]):
+        assert message(ValueError, op, **{name: value}) == (
+            f"`{name}` must be at most 2147483647 on every axis; got {value!r}"
+        )
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("auto_pad", ["valid", "same_upper", "same_lower"])
+@pytest.mark.parametrize("name", ["pads_begin", "pads_end"])
+def test_pads_are_checked_even_where_auto_pad_ignores_them(op, auto_pad, name):
+    assert f"`{name}`" in message(TypeError, op, auto_pad=auto_pad, **{name: True})
+    assert f"`{name}`" in message(ValueError, op, auto_pad=auto_pad, **{name: -1})
+    assert f"`{name}`" in message(ValueError, op, auto_pad=auto_pad, **{name: [1]})
+
+
+@pytest.mark.parametrize("good", [1, (1, 1), [1, 1], np.array([1, 1]), np.int8(1), jnp.array(1)])
+def test_ints_of_any_kind_are_ints(good):
+    expected = call("convolution", strides=1)
+    np.testing.assert_array_equal(call("convolution", strides=good), expected)
+
+
+@pytest.mark.parametrize("name", ["strides", "dilations", "groups"])
+def test_no_cache_takes_true_for_one(name):
+    changes = {"weights": (3, 2, 4, 6), "groups": 1, "strides": 1, "dilations": 1}
+    for _ in range(2):
+        call("convolution", **changes)
+        for wrong in (True, 1.0, np.True_, np.float64(1)):
+            text = message(TypeError, "convolution", **changes | {name: wrong})
+            assert text.startswith(f"`{name}` must be an int")
+
+
+# Groups and strings.
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_groups(op):
+    for value, got in [
+        (True, "True (bool)"),
+        (2.0, "2.0 (float)"),
+        ("2", "'2' (str)"),
+        (None, "None"),
+        ([2], "[2] (list)"),
+        (np.array([2]), "array([2]) (ndarray)"),
+    ]:
+        text = message(TypeError, op, groups=value)
+        assert text == f"`groups` must be an int; got {got}"
+    for value in (0, -2):
+        text = message(ValueError, op, groups=value)
+        assert text == f"`groups` must be at least 1; got {value}"
+    call(op, groups=np.int32(2))
+
+
+AUTO_PADS = "'none', 'valid', 'same_upper', 'same_lower', 'notset' or 'explicit'"
+DATA_FORMATS = "'NXC' or 'NCX'"
+WEIGHTS_FORMATS = "'OIX', 'XIO', 'IOX' or 'XOI'"
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("name", "known", "value", "hint"),
+    [
+        ("auto_pad", AUTO_PADS, "SAME", "; did you mean 'same_upper'?"),
+        ("auto_pad", AUTO_PADS, "same-lower", "; did you mean 'same_lower'?"),
+        ("auto_pad", AUTO_PADS, "valid ", "; did you mean 'valid'?"),
+        ("auto_pad", AUTO_PADS, "circular", ""),
+        ("auto_pad", AUTO_PADS, "", ""),
+        ("data_format", DATA_FORMATS, "NHWC", "; did you mean 'NXC'?"),
+        ("data_format", DATA_FORMATS, "NWC", "; did you mean 'NXC'?"),
+        ("data_format", DATA_FORMATS, "ncdhw", "; did you mean 'NCX'?"),
+        ("data_format", DATA_FORMATS, "OIX", ""),
+        ("weights_format", WEIGHTS_FORMATS, "HWIO", "; did you mean 'XIO'?"),
+        ("weights_format", WEIGHTS_FORMATS, "OIDHW", "; did you mean 'OIX'?"),
+        ("weights_format", WEIGHTS_FORMATS, "hwoi", "; did you mean 'XOI'?"),
+        ("weights_format", WEIGHTS_FORMATS, "NCX", ""),
+    ],
+)
+def test_spelling(op, name, known, value, hint):
+    assert message(ValueError, op, **{name: value}) == (
+        f"`{name}` must be {known}; got {value!r}{hint}"
+    )
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_what_is_not_a_string(op):
+    for name, known in [
+        ("auto_pad", AUTO_PADS),
+        ("data_format", DATA_FORMATS),
+        ("weights_format", WEIGHTS_FORMATS),
+    ]:
+        for value, got in [(3, "3 (int)"), (True, "True (bool)"), (["valid"], "['valid'] (list)")]:
+            text = message(TypeError, op, **{name: value})
+            assert text == f"`{name}` must be {known}; got {got}"
+    for name, known in [("data_format", DATA_FORMATS), ("weights_format", WEIGHTS_FORMATS)]:
+        assert message(TypeError, op, **{name: None}) == f"`{name}` must be {known}; got None"
+
+
+# Tensors: what they are, their types and ranks.
+
+
+def inputs(op):
+    return [name for name in VALID[op] if name in TENSORS]
+
+
+EACH_INPUT = [(op, name) for op in OPS for name in inputs(op)]
+WITH_BIAS = [*EACH_INPUT, ("convolution", "bias"), ("conv_transpose", "bias")]
+
+
+@pytest.mark.parametrize(("op", "name"), WITH_BIAS)
+def test_what_is_not_an_array(op, name):
+    for value, got in [
+        ([1.0, 2.0], "[1.0, 2.0] (list)"),
+        (1.5, "1.5 (float)"),
+        ("src", "'src' (str)"),
+        (np.float32(1), "np.float32(1.0) (float32)"),
+        (
+            jax.ShapeDtypeStruct((1,), np.float32),
+            "ShapeDtypeStr...dtype=float32) (ShapeDtypeStruct)",
+        ),
+    ]:
+        assert message(TypeError, op, **{name: value}) == (
+            f"`{name}` must be a JAX or NumPy array; got {got}. "
+            f"jax.numpy.asarray makes one of numbers and lists"
+        )
+    if name != "bias":
+        text = message(TypeError, op, **{name: None})
+        assert text.startswith(f"`{name}` must be a JAX or NumPy array; got None.")
+
+
+class Parameter:
+    """Like the parameters of neural network libraries."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+
+def test_a_parameter_is_an_array_if_it_holds_one():
+    expected = call("convolution")
+    given = call("convolution", weights=Parameter(jnp.asarray(array(KERNEL))))
+    np.testing.assert_array_equal(given, expected)
+    text = message(TypeError, "convolution", weights=Parameter([1.0]))
+    assert text.startswith("`weights` must be a JAX or NumPy array; got [1.0] (list)")
+
+
+REFUSED_TYPES = [
+    jnp.int32, jnp.int8, jnp.uint8, jnp.bool_, jnp.complex64, jnp.float8_e4m3fn, jnp.float8_e5m2,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "name"), EACH_INPUT)
+@pytest.mark.parametrize("dtype", REFUSED_TYPES)
+def test_types_that_are_not_accepted(op, name, dtype):
+    value = jnp.ones(VALID[op][name], dtype)
+    text = message(TypeError, op, **{name: value})
+    got = ", ".join(
+        f"`{n}` {jnp.dtype(dtype).name if n == name else 'float32'}" for n in inputs(op)
+    )
+    assert text == f"`{name}` must have type bfloat16, float16, float32 or float64; got {got}"
+
+
+def test_stranger_types():
+    expected = "`src` must have type bfloat16, float16, float32 or float64; got `src` "
+    for value, name in [
+        (jax.random.wrap_key_data(np.ones((*FINE, 2), np.uint32)), "key<fry>"),
+        (array(FINE, object), "object"),
+        (array(FINE, ">f4"), ">f4"),
+    ]:
+        text = message(TypeError, "convolution", src=value)
+        assert text == f"{expected}{name}, `weights` float32"
+    text = message(TypeError, "convolution", src=array(FINE, int), weights=array(KERNEL, int))
+    assert text == f"{expected}int32, `weights` int32"
+
+
+@pytest.mark.parametrize(("op", "name"), WITH_BIAS)
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_mixed_types(op, name, dtype):
+    shape = (4 if op == "conv_transpose" else 6,) if name == "bias" else VALID[op][name]
+    text = message(TypeError, op, **{name: jnp.ones(shape, dtype)})
+    names = list(dict.fromkeys([*inputs(op), name]))
+    got = ", ".join(f"`{n}` {jnp.dtype(dtype).name if n == name else 'float32'}" for n in names)
+    assert text == (
+        f"all arrays must have the same type; got {got}. Nothing is promoted: convert with .astype"
+    )
+
+
+def test_bfloat16_and_float16_are_mixed_too():
+    text = message(
+        TypeError, "convolution", src=array(FINE, jnp.bfloat16), weights=array(KERNEL, jnp.float16)
+    )
+    assert "got `src` bfloat16, `weights` float16." in text
+
+
+def test_float64_is_a_type_of_its_own_only_with_x64():
+    wide = {"src": array(FINE, np.float64)}
+    assert call("convolution", **wide).dtype == np.float32
+    with jax.enable_x64(True):
+        text = message(TypeError, "convolution", **wide)
+    assert "got `src` float64, `weights` float32." in text
+
+
+# One row per rule: op, what is changed, the message.
+
+FITS = ". These shapes would fit"
+RULES = [
+    # Ranks and extents.
+    ("convolution", {"src": (7, 4)},
+     "`src` must have a batch axis, a channel axis and at least one spatial axis; "
+     "got shape (7, 4)"),
+    ("convolution", {"src": (7, 6, 4)},
+     "`weights` must have as many axes as `src`; got shapes (3, 2, 2, 6) and (7, 6, 4). "
+     "Does `src` lack its batch axis?"),
+    ("convolution", {"weights": (3, 2, 6)},
+     "`weights` must have as many axes as `src`; got shapes (3, 2, 6) and (2, 7, 6, 4)"),
+    ("convolution_backward_weights", {"diff_dst": (3, 4, 6)},
+     "`diff_dst` must have as many axes as `src`; got shapes (3, 4, 6) and (2, 7, 6, 4). "
+     "Does `diff_dst` lack its batch axis?"),
+    ("conv_transpose_backward_weights", {"src": (3, 4, 6)},
+     "`diff_dst` must have as many axes as `src`; got shapes (2, 7, 6, 4) and (3, 4, 6). "
+     "Does `src` lack its batch axis?"),
+    ("convolution", {"src": (2, 0, 6, 4)},
+     "`src` must have extents of at least 1 (only the batch may be 0); got shape (2, 0, 6, 4)"),
+    ("conv_transpose", {"src": (2, 3, 4, 0)},
+     "`src` must have extents of at least 1 (only the batch may be 0); got shape (2, 3, 4, 0)"),
+    ("conv_transpose_backward_data", {"weights": (3, 2, 0, 6)},
+     "`weights` must have extents of at least 1 (only the batch may be 0); "
+     "got shape (3, 2, 0, 6)"),
+    ("convolution_backward_weights", {"weights_shape": (0, 2, 2, 6)},
+     "`weights_shape` must have extents of at least 1 (only the batch may be 0); "
+     "got shape (0, 2, 2, 6)"),
+    ("convolution_backward_data", {"dst_shape": (2, 7, -6, 4)},
+     "`dst_shape` must have extents of at least 1 (only the batch may be 0); "
+     "got shape (2, 7, -6, 4)"),
+    # Batch and channels.
+    ("convolution_backward_weights", {"diff_dst": (1, 3, 4, 6)},
+     "`diff_dst` must have the batch of `src`; got shapes (1, 3, 4, 6) and (2, 7, 6, 4) (NXC)"),
+    ("conv_transpose_backward_weights", {"diff_dst": (3, 7, 6, 4)},
+     "`diff_dst` must have the batch of `src`; got shapes (3, 7, 6, 4) and (2, 3, 4, 6) (NXC)"),
+    ("convolution", {"groups": 3},
+     "`groups` must divide the src channels; got groups=3, channels=4 from src shape "
+     "(2, 7, 6, 4) (NXC)"),
+    ("convolution_backward_data", {"groups": 4},
+     "`groups` must divide the diff_dst channels; got groups=4, channels=6 from diff_dst shape "
+     "(2, 3, 4, 6) (NXC)"),
+    ("convolution", {"weights": (3, 2, 2, 5)},
+     "`groups` must divide axis O of `weights`; got groups=2, 5 in shape (3, 2, 2, 5) (XIO)"),
+    ("conv_transpose_backward_data", {"weights": (3, 2, 2, 5)},
+     "`groups` must divide axis I of `weights`; got groups=2, 5 in shape (3, 2, 2, 5) (XOI)"),
+    ("convolution", {"weights": (3, 2, 3, 6)},
+     "`weights` must have src channels / groups = 2 on axis I; got 3 in shape (3, 2, 3, 6) "
+     "(XIO), groups=2, channels=4 from src shape (2, 7, 6, 4) (NXC)"),
+    ("convolution_backward_data", {"weights": (3, 2, 2, 8), "dst_shape": None},
+     "`weights` must have all 6 diff_dst channels on axis O; got 8 in shape (3, 2, 2, 8) (XIO), "
+     "groups=2, channels=6 from diff_dst shape (2, 3, 4, 6) (NXC)"),
+    ("convolution_backward_weights", {"weights_shape": (3, 2, 2, 8)},
+     "`weights_shape` must have all 6 diff_dst channels on axis O; got 8 in shape (3, 2, 2, 8) "
+     "(XIO), groups=2, channels=6 from diff_dst shape (2, 3, 4, 6) (NXC)"),
+    ("conv_transpose", {"weights": (4, 2, 2, 5)},
+     "`weights` must have all 6 src channels (or src channels / groups = 3) on axis I; got 5 in "
+     "shape (4, 2, 2, 5) (XOI), groups=2, channels=6 from src shape (2, 3, 4, 6) (NXC)"),
+    ("conv_transpose", {"weights": (4, 2, 2, 5), "groups": 1},
+     "`weights` must have all 6 src channels on axis I; got 5 in shape (4, 2, 2, 5) (XOI), "
+     "groups=1, channels=6 from src shape (2, 3, 4, 6) (NXC)"),
+    ("conv_transpose_backward_data", {"weights": (3, 2, 3, 6)},
+     "`weights` must have diff_dst channels / groups = 2 (or all 4 diff_dst channels) on axis O; "
+     "got 3 in shape (3, 2, 3, 6) (XOI), groups=2, channels=4 from diff_dst shape (2, 7, 6, 4) "
+     "(NXC)"),
+    # Sizes.
+    ("convolution", {"dilations": (1, 7)},
+     "the dilated kernel must fit into the padded src; got an extent of 8 (kernel 2, dilation 7) "
+     "over 6 (src 6, pads 0 and 0) (spatial axis 1)"),
+    ("convolution", {"weights": (9, 2, 2, 6), "pads_begin": 1, "auto_pad": "valid"},
+     "the dilated kernel must fit into the padded src; got an extent of 9 (kernel 9, dilation 1) "
+     "over 7 (src 7, pads 0 and 0) (spatial axis 0)"),
+    ("convolution_backward_weights", {"weights_shape": (9, 2, 2, 6), "pads_end": (1, 0)},
+     "the dilated kernel must fit into the padded src; got an extent of 9 (kernel 9, dilation 1) "
+     "over 8 (src 7, pads 0 and 1) (spatial axis 0)"),
+    ("convolution_backward_weights", {"diff_dst": (2, 4, 4, 6)},
+     "`diff_dst` must have the extent that convolution gives, 3; got 4 for src 7, kernel 3, "
+     "stride 2, dilation 1, pads 0 and 0 (spatial axis 0)"),
+    ("convolution_backward_weights", {"auto_pad": "same_lower"},
+     "`diff_dst` must have the extent that convolution gives, 4; got 3 for src 7, kernel 3, "
+     "stride 2, dilation 1, pads 1 and 1 (spatial axis 0)"),
+    ("convolution_backward_data", {"dst_shape": (2, 6, 6, 4)},
+     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 6, "
+     "and 7 to 8 fit (spatial axis 0)"),
+    ("convolution_backward_data", {"dst_shape": (2, 8, 7, 4)},
+     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 4; got 7, "
+     "and only 6 fits (spatial axis 1)"),
+    ("convolution_backward_data", {"auto_pad": "same_upper"},
+     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
+     "and 5 to 6 fit (spatial axis 0)"),
+    ("convolution_backward_data", {"pads_begin": (5, 0), "pads_end": (3, 0)},
+     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
+     "and no extent fits (spatial axis 0)"),
+    ("convolution_backward_data", {"pads_begin": (4, 0), "pads_end": (3, 0)},
+     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
+     "and only 1 fits (spatial axis 0)"),
+    ("convolution_backward_data", {"dst_shape": None, "pads_begin": (0, 7)},
+     "the result must have an extent of at least 1; got -1 = 1 * 3 + 3 + 0 - 7 = "
+     "stride * (diff_dst - 1) + dilated kernel + output_padding - pads (spatial axis 1)"),
+    ("convolution_backward_data", {"dst_shape": (2, 9, 6, 4), "output_padding": (1, 0)},
+     "`dst_shape` and `output_padding` must agree; got 9, which implies an output_padding of 2, "
+     "and output_padding=1 (spatial axis 0)"),
+    ("convolution_backward_data", {"dst_shape": (2, 6, 6, 4), "output_padding": (1, 0)},
+     "`dst_shape` must have an extent of at least 7, that without output_padding; got 6 "
+     "(spatial axis 0)"),
+    ("conv_transpose", {"pads_begin": (3, 0), "pads_end": (5, 0), "output_padding": (1, 0)},
+     "the result must have an extent of at least 1; got 0 = 2 * 2 + 3 + 1 - 8 = "
+     "stride * (src - 1) + dilated kernel + output_padding - pads (spatial axis 0)"),
+    ("conv_transpose", {"dst_shape": (2, 7, 4, 4), "pads_end": (0, 1)},
+     "`dst_shape` must have an extent of at least 5, that without output_padding; got 4 "
+     "(spatial axis 1)"),
+    ("conv_transpose", {"dst_shape": (2, 9, 6, 4), "output_padding": (3, 0)},
+     "`dst_shape` and `output_padding` must agree; got 9, which implies an output_padding of 2, "
+     "and output_padding=3 (spatial axis 0)"),
+    ("conv_transpose_backward_data", {"dilations": (1, 7)},
+     "the dilated kernel must fit into the padded diff_dst; got an extent of 8 (kernel 2, "
+     "dilation 7) over 6 (diff_dst 6, pads 0 and 0) (spatial axis 1)"),
+    ("conv_transpose_backward_data", {"output_padding": (1, 0)},
+     "`output_padding` must leave a multiple of stride 2 of the 4 = diff_dst + pads - dilated "
+     "kernel; got 1. Left out, it is 0 (spatial axis 0)"),
+    ("conv_transpose_backward_data", {"output_padding": (6, 0), "pads_end": (1, 0)},
+     "`output_padding` must leave a multiple of stride 2 of the 5 = diff_dst + pads - dilated "
+     "kernel; got 6. Left out, it is 1 (spatial axis 0)"),
+    ("conv_transpose_backward_weights", {"weights_shape": (4, 2, 2, 6)},
+     "`diff_dst` must have an extent of at least 8, what conv_transpose gives without "
+     "output_padding; got 7 for src 3, kernel 4, stride 2, dilation 1, pads 0 and 0 "
+     "(spatial axis 0)"),
+    ("conv_transpose_backward_weights", {"output_padding": (0, 2), "pads_begin": (0, 1)},
+     "`output_padding` must be what the extents imply, 1; got 2 for src 4, diff_dst 6, kernel 2, "
+     "stride 1, dilation 2, pads 1 and 0 (spatial axis 1)"),
+    # Bias.
+    ("convolution", {"bias": (5,)},
+     "`bias` must have shape (6,), one entry for each dst channel; got shape (5,) for dst shape "
+     "(2, 3, 4, 6)"),
+    ("convolution", {"bias": (6, 1)},
+     "`bias` must have shape (6,), one entry for each dst channel; got shape (6, 1) for dst "
+     "shape (2, 3, 4, 6)"),
+    ("conv_transpose", {"bias": (2,)},
+     "`bias` must have shape (4,), one entry for each dst channel; got shape (2,) for dst shape "
+     "(2, 7, 6, 4)"),
+    ("conv_transpose", {"bias": ()},
+     "`bias` must have shape (4,), one entry for each dst channel; got shape () for dst shape "
+     "(2, 7, 6, 4)"),
+    # Layouts.
+    ("convolution", {"data_format": "NCX"},
+     "`groups` must divide the src channels; got groups=2, channels=7 from src shape "
+     f"(2, 7, 6, 4) (NCX){FITS} data_format='NXC'"),
+    ("conv_transpose", {"weights_format": "XIO"},
+     "`weights` must have all 6 src channels (or src channels / groups = 3) on axis I; got 2 in "
+     "shape (3, 2, 2, 6) (XIO), groups=2, channels=6 from src shape (2, 3, 4, 6) (NXC)"
+     f"{FITS} weights_format='IOX' or weights_format='XOI'"),
+    ("convolution_backward_weights", {"weights_shape": (6, 2, 3, 2)},
+     "`weights_shape` must have src channels / groups = 2 on axis I; got 3 in shape "
+     "(6, 2, 3, 2) (XIO), groups=2, channels=4 from src shape (2, 7, 6, 4) "
+     f"(NXC){FITS} weights_format='OIX'"),
+    ("convolution", {"src": (2, 4, 7, 6), "weights_format": "IOX"},
+     "the dilated kernel must fit into the padded src; got an extent of 11 (kernel 6, dilation 2) "
+     "over 7 (src 7, pads 0 and 0) (spatial axis 1)"
+     f"{FITS} data_format='NCX' and weights_format='XIO'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "changes", "text"), RULES)
+def test_rule(op, changes, text):
+    assert message(ValueError, op, **changes) == text
+
+
+@pytest.mark.parametrize(("op", "changes", "text"), RULES)
+def test_rule_while_traced(op, changes, text):
+    """The same words of the same shapes under jit and vmap, and nothing added to the trace."""
+    arguments = VALID[op] | changes
+    tensors = {name: array(arguments.pop(name)) for name in TENSORS if name in arguments}
+
+    def body(tensors):
+        assert message(ValueError, op, **arguments, **tensors) == text
+        return 0
+
+    assert not jax.make_jaxpr(body)(tensors).eqns
+    jax.vmap(body, out_axes=None)({name: np.stack([x] * 3) for name, x in tensors.items()})
+
+
+# Shapes as arguments.
+
+
+@pytest.mark.parametrize(("op", "name"), SHAPES)
+def test_what_is_not_a_shape(op, name):
+    order = {"dst_shape": "NXC", "convolution_backward_weights": "XIO"}
+    order = order.get(name) or order.get(op, "XOI")
+    expected = f"`{name}` must be a sequence of 4 ints, in {order} order; got"
+    for value, got in [
+        (7, "7 (int)"),
+        ("2764", "'2764' (str)"),
+        ({2, 7, 6, 4}, "{2, 4, 6, 7} (set)"),
+        ((2, 7.0, 6, 4), "7.0 (float)"),
+        ([True, 7, 6, 4], "True (bool)"),
+        ((2, 7, "6", 4), "'6' (str)"),
+        ((2, None, 6, 4), "None"),
+        (np.array(7), "array(7) (ndarray)"),
+        (np.array([2.0, 7, 6, 4]), "an array of type float64 and shape (4,)"),
+        (jnp.array([2.0, 7, 6, 4]), "an array of type float32 and shape (4,)"),
+        (np.array([[2, 7, 6, 4]]), "an array of type int64 and shape (1, 4)"),
+    ]:
+        assert message(TypeError, op, **{name: value}) == f"{expected} {got}"
+    for value in [(2, 7, 6), (2, 7, 6, 4, 1), ()]:
+        assert message(ValueError, op, **{name: value}) == (
+            f"{expected} {value}, of length {len(value)}"
+        )
+    if name == "weights_shape":
+        assert message(TypeError, op, **{name: None}) == f"{expected} None"
+
+
+@pytest.mark.parametrize(("op", "name"), SHAPES)
+def test_a_shape_of_any_kind_is_a_shape(op, name):
+    shape = FINE if name == "dst_shape" else KERNEL
+    expected = call(op, **{name: shape})
+    for value in (list(shape), np.array(shape), jnp.array(shape), tuple(map(np.int8, shape))):
+        np.testing.assert_array_equal(call(op, **{name: value}), expected)
+
+
+FULL = "`dst_shape` must be the full shape of the result, with the batch of "
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "entry", "value", "words"),
+    [
+        ("convolution_backward_data", "dst_shape", 0, 3, FULL),
+        ("convolution_backward_data", "dst_shape", 0, 0, FULL),
+        ("convolution_backward_data", "dst_shape", 0, -2, FULL),
+        ("convolution_backward_data", "dst_shape", 1, 6, "and 7 to 8 fit"),
+        ("convolution_backward_data", "dst_shape", 1, 9, "and 7 to 8 fit"),
+        ("convolution_backward_data", "dst_shape", 2, 5, "and only 6 fits"),
+        ("convolution_backward_data", "dst_shape", 2, 7, "and only 6 fits"),
+        ("convolution_backward_data", "dst_shape", 3, 2, FULL),
+        ("convolution_backward_data", "dst_shape", 3, 6, FULL),
+        ("conv_transpose", "dst_shape", 0, 1, FULL),
+        ("conv_transpose", "dst_shape", 1, 6, "must have an extent of at least 7"),
+        ("conv_transpose", "dst_shape", 2, 5, "must have an extent of at least 6"),
+        ("conv_transpose", "dst_shape", 3, 2, FULL),
+        ("conv_transpose", "dst_shape", 3, 8, FULL),
+        ("convolution_backward_weights", "weights_shape", 0, 4, "that convolution gives, 2; got 3"),
+        ("convolution_backward_weights", "weights_shape", 0, 1, "that convolution gives, 4; got 3"),
+        ("convolution_backward_weights", "weights_shape", 1, 3, "that convolution gives, 2; got 4"),
+        ("convolution_backward_weights", "weights_shape", 2, 4, "channels / groups = 2 on axis I"),
+        ("convolution_backward_weights", "weights_shape", 3, 3, "all 6 diff_dst channels on axis"),
+        ("conv_transpose_backward_weights", "weights_shape", 0, 4, "an extent of at least 8"),
+        ("conv_transpose_backward_weights", "weights_shape", 1, 3, "an extent of at least 8"),
+        (
+            "conv_transpose_backward_weights",
+            "weights_shape",
+            2,
+            3,
+            "diff_dst channels / groups = 2",
+        ),
+        ("conv_transpose_backward_weights", "weights_shape", 3, 5, "all 6 src channels (or src"),
+    ],
+)
+def test_each_entry_of_a_shape(op, name, entry, value, words):
+    shape = list(FINE if name == "dst_shape" else KERNEL)
+    shape[entry] = value
+    assert words in message(ValueError, op, **{name: shape})
+
+
+def test_the_full_shape_is_told():
+    assert message(ValueError, "conv_transpose", dst_shape=(2, 8, 7, 3)) == (
+        f"{FULL}`src` and the channels of the weights, (2, 8, 7, 4) (NXC); got (2, 8, 7, 3)"
+    )
+
+
+# Traced and symbolic values.
+
+
+STATIC = (
+    "Shapes and attributes must be static: pass Python ints or a NumPy array, or name the "
+    "argument in jax.jit's static_argnames"
+)
+
+
+@pytest.mark.parametrize(("op", "name"), [*PER_AXIS, *SHAPES, *((op, "groups") for op in OPS)])
+def test_traced_attributes(op, name):
+    shape = {"dst_shape": FINE, "weights_shape": KERNEL}.get(name)
+    wholly = jnp.array(shape or 1)
+    partly = [lambda v: (*shape[:3], v)] if shape else [lambda v: (1, v)]
+    if name == "groups":
+        partly = []
+
+    def body(value):
+        for spelled, kind in [(value, wholly.aval), *((p(value.max()), "int32[]") for p in partly)]:
+            text = message(TypeError, op, **{name: spelled})
+            assert text.startswith(f"`{name}` must be a")
+            kind = re.escape(str(kind)).replace("int32", "~?int32")
+            assert re.search(
+                f", known when the function is traced; got a traced value of type {kind}\\. "
+                f"{re.escape(STATIC)}$",
+                text,
+            ), text
+        return 0
+
+    jax.make_jaxpr(body)(wholly)
+
+
+def test_only_the_batch_may_be_symbolic():
+    batch, other = export.symbolic_shape("b, s")
+
+    def body(op, **changes):
+        tensors = {
+            name: jax.ShapeDtypeStruct(shape, np.float32)
+            for name, shape in (VALID[op] | changes).items()
+            if name in TENSORS
+        }
+        rest = {k: v for k, v in (VALID[op] | changes).items() if k not in TENSORS}
+        return jax.eval_shape(lambda tensors: call(op, **tensors, **rest), tensors)
+
+    for op, changes, shape in [
+        ("convolution", {"src": (batch, *FINE[1:])}, (batch, *COARSE[1:])),
+        ("convolution_backward_data",
+         {"diff_dst": (batch, *COARSE[1:]), "dst_shape": (batch, *FINE[1:])},
+         (batch, *FINE[1:])),
+        ("conv_transpose",
+         {"src": (2 * batch, *COARSE[1:]), "dst_shape": (2 * batch, *FINE[1:])},
+         (2 * batch, *FINE[1:])),
+        ("convolution_backward_weights",
+         {"src": (batch, *FINE[1:]), "diff_dst": (batch, *COARSE[1:])},
+         KERNEL),
+    ]:  # fmt: skip
+        assert body(op, **changes).shape == shape
+
+    constant = "must have constant extents (only the batch may be symbolic); got shape"
+    for op, changes, text in [
+        ("convolution", {"src": (batch, other, 6, 4)}, f"`src` {constant} (b, s, 6, 4)"),
+        ("convolution", {"src": (2, 7, 6, other)}, f"`src` {constant} (2, 7, 6, s)"),
+        ("conv_transpose", {"weights": (3, 2, 2, other)}, f"`weights` {constant} (3, 2, 2, s)"),
+        ("convolution_backward_data", {"dst_shape": (2, other, 6, 4)},
+         f"`dst_shape` {constant} (2, s, 6, 4)"),
+        ("conv_transpose_backward_weights", {"weights_shape": (other, 2, 2, 6)},
+         f"`weights_shape` {constant} (s, 2, 2, 6)"),
+        ("convolution_backward_weights", {"src": (batch, *FINE[1:])},
+         "`diff_dst` must have the batch of `src`; got shapes (2, 3, 4, 6) and (b, 7, 6, 4) (NXC)"),
+        ("conv_transpose", {"src": (batch, *COARSE[1:]), "dst_shape": FINE},
+         f"{FULL}`src` and the channels of the weights, (b, 7, 6, 4) (NXC); got (2, 7, 6, 4)"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=op) as caught:
+            body(op, **changes)
+        assert str(caught.value) == f"{op}: {text}"
+    for name in ("strides", "groups"):
+        assert "got b (_DimExpr)" in message(TypeError, "convolution", **{name: batch})
+
+
+# Numerics and shardings.
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ("hi", "'hi' (str)"),
+        ("HIGHEST", "'HIGHEST' (str)"),
+        (1, "1 (int)"),
+        (True, "True (bool)"),
+        (jnp.float32, "<class 'jax.numpy.float32'> (_ScalarMeta)"),
+        (("high",), "('high',) (tuple)"),
+        (["high", 2], "['high', 2] (list)"),
+        (("high",) * 3, "('high', 'high', 'high') (tuple)"),
+        ("F32_F32_F32", "'F32_F32_F32' (str)"),
+        (lax.DotAlgorithmPreset.F32_F32_F32, "DotAlgorithmPreset.F32_F32_F32 (DotAlgorithmPreset)"),
+    ],
+)
+def test_precision(op, value, got):
+    assert message(ValueError, op, precision=value) == (
+        "`precision` must be None, a jax.lax.Precision or its name ('default', 'high' or "
+        f"'highest'), or a pair of these; got {got}"
+    )
+
+
+def test_precisions_that_are_accepted():
+    default, high, highest = lax.Precision
+    for value, pair in [
+        (None, (default, default)),
+        ("high", (high, high)),
+        (highest, (highest, highest)),
+        (("high", None), (high, default)),
+        (["highest", "default"], (highest, default)),
+    ]:
+        assert _attributes.precision("convolution", value) == pair
+    with jax.default_matmul_precision("highest"):
+        assert _attributes.precision("convolution", None) == (highest, highest)
+        assert _attributes.precision("convolution", "high") == (high, high)
+
+
+def test_an_algorithm_set_for_dots_is_none_for_convolutions():
+    """As in lax, which lowers a convolution under such a setting to the default precision."""
+    pointwise = {"weights": (1, 1, 2, 6), "dilations": 1}
+    expected = call("convolution", **pointwise)
+    with jax.default_matmul_precision("TF32_TF32_F32"):  # which CPU dots do not have
+        np.testing.assert_array_equal(call("convolution", **pointwise), expected)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("operands", "asked", "got"),
+    [
+        (jnp.float32, jnp.bfloat16, "bfloat16"),
+        (jnp.float32, "float16", "float16"),
+        (jnp.bfloat16, jnp.float16, "float16"),
+        (jnp.float16, jnp.bfloat16, "bfloat16"),
+        (jnp.bfloat16, jnp.float8_e4m3fn, "float8_e4m3fn"),
+        (jnp.bfloat16, int, "int32"),
+        (jnp.bfloat16, jnp.complex64, "complex64"),
+        (jnp.float32, "wide", "'wide' (str)"),
+        (jnp.float32, True, "True (bool)"),
+        (jnp.float32, jax.random.key(0).dtype, "key<fry>"),
+    ],
+)
+def test_preferred_element_type(op, operands, asked, got):
+    tensors = {n: array(s, operands) for n, s in VALID[op].items() if n in TENSORS}
+    text = message(TypeError, op, **tensors, preferred_element_type=asked)
+    name = jnp.dtype(operands).name
+    wider = "float32 or float64" if name == "float32" else f"{name}, float32 or float64"
+    assert text == (
+        "`preferred_element_type` must be the operands' type or a wider one, here "
+        f"{wider}; got {got} for operands of type {name}"
+    )
+
+
+def test_preferred_element_type_of_float64():
+    wide = {"src": array(FINE, np.float64), "weights": array(KERNEL, np.float64)}
+    expected = "`preferred_element_type` must be the operands' type or a wider one, here float64"
+    with jax.enable_x64(True):
+        for asked, got in [(np.float32, "float32"), ("wide", "'wide' (str)")]:
+            text = message(TypeError, "convolution", **wide, preferred_element_type=asked)
+            assert text == f"{expected}; got {got} for operands of type float64"
+
+
+def test_out_sharding_needs_a_mesh_with_explicit_axes():
+    spec = PartitionSpec("d")
+    assert message(TypeError, "convolution", out_sharding="d") == (
+        "`out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; got 'd' (str)"
+    )
+    automatic = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))
+    expected = "`out_sharding` must be on a mesh with explicit axes, set by jax.set_mesh; got "
+    for sharding in (spec, NamedSharding(automatic, spec)):
+        assert message(ValueError, "convolution", out_sharding=sharding).startswith(expected)
+    with jax.set_mesh(automatic):
+        text = message(ValueError, "conv_transpose", out_sharding=spec)
+    assert text.startswith(expected)
+    assert text.endswith("use jax.lax.with_sharding_constraint on the result")
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule"),
+    [
+        (PartitionSpec("e"), "name mesh axes, of ('d',)"),
+        (PartitionSpec(None, ("d", "e")), "name mesh axes, of ('d',)"),
+        (PartitionSpec("d", "d"), "name each mesh axis once"),
+        (PartitionSpec(None, "d"), "divide the axes evenly, unlike 3 by 2"),
+        (PartitionSpec("d", None, None, None, None), "have one entry for each of 4 axes at most"),
+    ],
+)
+def test_out_sharding_must_fit_the_result(spec, rule):
+    mesh = AbstractMesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+    with jax.sharding.use_abstract_mesh(mesh):
+        text = message(ValueError, "convolution", out_sharding=spec)
+    assert text == (f"`out_sharding` must {rule}; got {spec} for a result of shape (2, 3, 4, 6)")
+
+
+# Layout hints: whatever they name does fit, and the layout meant is among them.
+
+
+def in_layout(shape, given, wanted):
+    """A shape of two spatial axes, from one format's order to another's."""
+    axes = dict(zip(given.replace("X", "XY"), shape, strict=True))
+    return tuple(axes[letter] for letter in wanted.replace("X", "XY"))
+
+
+LAYOUTS = [(d, w) for d in ("NXC", "NCX") for w in ("OIX", "XIO", "IOX", "XOI")]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("meant", LAYOUTS)
+def test_hint_at_another_layout(op, meant):
+    default = "XIO" if op.startswith("convolution") else "XOI"
+    shapes = {
+        name: in_layout(shape, default, meant[1])
+        if name.startswith("weights")
+        else in_layout(shape, "NXC", meant[0])
+        for name, shape in VALID[op].items()
+    }
+
+    def resolve(data_format, weights_format):
+        layout = {"data_format": data_format, "weights_format": weights_format}
+        return jaxconv.resolve(op, **shapes, **ATTRIBUTES, **layout)
+
+    def hinted(declared, text):
+        words = dict(zip(("data_format", "weights_format"), declared, strict=True))
+        return {tuple((words | dict(re.findall(r"(\w+)='(\w+)'", t))).values()) for t in text}
+
+    for declared in LAYOUTS:
+        try:
+            resolve(*declared)
+        except ValueError as error:
+            _, hint = str(error).split(FITS)
+            found = hinted(declared, re.split(", | or ", hint))
+            for layout in found:
+                resolve(*layout)
+            changes = [
+                sum(a != b for a, b in zip(declared, f, strict=True)) for f in (*found, meant)
+            ]
+            assert min(changes) == max(changes[:-1])
+            assert meant in found or changes[-1] > changes[0]
+
+
+def test_no_hint_where_nothing_fits():
+    for op, changes, text in RULES:
+        if FITS not in text:
+            assert FITS not in message(ValueError, op, **changes)

@@ -1,0 +1,330 @@
+"""`python -m jaxconv`: its lines, its exit code, and that it notices what is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import __main__, _selfcheck
+
+ROOT = Path(__file__).parent.parent
+OPERATIONS = [
+    "convolution",
+    "convolution_backward_data",
+    "convolution_backward_weights",
+    "conv_transpose",
+    "conv_transpose_backward_data",
+    "conv_transpose_backward_weights",
+]
+
+
+def run(*flags, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "jaxconv", *flags],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def words_by_operation(text):
+    """Of the lines that start with an operation's name, the other words."""
+    lines = [line.split() for line in text.splitlines()]
+    return {words[0]: words[1:] for words in lines if words and words[0] in OPERATIONS}
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Check nothing but these operations, in nothing but the first, strided case."""
+
+    def check_only(*operations):
+        kept = {name: _selfcheck.OPERATIONS[name] for name in operations}
+        monkeypatch.setattr(_selfcheck, "OPERATIONS", kept)
+        monkeypatch.setattr(_selfcheck, "CASES", _selfcheck.CASES[:1])
+
+    return check_only
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Break an operation: pass its result through a function."""
+
+    def break_with(operation, change):
+        right = getattr(jaxconv, operation)
+        monkeypatch.setattr(jaxconv, operation, lambda *a, **k: change(right(*a, **k)))
+
+    return break_with
+
+
+# As a program
+
+
+def test_quick_run():
+    done = run("--quick")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lines[0].startswith(f"jaxconv {jaxconv.__version__}: jax {jax.__version__}, jaxlib ")
+    assert "backend" in lines[1]
+    found = words_by_operation(done.stdout)
+    assert list(found) == OPERATIONS
+    for *exact, error, bound, verdict in found.values():
+        assert exact == ["6/6"] * 3
+        assert 0 < float(error) < float(bound) < 1e-5
+        assert verdict == "ok"
+    assert lines[-1] == "ok: all six operations are right on this backend."
+    assert "How fast" not in done.stdout
+    assert "Traceback" not in done.stderr
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
+def test_full_run():
+    done = run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    for layer in __main__.layers():
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(layer.name)]
+        assert all(float(number) > 0 for number in line.removeprefix(layer.name).split())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help():
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stdout == __main__.USAGE
+    assert max(map(len, __main__.USAGE.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("flag", ["--quack", "quick"])
+def test_an_unknown_flag(flag, capsys):
+    assert __main__.main(["jaxconv", flag]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert flag.strip("-") in printed.err.splitlines()[0]
+    assert "--quick" in printed.err
+
+
+def test_a_backend_that_does_not_start():
+    done = run("--quick", JAX_PLATFORMS="nowhere")
+    assert done.returncode == 2
+    assert "\nFAIL: no usable backend. RuntimeError: " in done.stdout
+    assert "nowhere" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "Traceback" not in done.stderr
+
+
+# What it notices
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_one_wrong_element(operation, only, broken, capsys):
+    def change(out):
+        last = (-1,) * out.ndim
+        return out.at[last].set(1 - out[last])
+
+    only(operation)
+    assert __main__.main(["jaxconv", "--quick"]) == 0
+    assert words_by_operation(capsys.readouterr().out)[operation][-1] == "ok"
+    broken(operation, change)
+    assert __main__.main(["jaxconv", "--quick"]) == 1
+    out = capsys.readouterr().out
+    *exact, error, bound, verdict = words_by_operation(out)[operation]
+    assert exact == ["0/1"] * 3
+    assert float(error) > float(bound)
+    assert verdict == "FAIL"
+    assert "  strided, f32 integers: 1 of " in out
+    assert out.splitlines()[-1] == "FAIL: 1 of the lines above went wrong on this backend."
+
+
+def test_the_other_operations_are_still_checked(only, broken, capsys):
+    only("convolution", "conv_transpose")
+    broken("convolution", lambda out: -out)
+    assert __main__.check() == 1
+    found = words_by_operation(capsys.readouterr().out)
+    assert [words[-1] for words in found.values()] == ["FAIL", "ok"]
+
+
+def test_f32_multiplied_in_bf16_is_seen_in_the_random_case(only, monkeypatch, capsys):
+    right = jaxconv.conv_transpose
+
+    def narrow(src, weights, **attributes):  # exact for the integers
+        src, weights = (x.astype(jnp.bfloat16).astype(x.dtype) for x in (src, weights))
+        return right(src, weights, **attributes)
+
+    only("conv_transpose")
+    monkeypatch.setattr(jaxconv, "conv_transpose", narrow)
+    assert __main__.check() == 1
+    *exact, error, bound, verdict = words_by_operation(capsys.readouterr().out)["conv_transpose"]
+    assert exact == ["1/1"] * 3
+    assert float(error) > float(bound)
+    assert verdict == "FAIL"
+
+
+def test_partial_sums_rounded_to_16_bits_are_seen(only, monkeypatch, capsys):
+    right = jaxconv.convolution
+
+    def rounds_halfway(src, weights, **attributes):
+        half = weights.shape[0] // 2  # the sum over the first rows, then over the others
+        first = right(src, weights.at[half:].set(0), **attributes)
+        return first + right(src, weights.at[:half].set(0), **attributes)
+
+    only("convolution")
+    monkeypatch.setattr(jaxconv, "convolution", rounds_halfway)
+    assert __main__.check() == 1
+    words = words_by_operation(capsys.readouterr().out)["convolution"]
+    assert words[:3] == ["1/1", "0/1", "0/1"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda out: out[:1, ..., :1], lambda out: out.astype(jnp.float32), lambda out: out[None]],
+    ids=["broadcastable", "wider", "nested"],
+)
+def test_another_shape_or_dtype(change, only, broken, capsys):
+    only("convolution")
+    broken("convolution", change)
+    assert __main__.check() == 1
+    assert "  strided: TypeError: " in capsys.readouterr().out
+
+
+def test_not_a_number(only, broken, capsys):
+    only("conv_transpose_backward_data")
+    broken("conv_transpose_backward_data", lambda out: out.at[(0,) * out.ndim].set(jnp.nan))
+    assert __main__.check() == 1
+    words = words_by_operation(capsys.readouterr().out)["conv_transpose_backward_data"]
+    assert words[:4] == ["0/1", "0/1", "0/1", "inf"]
+
+
+def test_an_operation_that_raises(only, broken, capsys):
+    def fail(out):
+        raise NotImplementedError("convolutions are off today\nand a long story")
+
+    only("convolution", "conv_transpose")
+    broken("convolution", fail)
+    assert __main__.main(["jaxconv", "--quick"]) == 1
+    out = capsys.readouterr().out
+    assert "  strided: NotImplementedError: convolutions are off today\n" in out
+    assert "a long story" not in out
+    found = words_by_operation(out)
+    assert found["convolution"] == ["0/1", "0/1", "0/1", "FAIL"]
+    assert found["conv_transpose"][-1] == "ok"
+
+
+def test_many_complaints_are_cut_short(only, broken, capsys):
+    only("convolution")
+    broken("convolution", lambda out: -out)
+    assert __main__.check() == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[-4:]] == [
+        "  strided, f32 integers",
+        "  strided, bf16 integers",
+        "  strided, f16 integers",
+        "  and 1 more",
+    ]
+
+
+# The reference itself
+
+
+def test_the_reference_on_a_sum_by_hand():
+    # 2 taps in steps of 2 over 4 places of 2 channels, after one zero; the last is not reached
+    case = _selfcheck.Case("", (2,), (2,), (2,), (1,), (1,), (0,), (1,), (1, 2, 1))
+    image = np.array([[1, 2], [3, 4], [5, 6], [7, 8]])
+    fine = np.stack([image, -image])
+    kernel = np.array([[[1], [10]], [[100], [1000]]])
+    coarse = np.array([[[3], [5]], [[0], [1]]])
+    assert case.shapes == {"fine": fine.shape, "kernel": kernel.shape, "coarse": coarse.shape}
+    np.testing.assert_array_equal(
+        _selfcheck.reference(case, "coarse", {"fine": fine, "kernel": kernel}),
+        [[[2100], [6543]], [[-2100], [-6543]]],
+    )
+    np.testing.assert_array_equal(
+        _selfcheck.reference(case, "fine", {"kernel": kernel, "coarse": coarse}),
+        [[[300, 3000], [5, 50], [500, 5000], [0, 0]], [[0, 0], [1, 10], [100, 1000], [0, 0]]],
+    )
+    np.testing.assert_array_equal(
+        _selfcheck.reference(case, "kernel", {"coarse": coarse, "fine": fine}),
+        # the first image as 5*(3, 4) and 3*(1, 2) + 5*(5, 6), less (3, 4) and (5, 6)
+        [[[15 - 3], [20 - 4]], [[28 - 5], [36 - 6]]],
+    )
+
+
+def test_the_reference_keeps_groups_apart():
+    case = _selfcheck.Case("", (1,), (1,), (1,), (1,), (0,), (0,), (0,), (2, 1, 2))
+    fine = np.array([[[2, 3]], [[5, 7]]])  # a channel for each group
+    kernel = np.array([[[1, 10, 100, 1000]]])  # two coarse channels for each
+    np.testing.assert_array_equal(
+        _selfcheck.reference(case, "coarse", {"fine": fine, "kernel": kernel}),
+        [[[2, 20, 300, 3000]], [[5, 50, 700, 7000]]],
+    )
+
+
+def test_every_case_has_something_asymmetric():
+    for case in _selfcheck.CASES:
+        _, i, o = case.channels
+        assert i != o or case.channels[0] > 1, case.name
+        assert case.pads_begin != case.pads_end, case.name
+
+
+# Timings
+
+
+def layer(**changes):
+    of = {
+        "name": "tiny",
+        "src": (1, 5, 4, 3),
+        "weights": (3, 2, 3, 2),
+        "ours": lambda src, weights: jaxconv.convolution(src, weights, strides=2),
+        "plain": lambda src, weights: jax.lax.conv_general_dilated(
+            src, weights, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        ),
+    }
+    return __main__.Layer(**of | changes)
+
+
+def test_timings_are_printed(monkeypatch, capsys):
+    monkeypatch.setattr(__main__, "layers", lambda: [layer()])
+    assert __main__.race() == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    name, *numbers = line.split()
+    assert name == "tiny"
+    assert len(numbers) == 6
+    assert all(float(number) > 0 for number in numbers)
+
+
+def test_columns_are_ours_and_plain_and_how_often_ours_fits_into_plain():
+    assert __main__._columns((0.002, 0.005)).split() == ["2.00", "5.00", "2.5"]
+
+
+def test_what_differs_from_lax_is_not_timed(monkeypatch, capsys):
+    flipped = layer(
+        name="flipped", ours=lambda src, weights: jaxconv.convolution(src, weights[::-1], strides=2)
+    )
+    raising = layer(name="raising", weights=(3, 2, 4, 2))
+    monkeypatch.setattr(__main__, "layers", lambda: [flipped, raising, layer()])
+    assert __main__.race() == 2
+    out = capsys.readouterr().out
+    assert "flipped                     FAIL\n  ArithmeticError: off jax.lax by " in out
+    assert "raising                     FAIL\n  " in out
+    assert len(out.splitlines()[-1].split()) == 7
+
+
+def test_gradients_that_differ_are_seen(monkeypatch, capsys):
+    @jax.custom_vjp
+    def ours(src, weights):
+        return jaxconv.convolution(src, weights, strides=2)
+
+    def forward(src, weights):
+        return ours(src, weights), (src, weights)
+
+    ours.defvjp(forward, lambda saved, diff_dst: tuple(2 * x for x in saved))
+    monkeypatch.setattr(__main__, "layers", lambda: [layer(ours=ours)])
+    assert __main__.race() == 1
+    assert "ArithmeticError" in capsys.readouterr().out

@@ -1,0 +1,578 @@
+"""The oneDNN Graph front door: every kind and name, the API's own rules, its errors.
+
+One example, worked out by hand, serves every kind. A window of 2 taps moves in steps of 2
+over 4 places of 2 channels, after one zero in front; the last place is not reached:
+
+    fine    (1, 2) (3, 4) (5, 6) (7, 8)      taps    (1, 10) (100, 1000)      coarse    3  5
+
+    fine . taps       0 + 1*100 + 2*1000 = 2100      3*1 + 4*10 + 5*100 + 6*1000 = 6543
+    coarse . taps     3*(100, 1000)    5*(1, 10)    5*(100, 1000)    nothing
+    fine . coarse     0 + 5*(3, 4) = (15, 20)        3*(1, 2) + 5*(5, 6) = (28, 36)
+"""
+
+import doctest
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from jaxconv import onednn
+
+
+def array(values, *shape):
+    return np.array(values, np.float32).reshape(shape)
+
+
+FINE = array([1, 2, 3, 4, 5, 6, 7, 8], 1, 4, 2)
+TAPS = array([1, 10, 100, 1000], 2, 2, 1)  # X, then the fine channels, then the coarse one
+COARSE = array([3, 5], 1, 2, 1)
+
+FINE_TAPS = array([2100, 6543], 1, 2, 1)
+COARSE_TAPS = array([300, 3000, 5, 50, 500, 5000, 0, 0], 1, 4, 2)
+FINE_COARSE = array([15, 20, 28, 36], 2, 2, 1)
+
+WINDOW = {"strides": [2], "pads_begin": [1], "pads_end": [0], "dilations": [1]}
+PADDED = WINDOW | {"output_padding": [1]}
+PLAIN = {"strides": [1, 1], "pads_begin": [0, 0], "pads_end": [0, 0], "dilations": [1, 1]}
+
+
+def by_xio(taps):
+    """The taps of a transposed convolution, XOI, as XIO."""
+    return taps.swapaxes(1, 2)
+
+
+#: kind: (inputs by today's names, attributes, output), with default formats
+EXAMPLES = {
+    "Convolution": ({"src": FINE, "weights": TAPS}, WINDOW, FINE_TAPS),
+    "ConvolutionBackwardData": (
+        {"diff_dst": COARSE, "weights": TAPS, "dst_shape": [1, 4, 2]},
+        WINDOW,
+        COARSE_TAPS,
+    ),
+    "ConvolutionBackwardWeights": (
+        {"src": FINE, "diff_dst": COARSE, "weights_shape": [2, 2, 1]},
+        WINDOW,
+        FINE_COARSE,
+    ),
+    "ConvTranspose": ({"src": COARSE, "weights": TAPS}, PADDED, COARSE_TAPS),
+    "ConvTransposeBackwardData": ({"diff_dst": FINE, "weights": TAPS}, PADDED, FINE_TAPS),
+    "ConvTransposeBackwardWeights": (
+        {"src": COARSE, "diff_dst": FINE, "weights_shape": [2, 2, 1]},
+        PADDED,
+        FINE_COARSE,
+    ),
+    "ConvTransposeBackpropData": (
+        {"diff_dst": FINE, "weights": by_xio(TAPS)},
+        PADDED,
+        FINE_TAPS,
+    ),
+    "ConvTransposeBackpropFilters": (
+        {"src": COARSE, "diff_dst": FINE, "weights_shape": [2, 1, 2]},
+        PADDED,
+        by_xio(FINE_COARSE),
+    ),
+}
+EXAMPLES["ConvolutionBackpropData"] = EXAMPLES["ConvolutionBackwardData"]
+EXAMPLES["ConvolutionBackpropFilters"] = EXAMPLES["ConvolutionBackwardWeights"]
+EXAMPLES["ConvolutionBackpropWeights"] = EXAMPLES["ConvolutionBackwardWeights"]
+EXAMPLES["ConvTransposeBackpropWeights"] = EXAMPLES["ConvTransposeBackpropFilters"]
+
+OLDER_INPUTS = {
+    "src": ["input_forward", "input"],
+    "diff_dst": ["output_delta"],
+    "weights": ["filter"],
+    "weights_shape": ["filter_shape"],
+    "dst_shape": ["output_shape"],
+}
+OLDER_ATTRIBUTES = {
+    "weights_format": "filter_format",
+    "weights_shape": "filter_shape",
+    "dst_shape": "output_shape",
+}
+TRANSPOSED_TODAY = ("ConvTranspose", "ConvTransposeBackwardData", "ConvTransposeBackwardWeights")
+every_kind = pytest.mark.parametrize("kind", EXAMPLES)
+every_shape = pytest.mark.parametrize(
+    ("kind", "shape"),
+    [(kind, name) for kind in EXAMPLES for name in EXAMPLES[kind][0] if name.endswith("_shape")],
+)
+
+
+def check(kind, inputs, attributes, expected):
+    np.testing.assert_array_equal(onednn.apply(kind, inputs, attributes), expected, strict=True)
+
+
+def refused(message, kind, inputs, attributes, error=ValueError):
+    """The call raises exactly this error."""
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        onednn.apply(kind, inputs, attributes)
+
+
+def test_kinds_are_the_six_of_today_and_the_six_older_ones():
+    assert isinstance(onednn.KINDS, tuple)
+    assert len(onednn.KINDS) == 12
+    assert set(onednn.KINDS) == set(EXAMPLES)
+
+
+def test_the_docstring_example_runs():
+    result = doctest.testmod(onednn)
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+# Inputs
+
+
+@every_kind
+def test_inputs_in_order(kind):
+    inputs, attributes, expected = EXAMPLES[kind]
+    check(kind, list(inputs.values()), attributes, expected)
+    check(kind, tuple(inputs.values()), attributes, expected)
+
+
+@every_kind
+def test_inputs_by_name_in_any_order(kind):
+    inputs, attributes, expected = EXAMPLES[kind]
+    check(kind, dict(reversed(inputs.items())), attributes, expected)
+
+
+@every_kind
+def test_inputs_by_older_names(kind):
+    inputs, attributes, expected = EXAMPLES[kind]
+    for position in (0, -1):
+        older = {OLDER_INPUTS[name][position]: value for name, value in inputs.items()}
+        check(kind, older, attributes, expected)
+
+
+@pytest.mark.parametrize("by", [list, tuple, np.array, jax.numpy.array])
+@every_shape
+def test_a_shape_may_be_an_attribute_or_an_input(kind, shape, by):
+    inputs, attributes, expected = EXAMPLES[kind]
+    tensors = {name: value for name, value in inputs.items() if name != shape}
+    value = by(inputs[shape])
+    check(kind, tensors | {shape: value}, attributes, expected)
+    for name in (shape, OLDER_ATTRIBUTES[shape]):
+        check(kind, tensors, attributes | {name: value}, expected)
+        check(kind, [*tensors.values(), None], attributes | {name: value}, expected)
+
+
+@pytest.mark.parametrize("ignored", [[1, 3, 2], [9], "nonsense"])
+@every_shape
+def test_a_shape_given_twice_is_the_input(kind, shape, ignored):
+    inputs, attributes, expected = EXAMPLES[kind]
+    for name in (shape, OLDER_ATTRIBUTES[shape]):
+        check(kind, inputs, attributes | {name: ignored}, expected)
+
+
+def test_an_extent_that_only_the_shape_tells():
+    # 3 places and 4 places both lead to the 2 of coarse
+    three = onednn.apply("ConvolutionBackwardData", [COARSE, TAPS, [1, 3, 2]], WINDOW)
+    np.testing.assert_array_equal(three, COARSE_TAPS[:, :3])
+
+
+def test_bias():
+    bias = array([7], 1)
+    check("Convolution", [FINE, TAPS, bias], WINDOW, FINE_TAPS + 7)
+    check("Convolution", {"bias": bias, "src": FINE, "weights": TAPS}, WINDOW, FINE_TAPS + 7)
+    check("Convolution", [FINE, TAPS, None], WINDOW, FINE_TAPS)
+    check("ConvTranspose", [COARSE, TAPS, array([7, 9], 2)], PADDED, COARSE_TAPS + array([7, 9], 2))
+
+
+@every_kind
+def test_both_first_inputs_are_required(kind):
+    inputs, attributes, _ = EXAMPLES[kind]
+    (one, two), given = list(inputs)[:2], list(inputs.values())
+    refused(f"{kind}: the input `{one}` is required; got none", kind, [], attributes)
+    refused(f"{kind}: the input `{two}` is required; got `{one}`", kind, given[:1], attributes)
+    refused(
+        f"{kind}: the input `{one}` is required; got `{two}`", kind, {two: given[1]}, attributes
+    )
+    refused(
+        f"{kind}: the input `{two}` is required; got `{one}`", kind, [given[0], None], attributes
+    )
+
+
+def test_too_many_inputs():
+    refused(
+        "ConvTransposeBackwardData: `inputs` must be at most 2, `diff_dst`, `weights`; got 3",
+        "ConvTransposeBackwardData",
+        [FINE, TAPS, None],
+        PADDED,
+    )
+    refused(
+        "Convolution: `inputs` must be at most 3, `src`, `weights`, `bias`; got 4",
+        "Convolution",
+        [FINE, TAPS, None, None],
+        WINDOW,
+    )
+
+
+@pytest.mark.parametrize(("inputs", "got"), [(FINE, "ndarray"), ("src", "str"), (None, "NoneType")])
+def test_inputs_that_are_no_collection(inputs, got):
+    refused(
+        "Convolution: `inputs` must be a sequence or a dict by name of `src`, `weights`, `bias`; "
+        f"got {got}",
+        "Convolution",
+        inputs,
+        WINDOW,
+        TypeError,
+    )
+
+
+def test_an_unknown_input():
+    refused(
+        "Convolution: the inputs are src, weights, bias (older: input, input_forward, filter); "
+        "got 'weight'; did you mean 'weights'?",
+        "Convolution",
+        {"src": FINE, "weight": TAPS},
+        WINDOW,
+    )
+    refused(
+        "ConvolutionBackwardData: the inputs are diff_dst, weights, dst_shape (older: "
+        "output_delta, filter, output_shape); got 'src'",
+        "ConvolutionBackwardData",
+        {"src": COARSE, "weights": TAPS},
+        WINDOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "today", "older"),
+    [
+        ("Convolution", "src", "input"),
+        ("ConvolutionBackpropFilters", "src", "input_forward"),
+        ("ConvTransposeBackwardData", "diff_dst", "output_delta"),
+        ("ConvTranspose", "weights", "filter"),
+        ("ConvTransposeBackwardWeights", "weights_shape", "filter_shape"),
+        ("ConvolutionBackpropData", "dst_shape", "output_shape"),
+    ],
+)
+def test_an_input_under_two_names(kind, today, older):
+    inputs, attributes, _ = EXAMPLES[kind]
+    refused(
+        f"{kind}: the inputs `{today}` and `{older}` are two names of the same; got both",
+        kind,
+        inputs | {older: inputs[today]},
+        attributes,
+    )
+
+
+# Attributes
+
+
+@pytest.mark.parametrize("missing", WINDOW)
+@every_kind
+def test_strides_pads_and_dilations_are_required(kind, missing):
+    inputs, attributes, _ = EXAMPLES[kind]
+    given = {name: value for name, value in attributes.items() if name != missing}
+    for auto_pad in ("None", "valid"):  # also where the pads are ignored
+        refused(
+            f"{kind}: the attributes `strides`, `pads_begin`, `pads_end`, `dilations` are "
+            f"required; missing: `{missing}`",
+            kind,
+            inputs,
+            given | {"auto_pad": auto_pad},
+        )
+
+
+def test_all_missing_attributes_are_told():
+    refused(
+        "Convolution: the attributes `strides`, `pads_begin`, `pads_end`, `dilations` are "
+        "required; missing: `strides`, `pads_begin`, `pads_end`, `dilations`",
+        "Convolution",
+        [FINE, TAPS],
+        {"groups": 1},
+    )
+
+
+@every_shape
+def test_a_shape_is_required(kind, shape):
+    inputs, attributes, _ = EXAMPLES[kind]
+    message = f"{kind}: `{shape}` is required, as an input or as an attribute; got neither"
+    tensors = list(inputs.values())[:2]
+    refused(message, kind, tensors, attributes)
+    refused(message, kind, [*tensors, None], attributes | {shape: None})
+
+
+@every_kind
+def test_weights_format_by_either_name(kind):
+    inputs, attributes, expected = EXAMPLES[kind]
+    own, other = ("XOI", "XIO") if kind in TRANSPOSED_TODAY else ("XIO", "XOI")
+    for name in ("weights_format", "filter_format"):
+        check(kind, inputs, attributes | {name: own}, expected)
+        with pytest.raises(ValueError, match=f"^{kind}: "):  # 2 and 1 channels, the wrong way
+            onednn.apply(kind, inputs, attributes | {name: other})
+
+
+def test_the_older_transposed_kinds_differ_in_the_default_weights_format():
+    older, attributes, expected = EXAMPLES["ConvTransposeBackpropData"]
+    check("ConvTransposeBackwardData", older, attributes | {"weights_format": "XIO"}, expected)
+    with pytest.raises(ValueError, match=r"^ConvTransposeBackwardData: "):
+        onednn.apply("ConvTransposeBackwardData", older, attributes)
+    shaped = EXAMPLES["ConvTransposeBackpropFilters"][0]
+    with pytest.raises(ValueError, match=r"^ConvTransposeBackwardWeights: "):
+        onednn.apply("ConvTransposeBackwardWeights", shaped, attributes)
+
+
+@pytest.mark.parametrize("spelling", ["None", "none", None])
+def test_auto_pad_none_takes_the_pads(spelling):
+    check("Convolution", [FINE, TAPS], WINDOW | {"auto_pad": spelling}, FINE_TAPS)
+
+
+def test_auto_pad_as_the_engine_spells_it():
+    # 3 places, 2 taps, steps of 1: one zero, at the end or in front
+    src, weights = array([2, 3, 5], 1, 3, 1), array([1, 10], 2, 1, 1)
+    window = {"strides": [1], "pads_begin": [4], "pads_end": [4], "dilations": [1]}
+    for auto_pad, dst in {
+        "SAME_UPPER": [32, 53, 5],
+        "SAME_LOWER": [20, 32, 53],
+        "VALID": [32, 53],
+    }.items():
+        attributes = window | {"auto_pad": auto_pad}
+        check("Convolution", [src, weights], attributes, array(dst, 1, len(dst), 1))
+
+
+def test_groups_dilations_and_data_format():
+    src = array([1, 2, 3, 4, 5, 6], 1, 2, 3)  # NCX: channel 0 is 1 2 3
+    weights = array([1, 10, 2, 20], 2, 1, 2)  # OIX
+    attributes = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [2]}
+    layout = {"groups": 2, "data_format": "NCX", "weights_format": "OIX"}
+    # 1*1 + 3*10 and 4*2 + 6*20
+    check("Convolution", [src, weights], attributes | layout, array([31, 128], 1, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "listed"),
+    [
+        (
+            "Convolution",
+            "stride",
+            "strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format, "
+            "weights_format (older: filter_format); got 'stride'; did you mean 'strides'?",
+        ),
+        (
+            "ConvTranspose",
+            "outputpadding",
+            "strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format, "
+            "weights_format, output_padding (older: filter_format); got 'outputpadding'; "
+            "did you mean 'output_padding'?",
+        ),
+        (
+            "ConvolutionBackpropData",
+            "shape",
+            "strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format, "
+            "weights_format, output_padding, dst_shape (older: filter_format, output_shape); "
+            "got 'shape'; did you mean 'dst_shape'?",
+        ),
+        (
+            "ConvTransposeBackpropFilters",
+            "filters_shape",
+            "strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format, "
+            "weights_format, output_padding, weights_shape (older: filter_format, "
+            "filter_shape); got 'filters_shape'; did you mean 'filter_shape'?",
+        ),
+        (
+            "Convolution",
+            0,
+            "strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format, "
+            "weights_format (older: filter_format); got 0",
+        ),
+    ],
+)
+def test_an_unknown_attribute(kind, name, listed):
+    inputs, attributes, _ = EXAMPLES[kind]
+    refused(f"{kind}: the attributes are {listed}", kind, inputs, attributes | {name: [1]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Convolution", "output_padding"),
+        ("Convolution", "dst_shape"),
+        ("ConvolutionBackwardWeights", "output_padding"),
+        ("ConvTranspose", "output_shape"),
+        ("ConvTranspose", "precision"),
+        ("ConvTransposeBackwardData", "weights_shape"),
+        ("ConvTransposeBackwardWeights", "dst_shape"),
+    ],
+)
+def test_an_attribute_of_another_kind(kind, name):
+    inputs, attributes, _ = EXAMPLES[kind]
+    with pytest.raises(ValueError, match=f"^{kind}: the attributes are strides, .* got '{name}'"):
+        onednn.apply(kind, inputs, attributes | {name: [1]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "today"),
+    [
+        ("Convolution", "weights_format"),
+        ("ConvolutionBackwardData", "dst_shape"),
+        ("ConvTransposeBackpropFilters", "weights_shape"),
+    ],
+)
+def test_an_attribute_under_two_names(kind, today):
+    inputs, attributes, _ = EXAMPLES[kind]
+    older = OLDER_ATTRIBUTES[today]
+    refused(
+        f"{kind}: the attributes `{today}` and `{older}` are two names of the same; got both",
+        kind,
+        inputs,
+        attributes | {today: None, older: None},
+    )
+
+
+def test_attributes_that_are_no_dict():
+    refused(
+        "Convolution: `attributes` must be a dict by name; got ['strides']",
+        "Convolution",
+        [FINE, TAPS],
+        ["strides"],
+        TypeError,
+    )
+
+
+def test_inputs_and_attributes_are_left_as_they_were():
+    inputs = {"filter": TAPS, "input": FINE}
+    attributes = dict(WINDOW)
+    onednn.apply("Convolution", inputs, attributes)
+    assert list(inputs) == ["filter", "input"]
+    assert attributes == WINDOW
+
+
+# Kinds and what the operations themselves refuse
+
+
+KNOWN = ", ".join(
+    (
+        "Convolution, ConvolutionBackwardData, ConvolutionBackwardWeights",
+        "ConvTranspose, ConvTransposeBackwardData, ConvTransposeBackwardWeights",
+        "ConvolutionBackpropData, ConvolutionBackpropFilters, ConvolutionBackpropWeights",
+        "ConvTransposeBackpropData, ConvTransposeBackpropFilters, ConvTransposeBackpropWeights",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("Convolutions", "; did you mean 'Convolution'?"),
+        ("ConvTransposeBackwardFilters", "; did you mean 'ConvTransposeBackpropFilters'?"),
+        ("conv_transpose", "; did you mean 'ConvTranspose'?"),
+        ("MatMul", ""),
+    ],
+)
+def test_an_unknown_kind(kind, hint):
+    message = f"onednn.apply: `kind` must be one of {KNOWN}; got {kind!r}{hint}"
+    refused(message, kind, [FINE, TAPS], WINDOW)
+
+
+@pytest.mark.parametrize("kind", [None, 3, ["Convolution"]])
+def test_a_kind_that_is_no_string(kind):
+    message = f"onednn.apply: `kind` must be a string; got {kind!r}"
+    refused(message, kind, [FINE, TAPS], WINDOW, TypeError)
+
+
+@every_kind
+def test_errors_of_the_operation_name_the_kind(kind):
+    inputs, attributes, _ = EXAMPLES[kind]
+    with pytest.raises(ValueError, match=f"^{kind}: `strides` must .* got") as error:
+        onednn.apply(kind, inputs, attributes | {"strides": [0]})
+    assert type(error.value) is ValueError
+    with pytest.raises(TypeError, match=f"^{kind}: `groups` must .* got"):
+        onednn.apply(kind, inputs, attributes | {"groups": 1.0})
+
+
+def test_other_errors_pass_unchanged():
+    class Broken:
+        def __jax_array__(self):
+            raise ValueError("Broken: no array today")
+
+    refused("Broken: no array today", "Convolution", [Broken(), TAPS], WINDOW)
+
+
+def test_under_jit_and_grad():
+    def dst(src, weights):
+        return onednn.apply("Convolution", {"src": src, "filter": weights}, WINDOW)
+
+    np.testing.assert_array_equal(jax.jit(dst)(FINE, TAPS), FINE_TAPS)
+    _, gradients = jax.vjp(dst, FINE, TAPS)
+    diff_src, diff_weights = gradients(COARSE)
+    np.testing.assert_array_equal(diff_src, COARSE_TAPS)
+    np.testing.assert_array_equal(diff_weights, FINE_COARSE)
+
+
+def test_a_traced_shape_is_refused():
+    def diff_src(shape):
+        return onednn.apply("ConvolutionBackpropData", [COARSE, TAPS, shape], WINDOW)
+
+    with pytest.raises(TypeError, match=r"^ConvolutionBackpropData: `dst_shape` .* static"):
+        jax.jit(diff_src)(np.array([1, 4, 2]))
+
+
+# Values that the engine's own unit tests expect. Their 3x3 kernel is unchanged by a flip and a
+# transpose, so each has a neighbour below that is not.
+
+CROSS = array([1, 0, 1, 0, 1, 0, 1, 0, 1], 1, 1, 3, 3)
+SLOPE = array([1, 2, 0, 0, 3, 0, 0, 0, 5], 1, 1, 3, 3)  # 1 and 2 above 3 above 5
+NCX_OIX = PLAIN | {"data_format": "NCX", "weights_format": "OIX"}
+NCX_IOX = PLAIN | {"data_format": "NCX", "weights_format": "IOX"}
+FIELD = array(
+    [-3, -1.5, 2, 0.5, -0.5, -1, 1, 1.5, 2, 2.5, -1, 0, 3, -2, -1, 4], 1, 1, 4, 4
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("weights", "dst"),
+    [
+        (CROSS, [-1, 2.5, 5, 1.5]),
+        # -3 - 3 - 3 - 5, -1.5 + 4 + 3 + 0, -.5 - 2 + 7.5 - 5, -1 + 2 - 3 + 20
+        (SLOPE, [-14, 5.5, 0, 18]),
+    ],
+)
+def test_convolution_of_4x4(weights, dst):
+    check("Convolution", [FIELD, weights], NCX_OIX, array(dst, 1, 1, 2, 2))
+
+
+@pytest.mark.parametrize("kind", ["ConvolutionBackwardData", "ConvolutionBackpropData"])
+@pytest.mark.parametrize(
+    ("weights", "diff_src"),
+    [
+        (CROSS, [0, 1, 0, 1, 2, 3, 3, 3, 0, 3, 3, 1, 2, 3, 2, 3]),
+        (SLOPE, [0, 1, 2, 0, 2, 7, 9, 0, 0, 6, 9, 5, 0, 0, 10, 15]),
+    ],
+)
+def test_convolution_backward_data_of_2x2(kind, weights, diff_src):
+    inputs = [array([0, 1, 2, 3], 1, 1, 2, 2), weights, [1, 1, 4, 4]]
+    check(kind, inputs, NCX_OIX, array(diff_src, 1, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("src", "weights", "dst"),
+    [
+        (
+            [-1, 2.5, 5, 1.5],
+            CROSS,
+            [-1, 2.5, -1, 2.5, 5, 0.5, 7.5, 1.5, -1, 7.5, 0.5, 2.5, 5, 1.5, 5, 1.5],
+        ),
+        ([0, 1, 2, 3], SLOPE, [0, 1, 2, 0, 2, 7, 9, 0, 0, 6, 9, 5, 0, 0, 10, 15]),
+    ],
+)
+def test_conv_transpose_of_2x2(src, weights, dst):
+    inputs = [array(src, 1, 1, 2, 2), weights]
+    check("ConvTranspose", inputs, NCX_IOX, array(dst, 1, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("weights", "dst"),
+    [
+        ([1, 0, 1, 0] * 4, [3, 0, 3, 0, 7, 0, 7, 0]),
+        # 1*(1, 2, 3, 4) + 2*(10, 20, 30, 40), then 3*(5, 6, 7, 8) + 4*(50, 60, 70, 80)
+        (
+            [1, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8, 50, 60, 70, 80],
+            [21, 42, 63, 84, 215, 258, 301, 344],
+        ),
+    ],
+)
+def test_conv_transpose_in_two_groups(weights, dst):
+    inputs = [array([1, 2, 3, 4], 1, 4, 1, 1), array(weights, 4, 4, 1, 1)]
+    check("ConvTranspose", inputs, NCX_IOX | {"groups": 2}, array(dst, 1, 8, 1, 1))

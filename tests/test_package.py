@@ -1,0 +1,229 @@
+"""The package's manners: what importing it does, what it exports, what it costs to call."""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+import timeit
+from graphlib import TopologicalSorter
+from importlib import resources
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import _operate
+
+ROOT = Path(jaxconv.__file__).parent
+SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+
+
+def python(code, *options, **environment):
+    """Run code in a fresh interpreter that can import this very package."""
+    return subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT.parent)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+# Importing.
+
+
+def test_importing_starts_no_backend_prints_nothing_and_warns_of_nothing():
+    """No backend is of this name, so that starting one fails, as the last step shows."""
+    code = """
+import jaxconv, jaxconv.onednn, jax
+try:
+    jax.devices()
+except RuntimeError as error:
+    assert "nonesuch" in str(error), error
+else:
+    raise SystemExit("a backend was there already")
+"""
+    ran = python(code, "-W", "error", JAX_PLATFORMS="nonesuch")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_importing_adds_little_to_importing_jax():
+    code = """
+import time, jax
+start = time.process_time()
+import jaxconv
+print(time.process_time() - start)
+"""
+    assert min(float(python(code).stdout) for _ in range(3)) < 0.2  # seconds
+
+
+# What it exports.
+
+
+def test_the_exported_names():
+    """All of them are there after a mere `import jaxconv`, and no others."""
+    code = """
+import jaxconv
+print(*sorted(name for name in vars(jaxconv) if not name.startswith("_")))
+"""
+    assert jaxconv.__all__ == sorted(jaxconv.__all__)
+    assert python(code).stdout.split() == jaxconv.__all__
+
+
+def test_the_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", jaxconv.__version__)
+
+
+def test_it_is_typed():
+    assert resources.files("jaxconv").joinpath("py.typed").is_file()
+
+
+COMMON = {
+    "strides": 1,
+    "pads_begin": 0,
+    "pads_end": 0,
+    "dilations": 1,
+    "auto_pad": "none",
+    "groups": 1,
+    "data_format": "NXC",
+}
+NUMERICS = {"precision": None, "preferred_element_type": None, "out_sharding": None}
+NO = inspect.Parameter.empty
+
+
+@pytest.mark.parametrize(
+    ("op", "tensors", "weights_format", "more"),
+    [
+        ("convolution", {"src": NO, "weights": NO, "bias": None}, "XIO", {}),
+        ("convolution_backward_data", {"diff_dst": NO, "weights": NO, "dst_shape": None}, "XIO",
+         {"output_padding": 0}),
+        ("convolution_backward_weights", {"src": NO, "diff_dst": NO, "weights_shape": NO}, "XIO",
+         {}),
+        ("conv_transpose", {"src": NO, "weights": NO, "bias": None}, "XOI",
+         {"output_padding": 0, "dst_shape": None}),
+        ("conv_transpose_backward_data", {"diff_dst": NO, "weights": NO}, "XOI",
+         {"output_padding": 0}),
+        ("conv_transpose_backward_weights", {"src": NO, "diff_dst": NO, "weights_shape": NO},
+         "XOI", {"output_padding": 0}),
+    ],
+)  # fmt: skip
+def test_the_signatures(op, tensors, weights_format, more):
+    """Tensors by position or name, all else by name only, in one order for all six."""
+    parameters = inspect.signature(getattr(jaxconv, op)).parameters.values()
+    given = [(p.name, p.default) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert given == list(tensors.items())
+    named = [(p.name, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY]
+    expected = COMMON | {"weights_format": weights_format} | more | NUMERICS
+    assert named == list(expected.items())
+    assert len(given) + len(named) == len(parameters)
+
+
+# What it imports.
+
+
+def imports(source):
+    """The modules that a source imports, and those it takes names from, with the names."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_private_part_of_jax_is_used():
+    for name, source in SOURCES.items():
+        assert "jax._src" not in source.replace("without `jax._src`", ""), name
+        for module in imports(source):
+            private = [part for part in module.split(".")[1:] if part.startswith("_")]
+            assert module.startswith("jaxconv.") or not private, (name, module)
+
+
+@pytest.mark.parametrize("module", ["jax.interpreters", "jax.extend", "jax.experimental"])
+def test_the_not_quite_public_parts_of_jax_stand_in_one_file(module):
+    for name, source in SOURCES.items():
+        found = [m for m in imports(source) if m == module or m.startswith(f"{module}.")]
+        assert not found or name == "_jax_names.py", (name, found)
+        used = re.search(rf"^[^#\n]*\b{re.escape(module)}\.", source, re.MULTILINE)
+        assert not used or name == "_jax_names.py", (name, used)
+
+
+def test_imports_flow_one_way():
+    def own(module):
+        parts = module.split(".")
+        while parts and f"{'/'.join(parts[1:])}.py" not in SOURCES:
+            if f"{'/'.join(parts[1:])}/__init__.py".lstrip("/") in SOURCES:
+                return "/".join([*parts[1:], "__init__.py"])
+            parts.pop()
+        return f"{'/'.join(parts[1:])}.py"
+
+    graph = {
+        name: {own(m) for m in imports(source) if m.startswith("jaxconv.")} - {"__init__.py"}
+        for name, source in SOURCES.items()
+    }
+    assert graph["_operate.py"] >= {"_contractions.py", "_resolve.py"}
+    order = list(TopologicalSorter(graph).static_order())  # raises of a cycle
+    assert len(order) == len(SOURCES)
+
+
+# What a call costs.
+
+
+def tiny(shape):
+    return jax.numpy.asarray(np.arange(np.prod(shape)).reshape(shape), np.float32)
+
+
+FINE, KERNEL, COARSE = (1, 4, 3, 2), (2, 1, 2, 3), (1, 3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "rest"),
+    [
+        ("convolution", (FINE, KERNEL), ()),
+        ("convolution_backward_data", (COARSE, KERNEL), (FINE,)),
+        ("convolution_backward_weights", (FINE, COARSE), (KERNEL,)),
+        ("conv_transpose", (COARSE, KERNEL), ()),
+        ("conv_transpose_backward_data", (FINE, KERNEL), ()),
+        ("conv_transpose_backward_weights", (COARSE, FINE), (KERNEL,)),
+    ],
+)
+def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
+    """Checks, sizes and dispatch of an op that was called before, on arrays of no size."""
+    function = getattr(jaxconv, op)
+    first, second = map(tiny, shapes)
+    src, weights = tiny(FINE), tiny(KERNEL)
+    numbers = jax.lax.conv_dimension_numbers(FINE, KERNEL, ("NHWC", "HWIO", "NHWC"))
+
+    def ours():
+        function(first, second, *rest)
+
+    def theirs():
+        jax.lax.conv_general_dilated(src, weights, (1, 1), "VALID", dimension_numbers=numbers)
+
+    ours(), theirs()
+    rounds = [[timeit.timeit(f, number=20) for f in (ours, theirs)] for _ in range(40)]
+    ran, plain = np.min(rounds, axis=0)
+    assert ran <= 1.5 * plain
+
+
+def test_calls_that_differ_in_batch_share_their_geometry(monkeypatch):
+    """The batch is in the types of the arrays, not in what else a compiled op is known by."""
+    calls = []
+    run = _operate._run
+
+    def recorded(call, *operands):
+        calls.append(call)
+        return run(call, *operands)
+
+    monkeypatch.setattr(_operate, "_run", recorded)
+    weights = tiny((2, 3, 5))
+    for batch in (4, 7, 4):
+        jaxconv.convolution(tiny((batch, 10, 3)), weights, strides=3, auto_pad="same_lower")
+    jaxconv.convolution(tiny((4, 10, 3)), weights, strides=[3], pads_begin=1)
+    assert len(calls) == 2  # one trace for each batch; the other spelling finds the first
+    assert calls[0] == calls[1]
+    assert hash(calls[0]) == hash(calls[1])

@@ -1,0 +1,429 @@
+"""Sizes and pads without computing: `resolve`, and that each Backward op undoes its forward op."""
+
+import random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import resolve
+
+FINE, COARSE, KERNEL = (2, 8, 6, 4), (2, 3, 4, 6), (3, 2, 2, 6)
+ATTRIBUTES = {"strides": (2, 1), "dilations": (1, 2), "groups": 2}
+CALLS = {
+    "convolution": (FINE, KERNEL),
+    "convolution_backward_data": (COARSE, KERNEL, FINE),
+    "convolution_backward_weights": (FINE, COARSE, KERNEL),
+    "conv_transpose": (COARSE, KERNEL, None),
+    "conv_transpose_backward_data": (FINE, KERNEL),
+    "conv_transpose_backward_weights": (COARSE, FINE, KERNEL),
+}
+
+
+# What it takes and gives.
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_the_fields(op):
+    more = {"output_padding": (1, 0)} if op == "conv_transpose" else {}
+    found = resolve(op, *CALLS[op], **ATTRIBUTES, **more)
+    transposed = op.startswith("conv_transpose")
+    assert found.op == op
+    assert found.src_shape == (COARSE if transposed else FINE)
+    assert found.weights_shape == KERNEL
+    assert found.dst_shape == (FINE if transposed else COARSE)
+    assert (found.strides, found.dilations, found.groups) == ((2, 1), (1, 2), 2)
+    assert (found.pads_begin, found.pads_end) == ((0, 0), (0, 0))
+    assert found.output_padding == (1, 0)  # of a convolution: what its window leaves over
+    assert not found.groups_on_fine
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_the_forms_of_op_and_tensors(op):
+    expected = resolve(op, *CALLS[op], **ATTRIBUTES)
+    first, second, *rest = CALLS[op]
+    rest = [] if op == "conv_transpose" else rest
+    for form in (
+        list,
+        np.zeros,
+        jnp.zeros,
+        lambda shape: jax.ShapeDtypeStruct(shape, jnp.int32),
+        lambda shape: tuple(map(np.int64, shape)),
+    ):
+        found = resolve(getattr(jaxconv, op), form(first), form(second), *rest, **ATTRIBUTES)
+        assert found == expected
+        assert all(type(n) is int for n in found.src_shape + found.dst_shape)
+    names = ("src", "diff_dst") if op.endswith("backward_weights") else (
+        "diff_dst" if "backward" in op else "src", "weights",
+    )  # fmt: skip
+    given = dict(zip(names, (first, second), strict=True))
+    if rest:
+        given["weights_shape" if op.endswith("weights") else "dst_shape"] = np.array(rest[0])
+    assert resolve(op, **given, **ATTRIBUTES) == expected
+
+
+def test_resolve_while_traced():
+    def body(src, weights):
+        found = resolve("convolution", src, weights, **ATTRIBUTES)
+        return jnp.zeros(found.dst_shape)
+
+    jaxpr = jax.make_jaxpr(jax.vmap(body))(np.zeros((5, *FINE)), np.zeros((5, *KERNEL)))
+    assert jaxpr.out_avals[0].shape == (5, *COARSE)
+
+
+def test_what_no_size_depends_on_is_ignored():
+    expected = resolve("convolution", FINE, KERNEL, **ATTRIBUTES)
+    numerics = {"precision": "high", "preferred_element_type": "float64", "out_sharding": None}
+    assert resolve("convolution", FINE, KERNEL, (6,), **ATTRIBUTES, **numerics) == expected
+
+
+def test_the_resolved_is_frozen_and_hashable():
+    found = resolve("convolution", FINE, KERNEL, **ATTRIBUTES)
+    assert len({found, resolve("convolution", FINE, KERNEL, **ATTRIBUTES)}) == 1
+    with pytest.raises(AttributeError):
+        found.groups = 1
+
+
+def convolution(src, weights):
+    """Of the right name, and not ours."""
+
+
+NAMES = (
+    "convolution, convolution_backward_data, convolution_backward_weights, conv_transpose, "
+    "conv_transpose_backward_data or conv_transpose_backward_weights"
+)
+
+
+@pytest.mark.parametrize(
+    ("op", "got"),
+    [
+        ("Convolution", "'Convolution' (str)"),
+        ("onednn", "'onednn' (str)"),
+        (None, "None"),
+        (3, "3 (int)"),
+        (["convolution"], "['convolution'] (list)"),
+        (np.convolve, "<function con"),
+        (convolution, "<function con"),
+    ],
+)
+def test_op_must_be_one_of_six(op, got):
+    with pytest.raises(ValueError, match=r"^resolve: ") as caught:
+        resolve(op, FINE, KERNEL)
+    expected = f"resolve: `op` must be {NAMES}, as a function or its name; got {got}"
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "attributes", "exception", "text"),
+    [
+        ((FINE,), {}, TypeError, "missing a required argument: 'weights'"),
+        ((FINE, KERNEL), {"stride": 2}, TypeError, "got an unexpected keyword argument 'stride'"),
+        ((FINE, 3), {}, TypeError, "`weights` must be an array or its shape; got 3 (int)"),
+        ((None, KERNEL), {}, TypeError, "`src` must be an array or its shape; got None"),
+        (("XIO", KERNEL), {}, TypeError, "`src` must be an array or its shape; got 'XIO' (str)"),
+        (((2, 8.0, 6, 4), KERNEL), {}, TypeError,
+         "`src` must be a sequence of 4 ints, or an array; got 8.0 (float)"),
+        ((FINE, KERNEL), {"strides": True}, TypeError,
+         "`strides` must be an int or a sequence of 2 ints, one per spatial axis; got True (bool)"),
+        ((FINE, KERNEL), {"groups": 3}, ValueError,
+         "`groups` must divide the src channels; got groups=3, channels=4 from src shape "
+         "(2, 8, 6, 4) (NXC)"),
+    ],
+)  # fmt: skip
+def test_errors_are_those_of_the_op(arguments, attributes, exception, text):
+    with pytest.raises(exception) as caught:
+        resolve("convolution", *arguments, **attributes)
+    assert str(caught.value) == f"convolution: {text}"
+
+
+# Sizes known from elsewhere: per axis, what oneDNN's own tests expect.
+
+
+@pytest.mark.parametrize(
+    ("src", "kernel", "attributes", "dst", "pads"),
+    [
+        (6, 4, {"pads_begin": 1, "pads_end": 2}, 6, (1, 2)),
+        (6, 4, {"auto_pad": "same_upper"}, 6, (1, 2)),
+        (6, 4, {"auto_pad": "SAME_LOWER"}, 6, (2, 1)),
+        (6, 4, {"auto_pad": "valid", "pads_begin": 5}, 3, (0, 0)),
+        (5, 1, {"strides": 3, "auto_pad": "same_upper"}, 2, (0, 0)),
+        (16, 4, {"dilations": 2, "auto_pad": "Valid"}, 10, (0, 0)),
+        (224, 3, {"strides": 2, "auto_pad": "valid"}, 111, (0, 0)),
+        (6, 4, {"auto_pad": None, "pads_end": 3, "pads_begin": []}, 6, (0, 3)),
+        (6, 4, {"auto_pad": "NotSet", "pads_end": 3}, 6, (0, 3)),
+        (6, 4, {"auto_pad": "explicit", "pads_end": 3}, 6, (0, 3)),
+    ],
+)
+def test_convolution_sizes(src, kernel, attributes, dst, pads):
+    found = resolve("convolution", (1, src, 2), (kernel, 2, 3), **attributes)
+    assert found.dst_shape == (1, dst, 3)
+    assert (found.pads_begin, found.pads_end) == ((pads[0],), (pads[1],))
+
+
+@pytest.mark.parametrize(
+    ("src", "kernel", "attributes", "dst", "pads"),
+    [
+        (3, 1, {"strides": 2, "auto_pad": "same_upper"}, 5, (0, 0)),
+        (10, 4, {"dilations": 2, "pads_begin": 1, "pads_end": 2}, 13, (1, 2)),
+        (10, 4, {"dilations": 2, "auto_pad": "same_lower"}, 10, (3, 3)),
+        (10, 4, {"dilations": 2, "auto_pad": "valid"}, 16, (0, 0)),
+        (6, 4, {"auto_pad": "same_lower"}, 6, (2, 1)),
+        (6, 4, {"auto_pad": "same_upper"}, 6, (1, 2)),
+        (5, 3, {"auto_pad": "same_upper", "pads_begin": [], "pads_end": []}, 5, (1, 1)),
+        (111, 3, {"strides": 2, "output_padding": 1, "auto_pad": "valid"}, 224, (0, 0)),
+        (3, 3, {"strides": 2, "output_padding": 5}, 12, (0, 0)),
+        # dst_shape with pads of SAME that reach it, and beyond their reach
+        (3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_upper"}, 6, (1, 2)),
+        (3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_lower"}, 6, (2, 1)),
+        (3, 5, {"strides": 2, "dst_shape": (1, 12, 3), "auto_pad": "same_lower"}, 12, (0, 0)),
+        (3, 5, {"strides": 2, "dst_shape": (1, 2, 3), "auto_pad": "same_lower"}, 2, (4, 3)),
+    ],
+)
+def test_conv_transpose_sizes(src, kernel, attributes, dst, pads):
+    found = resolve("conv_transpose", (1, src, 2), (kernel, 3, 2), **attributes)
+    assert found.dst_shape == (1, dst, 3)
+    assert (found.pads_begin, found.pads_end) == ((pads[0],), (pads[1],))
+
+
+def test_backward_sizes():
+    alexnet = resolve(
+        "conv_transpose_backward_data",
+        (256, 3, 227, 227), (3, 96, 11, 11),
+        strides=4, data_format="NCX", weights_format="OIX",
+    )  # fmt: skip
+    assert alexnet.src_shape == (256, 96, 55, 55)
+    wide = resolve(
+        "convolution_backward_data",
+        (1, 16, 224, 224), (16, 32, 3, 3),
+        strides=2, output_padding=3, auto_pad="valid", data_format="NCX", weights_format="OIX",
+    )  # fmt: skip
+    assert wide.src_shape == (1, 32, 452, 452)
+    implied = resolve("conv_transpose_backward_data", (1, 10, 3), (3, 3, 2), strides=4)
+    assert (implied.src_shape, implied.output_padding) == ((1, 2, 2), (3,))
+
+
+def test_same_pads_that_reach_dst_shape_in_a_backward_op_with_output_padding():
+    found = resolve(
+        "convolution_backward_data",
+        (1, 3, 3), (5, 2, 3), (1, 6, 2),
+        strides=2, output_padding=1, auto_pad="same_lower",
+    )  # fmt: skip
+    assert (found.pads_begin, found.pads_end, found.output_padding) == ((2,), (2,), (1,))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_groups_of_the_engines_own_shapes(groups):
+    found = resolve(
+        "convolution",
+        (1, 32, 224, 224), (16, 32 // groups, 3, 3),
+        strides=2, groups=groups, auto_pad="valid", data_format="NCX", weights_format="OIX",
+    )  # fmt: skip
+    assert found.dst_shape == (1, 16, 111, 111)
+    found = resolve(
+        "conv_transpose",
+        (1, 16, 111, 111), (32 // groups, 16, 3, 3),
+        strides=2, groups=groups, output_padding=1, auto_pad="valid",
+        data_format="NCX", weights_format="OIX",
+    )  # fmt: skip
+    assert found.dst_shape == (1, 32, 224, 224)
+
+
+def test_both_readings_of_transposed_weights():
+    """Six output channels in two groups: three on axis O, or all on O and half the input on I."""
+    for weights, on_fine in [((5, 3, 4), False), ((5, 6, 2), True)]:
+        found = resolve("conv_transpose", (1, 7, 4), weights, groups=2)
+        assert (found.dst_shape, found.groups_on_fine) == ((1, 11, 6), on_fine)
+        found = resolve("conv_transpose_backward_data", (1, 11, 6), weights, groups=2)
+        assert (found.src_shape, found.groups_on_fine) == ((1, 7, 4), on_fine)
+        found = resolve("conv_transpose_backward_weights", (1, 7, 4), (1, 11, 6), weights, groups=2)
+        assert (found.weights_shape, found.groups_on_fine) == (weights, on_fine)
+
+
+# Backward ops and forward ops, over many axes.
+
+
+def random_axis(rng):
+    """Attributes of one axis; with some extents and kernels they fit nothing."""
+    return {
+        "strides": rng.randint(1, 4),
+        "dilations": rng.randint(1, 3),
+        "pads_begin": rng.randint(0, 4),
+        "pads_end": rng.randint(0, 4),
+        "auto_pad": rng.choice(["none", "none", "valid", "same_upper", "same_lower"]),
+    }
+
+
+def line(extent):
+    return (2, extent, 3)
+
+
+def attempt(op, *shapes, **attributes):
+    """What `op` resolves to; None if it refuses."""
+    try:
+        return resolve(op, *shapes, **attributes)
+    except ValueError:
+        return None
+
+
+def swept(count):
+    """Kernels, extents and attributes to try, and the source of any further choice."""
+    rng = random.Random(20240817)
+    for _ in range(count):
+        yield (rng.randint(1, 5), 3, 3), rng.randint(1, 13), random_axis(rng), rng
+
+
+def test_the_backward_ops_of_convolution_accept_what_it_gives_and_nothing_else():
+    fitted = 0
+    for kernel, extent, axis, rng in swept(1200):
+        forward = attempt("convolution", line(extent), kernel, **axis)
+        if forward is None:
+            continue
+        fitted += 1
+        dst = forward.dst_shape
+        data = resolve("convolution_backward_data", dst, kernel, line(extent), **axis)
+        weights = resolve("convolution_backward_weights", line(extent), dst, kernel, **axis)
+        for backward in (data, weights):
+            assert backward.geometry == forward.geometry
+            assert backward.pads_begin == forward.pads_begin
+            assert backward.pads_end == forward.pads_end
+            assert backward.output_padding == forward.output_padding
+
+        other = extent + rng.choice((-3, -2, -1, 1, 2, 3))
+        if other >= 1:
+            there = attempt("convolution", line(other), kernel, **axis)
+            same = there is not None and there.dst_shape == dst
+            found = attempt("convolution_backward_data", dst, kernel, line(other), **axis)
+            assert (found is not None) == same
+            found = attempt("convolution_backward_weights", line(other), dst, kernel, **axis)
+            assert (found is not None) == same
+    assert 800 < fitted < 1200
+
+
+def test_the_backward_ops_of_conv_transpose_accept_what_it_gives_and_nothing_else():
+    fitted = 0
+    for kernel, extent, axis, rng in swept(1200):
+        extra = rng.choice((0, 0, 1, 2, 3, 5))
+        stride = axis["strides"]
+        forward = attempt("conv_transpose", line(extent), kernel, output_padding=extra, **axis)
+        if forward is None:
+            continue
+        fitted += 1
+        assert forward.output_padding == (extra,)
+        dst = forward.dst_shape
+        for given in {extra, 0}:
+            weights = resolve(
+                "conv_transpose_backward_weights",
+                line(extent), dst, kernel, output_padding=given, **axis,
+            )  # fmt: skip
+            assert weights.geometry == forward.geometry
+            assert weights.output_padding == (extra,)
+        data = resolve("conv_transpose_backward_data", dst, kernel, output_padding=extra, **axis)
+        remainder = resolve("conv_transpose_backward_data", dst, kernel, **axis)
+        # Left out, output padding is less than a stride: more of it is more src.
+        assert remainder.src_shape == line(extent + extra // stride)
+        assert remainder.output_padding == (extra % stride,)
+        if extra:
+            assert data.geometry == forward.geometry
+        if not axis["auto_pad"].startswith("same"):
+            asked = resolve("conv_transpose", line(extent), kernel, dst_shape=dst, **axis)
+            assert asked.geometry == forward.geometry
+            assert asked.output_padding == (extra,)
+
+        other = dst[1] + rng.choice((-3, -2, -1, 1, 2, 3))
+        if other >= 1:
+            found = attempt(
+                "conv_transpose_backward_weights",
+                line(extent), line(other), kernel, output_padding=extra, **axis,
+            )  # fmt: skip
+            implied = extra + other - dst[1]
+            assert (found is not None) == (implied >= 0 if extra == 0 else implied == extra)
+            found = attempt(
+                "conv_transpose_backward_data",
+                line(other), kernel, output_padding=extra, **axis,
+            )  # fmt: skip
+            steps, rest = divmod(other - dst[1], stride)
+            fits = extent + steps >= 1 and (rest == 0 or extra == 0)
+            assert (found is not None) == fits
+            if found:
+                assert found.src_shape == line(extent + steps)
+    assert 800 < fitted < 1200
+
+
+def test_the_two_families_share_their_geometry():
+    """`conv_transpose` is the gradient of a convolution, `..._backward_data` a convolution."""
+    fitted = 0
+    for kernel, extent, axis, rng in swept(800):
+        extra = rng.choice((0, 1, 4))
+        up = attempt("conv_transpose", line(extent), kernel, output_padding=extra, **axis)
+        twin = attempt(
+            "convolution_backward_data", line(extent), kernel, output_padding=extra, **axis
+        )
+        assert (up is None) == (twin is None)
+        if up is not None:
+            fitted += 1
+            assert twin.geometry.axes == up.geometry.axes
+            assert twin.src_shape == up.dst_shape
+        explicit = axis | {"auto_pad": rng.choice(("none", "valid"))}
+        down = attempt("convolution", line(extent), kernel, **explicit)
+        twin = attempt("conv_transpose_backward_data", line(extent), kernel, **explicit)
+        assert (down is None) == (twin is None)
+        if down is not None:
+            fitted += 1
+            assert twin.geometry.axes == down.geometry.axes
+            assert twin.src_shape == down.dst_shape
+    assert fitted > 1100
+
+
+def test_the_resolved_pads_spell_the_same_operation():
+    """With explicit pads and the output padding, whatever mode or dst_shape they came from."""
+    fitted = 0
+    for kernel, extent, axis, rng in swept(800):
+        plain = {"strides": axis["strides"], "dilations": axis["dilations"]}
+        shape = line(rng.randint(1, 30)) if rng.random() < 0.7 else None
+        found = attempt("conv_transpose", line(extent), kernel, dst_shape=shape, **axis)
+        if found is not None:
+            fitted += 1
+            spelled = plain | {"pads_begin": found.pads_begin, "pads_end": found.pads_end}
+            again = resolve(
+                "conv_transpose",
+                line(extent), kernel, output_padding=found.output_padding, **spelled,
+            )  # fmt: skip
+            assert again.geometry == found.geometry
+        found = attempt("convolution", line(extent), kernel, **axis)
+        if found is not None:
+            fitted += 1
+            spelled = plain | {"pads_begin": found.pads_begin, "pads_end": found.pads_end}
+            assert resolve("convolution", line(extent), kernel, **spelled) == found
+    assert fitted > 950
+
+
+@pytest.mark.parametrize("auto_pad", ["same_upper", "same_lower"])
+@pytest.mark.parametrize("extent", [4, 6, 11])  # cropped, and beyond the windows' reach
+def test_gradients_of_a_transposed_convolution_with_dst_shape_as_explicit_ops(auto_pad, extent):
+    rng = np.random.default_rng(7)
+    src, weights, diff_dst = (
+        jnp.asarray(rng.integers(-8, 9, shape), jnp.float32)
+        for shape in ((2, 3, 4), (5, 3, 4), (2, extent, 6))
+    )
+    same = {"strides": 2, "groups": 2, "dst_shape": diff_dst.shape, "auto_pad": auto_pad}
+
+    def forward(src, weights):
+        return jaxconv.conv_transpose(src, weights, **same)
+
+    _, pullback = jax.vjp(forward, src, weights)
+    diff_src, diff_weights = pullback(diff_dst)
+
+    found = resolve("conv_transpose", src, weights, **same)
+    spelled = {
+        "strides": 2,
+        "groups": 2,
+        "pads_begin": found.pads_begin,
+        "pads_end": found.pads_end,
+        "output_padding": found.output_padding,
+    }
+    explicit = jaxconv.conv_transpose_backward_data(diff_dst, weights, **spelled)
+    np.testing.assert_array_equal(explicit, diff_src)
+    explicit = jaxconv.conv_transpose_backward_weights(src, diff_dst, weights.shape, **spelled)
+    np.testing.assert_array_equal(explicit, diff_weights)

@@ -1,0 +1,348 @@
+"""Derivatives of every kind and order are the other contractions of the same form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from jax.experimental import jet
+from jax.test_util import check_grads
+from small import (
+    DENSE,
+    FORMS,
+    GROUPED,
+    OPS,
+    ROLES,
+    Form,
+    contractions,
+    equations,
+    integers,
+    operands,
+    primitives,
+)
+
+import jaxconv
+
+each_op = pytest.mark.parametrize("name", OPS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+# An operation's derivatives with respect to its two arguments, as operations on arguments
+# (a, b) and the result's cotangent t.
+EXPLICIT = {
+    "convolution": (
+        ("convolution_backward_data", lambda a, b, t: (t, b)),
+        ("convolution_backward_weights", lambda a, b, t: (a, t)),
+    ),
+    "convolution_backward_data": (
+        ("convolution", lambda a, b, t: (t, b)),
+        ("convolution_backward_weights", lambda a, b, t: (t, a)),
+    ),
+    "convolution_backward_weights": (
+        ("convolution_backward_data", lambda a, b, t: (b, t)),
+        ("convolution", lambda a, b, t: (a, t)),
+    ),
+    "conv_transpose": (
+        ("conv_transpose_backward_data", lambda a, b, t: (t, b)),
+        ("conv_transpose_backward_weights", lambda a, b, t: (a, t)),
+    ),
+    "conv_transpose_backward_data": (
+        ("conv_transpose", lambda a, b, t: (t, b)),
+        ("conv_transpose_backward_weights", lambda a, b, t: (t, a)),
+    ),
+    "conv_transpose_backward_weights": (
+        ("conv_transpose_backward_data", lambda a, b, t: (b, t)),
+        ("conv_transpose", lambda a, b, t: (a, t)),
+    ),
+}
+
+
+def backward(op, a, b, t):
+    return jax.vjp(op, a, b)[1](t)
+
+
+@each_op
+@each_form
+def test_gradients_are_the_explicit_operations(form, name):
+    """The same numbers from the very same contractions: so also the same speed."""
+    a, b, t = operands(form, name)
+    gradients = jax.jit(jax.vjp(form.op(name), a, b)[1])(t)
+    for wrt, (explicit, arguments) in enumerate(EXPLICIT[name]):
+        chosen = arguments(a, b, t)
+        np.testing.assert_array_equal(gradients[wrt], form.op(explicit)(*chosen))
+
+        def gradient(a, b, t, wrt=wrt):
+            return jax.vjp(lambda x: form.op(name)(*((x, b) if wrt == 0 else (a, x))), (a, b)[wrt])[
+                1
+            ](t)
+
+        derived = jax.make_jaxpr(gradient)(a, b, t)
+        spelled = jax.make_jaxpr(form.op(explicit))(*chosen)
+        # The vjp runs the operation first; the rest is the gradient.
+        assert what_contracts(derived)[1:] == what_contracts(spelled)
+
+
+def what_contracts(jaxpr):
+    return [
+        (str(eqn.primitive), eqn.params)
+        for eqn in equations(jaxpr)
+        if eqn.primitive.name.startswith("contract_to_")
+    ]
+
+
+@each_op
+def test_no_other_primitive_sums_products_at_any_order(name):
+    """In jaxprs down to the third order there is no product but the three contractions."""
+    op = DENSE.op(name)
+    a, b, t = operands(DENSE, name)
+    first, second, result = ROLES[name]
+
+    def reverse(a, b, t):
+        return backward(op, a, b, t)
+
+    def forward_over_reverse(a, b, t):
+        return jax.jvp(reverse, (a, b, t), (a, b, t))
+
+    def reverse_over_forward(a, b, t):
+        return jax.vjp(lambda a, b: jax.jvp(op, (a, b), (a, b)), a, b)[1]((t, t))
+
+    def third(a, b, t):
+        return jax.vjp(forward_over_reverse, a, b, t)
+
+    def forward(a, b, t):
+        return jax.jvp(op, (a, b), (a, b))
+
+    slots = {}
+    for f in (forward, reverse, forward_over_reverse, reverse_over_forward, third):
+        jaxpr = jax.make_jaxpr(lambda a, b, t, f=f: leaves(f(a, b, t)))(a, b, t)
+        slots[f.__name__] = contractions(jaxpr)
+        assert not {"conv_general_dilated", "dot_general"} & set(primitives(jaxpr))
+    assert slots["forward"] == [result] * 3
+    assert sorted(slots["reverse"]) == sorted([result, first, second])
+    assert set(slots["forward_over_reverse"]) == {result, first, second}
+    assert set(slots["reverse_over_forward"]) == {result, first, second}
+    assert set(slots["third"]) == {result, first, second}
+
+
+def leaves(tree):
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+
+
+@each_op
+@each_form
+def test_finite_differences_in_each_argument(form, name):
+    """With eps=1.0: a difference quotient of a linear function is exact at any distance."""
+    with jax.enable_x64(True):
+        a, b, _ = (jnp.asarray(x, jnp.float64) for x in operands(form, name))
+        op = jax.jit(form.op(name))
+        for f, x in ((lambda x: op(x, b), a), (lambda x: op(a, x), b)):
+            check_grads(f, (x,), order=2, modes=("fwd", "rev"), eps=1.0, atol=1e-9, rtol=1e-9)
+
+
+@each_op
+def test_finite_differences_in_both_arguments(name):
+    """Through a nonlinear loss as well, in float64 and with a small eps."""
+    with jax.enable_x64(True):
+        a, b, _ = (jnp.asarray(x, jnp.float64) / 8 for x in operands(DENSE, name))
+        loss = jax.jit(lambda a, b: jnp.sin(DENSE.op(name)(a, b)).sum())
+        check_grads(loss, (a, b), order=2, modes=("fwd", "rev"), eps=1e-5, atol=1e-6, rtol=1e-6)
+
+
+@each_op
+def test_jacobians(name):
+    """Forward, reverse and by hand: an operation is linear in each argument."""
+    form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
+    op = form.op(name)
+    a, b, _ = operands(form, name)
+    basis = np.eye(a.size, dtype=a.dtype).reshape(a.size, *a.shape)
+    by_hand = np.moveaxis(np.stack([op(e, b) for e in basis[::5]]), 0, -1)
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        found = jax.jit(jacobian(op))(a, b)
+        np.testing.assert_array_equal(found.reshape(*found.shape[:4], a.size)[..., ::5], by_hand)
+
+
+@each_op
+def test_hessians(name):
+    """Of the form itself, in both arguments: zero by blocks but for the mixed ones."""
+    form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
+    op = form.op(name)
+    a, b, t = operands(form, name)
+
+    def value(arguments):
+        return jnp.vdot(t, op(*arguments))
+
+    hessian = jax.jit(jax.hessian(value))((a, b))
+    assert not np.any(hessian[0][0])
+    assert not np.any(hessian[1][1])
+    mixed = hessian[0][1].reshape(a.size, b.size)
+    np.testing.assert_array_equal(mixed, hessian[1][0].reshape(b.size, a.size).T)
+    u, v = integers(a.shape, 7), integers(b.shape, 8)
+    np.testing.assert_array_equal(u.ravel() @ mixed @ v.ravel(), value((u, v)))
+
+    # A Hessian-vector product, forward over reverse and reverse over forward.
+    by_columns = mixed @ v.ravel()
+    gradient = jax.grad(value)
+    ahead = jax.jit(lambda v: jax.jvp(gradient, ((a, b),), ((0 * a, v),))[1])(v)
+    behind = jax.jit(jax.grad(lambda x: jax.jvp(value, (x,), ((0 * a, v),))[1]))((a, b))
+    np.testing.assert_array_equal(ahead[0].ravel(), by_columns)
+    np.testing.assert_array_equal(behind[0].ravel(), by_columns)
+
+
+@each_op
+def test_third_order(name):
+    """The third derivative of sum(op(x, b)**3) / 6 along v is sum(op(v, b)**3), for any x."""
+    op = DENSE.op(name)
+    a, b, _ = operands(DENSE, name, limit=1)
+    v = integers(a.shape, 9, limit=1)
+
+    def cubes(x):
+        return (op(x, b) ** 3).sum() / 6
+
+    def along(f):
+        return lambda x: jnp.vdot(jax.grad(f)(x), v)
+
+    def ahead(f):
+        return lambda x: jax.jvp(f, (x,), (v,))[1]
+
+    expected = np.sum(np.asarray(op(v, b), np.float64) ** 3)
+    assert expected != 0
+    for third in (
+        along(along(along(cubes))),
+        ahead(along(ahead(cubes))),
+        along(ahead(ahead(cubes))),
+    ):
+        np.testing.assert_allclose(jax.jit(third)(a), expected, rtol=1e-4)
+
+
+@each_op
+def test_linearize_and_linear_transpose(name):
+    op = DENSE.op(name)
+    a, b, t = operands(DENSE, name)
+    u, v = integers(a.shape, 5), integers(b.shape, 6)
+    out, derivative = jax.linearize(op, a, b)
+    np.testing.assert_array_equal(out, op(a, b))
+    np.testing.assert_array_equal(derivative(u, v), op(u, b) + op(a, v))
+    for wrt, (explicit, arguments) in enumerate(EXPLICIT[name]):
+        at = jax.ShapeDtypeStruct((a, b)[wrt].shape, a.dtype)
+        linear = (lambda x: op(x, b)) if wrt == 0 else (lambda x: op(a, x))
+        (transposed,) = jax.linear_transpose(linear, at)(t)
+        np.testing.assert_array_equal(transposed, DENSE.op(explicit)(*arguments(a, b, t)))
+
+
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_bias(name):
+    form = GROUPED
+    a, b, t = operands(form, name)
+    bias = integers((t.shape[1],), 4)
+    op = form.op(name)
+    gradients = jax.jit(lambda *x: jax.vjp(op, *x[:3])[1](x[3]))(a, b, bias, t)
+    for found, expected in zip(gradients, backward(op, a, b, t), strict=False):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(gradients[2], t.sum((0, 2, 3)))
+    primal, tangent = jax.jvp(lambda bias: op(a, b, bias), (bias,), (bias,))
+    np.testing.assert_array_equal(primal - op(a, b), tangent)
+
+
+@each_op
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_16_bit_gradients_are_rounded_once(name, dtype):
+    """Wide integers, whose sums are exact in float32 and would not survive in 16 bits."""
+    limit = 100 if dtype == jnp.bfloat16 else 60
+    a, b, t = operands(GROUPED, name, dtype, limit)
+    gradients = jax.jit(backward, static_argnums=0)(GROUPED.op(name), a, b, t)
+    for (explicit, arguments), gradient in zip(EXPLICIT[name], gradients, strict=True):
+        wide = (np.asarray(x, np.float64) for x in arguments(a, b, t))
+        bound = GROUPED.op(explicit)
+        sums = getattr(oracle, explicit)(*wide, **bound.keywords)
+        expected = oracle.round_to(sums, dtype)
+        assert np.any(expected.astype(np.float64) != sums), "nothing to round"
+        assert gradient.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(gradient), expected)
+
+
+@each_op
+def test_a_wider_cotangent_is_narrowed_once(name):
+    """A float32 result of 16-bit arguments: its cotangent is rounded to their type, then used."""
+    a, b, t = operands(DENSE, name, jnp.bfloat16)
+    op = DENSE.op(name, preferred_element_type=jnp.float32)
+    wide = np.asarray(t, np.float32) + np.float32(1 / 1024)  # rounds to t, mostly
+    narrow = wide.astype(jnp.bfloat16)
+    assert np.any(wide != narrow.astype(np.float32))
+    for found, expected in zip(
+        jax.jit(backward, static_argnums=0)(op, a, b, wide),
+        jax.jit(backward, static_argnums=0)(DENSE.op(name), a, b, narrow),
+        strict=True,
+    ):
+        assert found.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+@each_op
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_16_bit_operands_stay_so_on_accelerators(name, platform):
+    """Forward and backward, no convolution has an operand that was widened to float32."""
+    a, b, t = operands(GROUPED, name, jnp.bfloat16)
+    op = GROUPED.op(name)
+    lowered = (
+        jax.jit(lambda a, b, t: (op(a, b), backward(op, a, b, t)))
+        .trace(a, b, t)
+        .lower(lowering_platforms=(platform,))
+        .as_text()
+    )
+    found = [line for line in lowered.splitlines() if "stablehlo.convolution" in line]
+    assert len(found) == 3
+    for line in found:
+        types = line[line.rindex(" : ") :]
+        assert types.count("xbf16>") == 3, types
+        assert "f32" not in types
+
+
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_16_bit_operands_stay_so_with_a_bias(name):
+    """The bias joins in float32, after a convolution that is still one of 16 bits."""
+    a, b, t = operands(GROUPED, name, jnp.bfloat16)
+    bias = integers((t.shape[1],), 4, jnp.bfloat16)
+    lowered = (
+        jax.jit(GROUPED.op(name)).trace(a, b, bias).lower(lowering_platforms=("cuda",)).as_text()
+    )
+    (line,) = (line for line in lowered.splitlines() if "stablehlo.convolution" in line)
+    assert line[line.rindex(" : ") :].count("xbf16>") == 3
+
+
+def test_gradients_of_a_chain_meet_the_roles_swapped():
+    """A decoder after an encoder: conv_transpose restores the src size and has its gradient."""
+    form = DENSE
+    x, w, _ = operands(form, "convolution")
+    u = integers(w.shape, 11)
+
+    @jax.jit
+    def loss(x, w, u):
+        return (form.op("conv_transpose")(form.op("convolution")(x, w), u) * x).sum()
+
+    dx, dw, du = jax.grad(loss, (0, 1, 2))(x, w, u)
+    y = form.op("convolution")(x, w)
+    back = form.op("conv_transpose_backward_data")(x, u)
+    np.testing.assert_array_equal(du, form.op("conv_transpose_backward_weights")(y, x))
+    np.testing.assert_array_equal(dw, form.op("convolution_backward_weights")(x, back))
+    np.testing.assert_array_equal(
+        dx, form.op("conv_transpose")(y, u) + form.op("convolution_backward_data")(back, w)
+    )
+    assert jaxconv.resolve("conv_transpose", y, u, **form.op("conv_transpose").keywords)
+
+
+@each_op
+def test_taylor_series(name):
+    """`jax.experimental.jet`: all derivatives along a curve at once, by Leibniz."""
+    op = DENSE.op(name)
+    a, b, _ = operands(DENSE, name)
+    u = [integers(a.shape, 21 + k) for k in range(3)]
+    v = [integers(b.shape, 31 + k) for k in range(3)]
+    out, series = jax.jit(lambda a, b, u, v: jet.jet(op, (a, b), (u, v)))(a, b, u, v)
+    np.testing.assert_array_equal(out, op(a, b))
+    by_hand = (
+        op(a, v[0]) + op(u[0], b),
+        op(a, v[1]) + 2 * op(u[0], v[0]) + op(u[1], b),
+        op(a, v[2]) + 3 * op(u[0], v[1]) + 3 * op(u[1], v[0]) + op(u[2], b),
+    )
+    for found, expected in zip(series, by_hand, strict=True):
+        # jet divides and multiplies by factorials that it takes from lgamma.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=0.01)

@@ -1,0 +1,87 @@
+"""What `jax.checkpoint` recomputes, and that our policy saves contractions from it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import DENSE, OPS, ROLES, contractions, integers, operands, primitives
+
+import jaxconv
+
+DOTS = jax.checkpoint_policies.dots_saveable
+BOTH = jax.checkpoint_policies.save_from_both_policies(DOTS, jaxconv.contractions_saveable)
+
+
+def backward_pass(f, *arguments):
+    """The jaxpr of what runs after the forward pass, with the recomputation."""
+    out, pull = jax.vjp(f, *arguments)
+    return jax.make_jaxpr(pull)(out)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_contractions_are_saved(name):
+    """Without the policy a gradient contracts once more to find what sin was applied to."""
+    a, b, _ = operands(DENSE, name)
+    first, second, result = ROLES[name]
+
+    def f(a, b):
+        return jnp.sin(DENSE.op(name)(a, b)).sum()
+
+    recomputed = backward_pass(jax.checkpoint(f), a, b)
+    assert sorted(contractions(recomputed)) == sorted([first, second, result])
+    # JAX's own policy does not know our primitives: why there is one of ours.
+    recomputed = backward_pass(jax.checkpoint(f, policy=DOTS), a, b)
+    assert sorted(contractions(recomputed)) == sorted([first, second, result])
+
+    for policy in (jaxconv.contractions_saveable, BOTH):
+        saved = backward_pass(jax.checkpoint(f, policy=policy), a, b)
+        assert sorted(contractions(saved)) == sorted([first, second])
+        assert "cos" in primitives(saved), "everything is saved, not only contractions"
+
+    gradients = jax.jit(jax.grad(jax.checkpoint(f, policy=jaxconv.contractions_saveable), (0, 1)))
+    for found, expected in zip(gradients(a, b), jax.grad(f, (0, 1))(a, b), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def network(x, w, v):
+    y = jnp.sin(DENSE.op("convolution")(x, w))
+    return jnp.sin(jnp.dot(y.reshape(len(y), -1), v)).sum()
+
+
+def test_policies_combine():
+    """A convolution and a matrix product: each policy saves its own, both together save both."""
+    x, w, t = operands(DENSE, "convolution")
+    v = integers((t[0].size, 2), 3)
+
+    def forward_products(policy):
+        names = primitives(backward_pass(jax.checkpoint(network, policy=policy), x, w, v))
+        gradients = 2  # of each of the two products, with respect to its two factors
+        convolutions = sum(n.startswith("contract_to_") for n in names) - gradients
+        return convolutions, names.count("dot_general") - gradients
+
+    assert forward_products(None) == (1, 1)
+    assert forward_products(DOTS) == (1, 0)
+    assert forward_products(jaxconv.contractions_saveable) == (0, 1)
+    assert forward_products(BOTH) == (0, 0)
+
+
+def test_inside_scan():
+    """A checkpointed layer, scanned over: the policy acts in the loop's body too."""
+    x, w, _ = operands(DENSE, "convolution")
+    stack = np.stack([w, w[::-1]]) / 64
+
+    def layer(x, w):
+        y = jnp.sin(DENSE.op("convolution")(x, w))
+        return DENSE.op("conv_transpose")(y, w), None
+
+    def loss(policy, x, stack):
+        return jax.lax.scan(jax.checkpoint(layer, policy=policy), x, stack)[0].sum()
+
+    gradient = jax.jit(jax.grad(loss, 2), static_argnums=0)
+    # Forward two, backward four; without the policy the first of the two once more.
+    for policy, count in {None: 7, jaxconv.contractions_saveable: 6}.items():
+        jaxpr = jax.make_jaxpr(gradient, static_argnums=0)(policy, x, stack)
+        assert len(contractions(jaxpr)) == count
+    np.testing.assert_allclose(
+        gradient(jaxconv.contractions_saveable, x, stack), gradient(None, x, stack), rtol=1e-5
+    )

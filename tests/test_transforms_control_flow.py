@@ -1,0 +1,183 @@
+"""Inside scan, cond, while and remat: the same numbers, in the same fast code."""
+
+import re
+import time
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from small import (
+    CHANNELS_FIRST,
+    CHANNELS_LAST,
+    DENSE,
+    FORMS,
+    GROUPED,
+    OPS,
+    Form,
+    integers,
+    operands,
+)
+
+import jaxconv
+
+each_op = pytest.mark.parametrize("name", OPS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+def gradients(op, a, b, t):
+    return jax.vjp(op, a, b)[1](t)
+
+
+@each_op
+def test_scan(name):
+    """Over slices of the first argument, differentiated through the loop and within it."""
+    op = DENSE.op(name)
+    a, b, _ = operands(DENSE, name)
+    slices = integers((3, *a.shape), 4, limit=2)
+
+    def loss(slices, b):
+        return lax.scan(lambda total, a: (total + (op(a, b) ** 2).sum(), None), 0.0, slices)[0] / 2
+
+    found = jax.jit(jax.grad(loss, (0, 1)))(slices, b)
+    pulled = [gradients(op, x, b, op(x, b)) for x in slices]
+    np.testing.assert_array_equal(found[0], np.stack([p[0] for p in pulled]))
+    np.testing.assert_array_equal(found[1], sum(p[1] for p in pulled))
+
+    def body(_, x):
+        return None, gradients(op, x, b, op(x, b))
+
+    within = jax.jit(lambda slices: lax.scan(body, None, slices)[1])(slices)
+    np.testing.assert_array_equal(within[0], found[0])
+    np.testing.assert_array_equal(within[1].sum(0), found[1])
+
+
+@each_op
+def test_cond_and_switch(name):
+    op = DENSE.op(name)
+    a, b, t = operands(DENSE, name)
+
+    @jax.jit
+    def choose(i, a, b):
+        branches = (op, lambda a, b: 2 * op(-a, b), lambda a, b: jnp.zeros_like(t))
+        return lax.switch(i, branches, a, b) + lax.cond(i < 1, op, lambda a, b: 0 * t, a, b)
+
+    for i, factor in enumerate((2, -2, 0)):
+        np.testing.assert_array_equal(choose(i, a, b), factor * op(a, b))
+        pulled = jax.jit(lambda i, a, b, t: jax.vjp(lambda *x: choose(i, *x), a, b)[1](t))(
+            i, a, b, t
+        )
+        for found, expected in zip(pulled, gradients(op, a, b, t), strict=True):
+            np.testing.assert_array_equal(found, factor * expected)
+
+
+@each_op
+def test_while_loop(name):
+    """Forward and in forward mode, which is all that JAX gives a while loop."""
+    op = DENSE.op(name)
+    a, b, t = operands(DENSE, name)
+
+    def powers(a):
+        def body(state):
+            i, a, total = state
+            return i + 1, 2 * a, total + op(a, b)
+
+        return lax.while_loop(lambda state: state[0] < 3, body, (0, a, jnp.zeros_like(t)))[2]
+
+    value, tangent = jax.jit(lambda a: jax.jvp(powers, (a,), (-a,)))(a)
+    np.testing.assert_array_equal(value, 7 * op(a, b))
+    np.testing.assert_array_equal(tangent, -7 * op(a, b))
+
+
+@each_op
+def test_remat(name):
+    op = DENSE.op(name)
+    a, b, t = operands(DENSE, name)
+    found = jax.jit(partial(gradients, jax.checkpoint(op)))(a, b, t)
+    for gradient, expected in zip(found, gradients(op, a, b, t), strict=True):
+        np.testing.assert_array_equal(gradient, expected)
+
+
+CANONICAL = {"b0f_0io->b0f", "b01f_01io->b01f", "b012f_012io->b012f"}
+
+
+@each_op
+@each_form
+def test_convolutions_in_a_loop_are_canonical(form, name):
+    """XLA:CPU runs fast only one order of dimensions, which it restores outside loops alone."""
+    assert labels_in_a_loop(form, name) <= CANONICAL
+
+
+def test_convolutions_as_they_come_are_not_canonical():
+    """What the test before would see, were operands not transposed."""
+    with jaxconv.forced("reference"):
+        assert not labels_in_a_loop(GROUPED, "convolution") & CANONICAL
+
+
+def labels_in_a_loop(form, name):
+    """The dimension labels of all convolutions in a loop over an operation's gradients."""
+    op = form.op(name)
+    a, b, _ = operands(form, name)
+
+    def body(carry, _):
+        a, b = carry
+        return gradients(op, a, b, op(a, b)), None  # what varies is not taken out of the loop
+
+    loop = jax.jit(lambda a, b: lax.scan(body, (a, b), None, length=3))
+    text = loop.lower(a, b).compile().as_text()
+    assert "while(" in text
+    assert "rhs_reversal" not in text
+    return set(re.findall(r" convolution\(.*dim_labels=([^,\s]+)", text))
+
+
+# Timed. Each round times the loop and the same steps one by one, so that both see the same
+# machine; the least of the ratios counts.
+
+LAYERS = {
+    "dense": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64)),
+    "strided": Form(4, (28, 28), (3, 3), (2, 2), (1, 1), (1, 1), (1, 1), (32, 64)),
+    "grouped": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 16),
+    "depthwise": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 64),
+}
+STEPS = 4
+
+
+@pytest.mark.slow
+@each_op
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST], ids=["NXC", "NCX"])
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_a_loop_costs_what_its_steps_cost(layer, formats, name):
+    """Forward and backward: within 1.3 times."""
+    form = replace(layer, formats=formats)
+    op = form.op(name)
+    arguments = [jnp.asarray(x) for x in operands(form, name)]
+    stack = jax.block_until_ready(jnp.stack([arguments[0] + i for i in range(STEPS)]))
+    slices = [jax.block_until_ready(x) for x in stack]
+    _, b, t = arguments
+
+    def step(a, b, t):
+        return op(a, b), gradients(op, a, b, t)
+
+    once = jax.jit(step)
+    looped = jax.jit(lambda stack, b, t: lax.map(lambda a: step(a, b, t), stack))
+
+    def apart():
+        jax.block_until_ready([once(a, b, t) for a in slices])
+
+    def together():
+        jax.block_until_ready(looped(stack, b, t))
+
+    ratios = []
+    for _ in range(6):
+        seconds = [min(timed(f) for _ in range(3)) for f in (together, apart)]
+        ratios.append(seconds[0] / seconds[1])
+    assert min(ratios[1:]) < 1.3, ratios
+
+
+def timed(f):
+    start = time.perf_counter()
+    f()
+    return time.perf_counter() - start

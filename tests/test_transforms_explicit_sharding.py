@@ -1,0 +1,227 @@
+"""Meshes with explicit axes: shardings are part of the types, of results and gradients too."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from small import DENSE, FORMS, GROUPED, OPS, ROLES, integers, operands
+
+import jaxconv
+
+each_op = pytest.mark.parametrize("name", OPS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+EXPLICIT = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit,) * 2)
+
+
+@pytest.fixture(autouse=True)
+def mesh():
+    with jax.set_mesh(EXPLICIT):
+        yield EXPLICIT
+
+
+def spec_of(x):
+    """The spec in the type of x, as long as its axes."""
+    spec = jax.typeof(x).sharding.spec
+    return (*spec, *[None] * (x.ndim - len(spec)))
+
+
+def padded(spec, ndim):
+    return (*spec, *[None] * (ndim - len(spec)))
+
+
+def place(x, spec):
+    return jax.device_put(x, NamedSharding(EXPLICIT, P(*spec)))
+
+
+def split(form, slot, letters):
+    """A spec with mesh axes on the axes of these letters."""
+    spec = [None] * 4
+    for letter, mesh_axis in letters.items():
+        spec[form.axis(slot, letter)] = mesh_axis
+    return spec
+
+
+def gradients(op, a, b, t):
+    return jax.vjp(op, a, b)[1](t)
+
+
+@each_op
+@each_form
+def test_batch_and_coarse_channels(form, name):
+    """Batch over d and coarse channels over m: each result has the axes of what it comes from."""
+    form = replace(form, batch=8)
+    specs = {
+        "fine": split(form, "fine", {"N": "d"}),
+        "kernel": split(form, "kernel", {"O": "m"}),
+        "coarse": split(form, "coarse", {"N": "d", "C": "m"}),
+    }
+    arguments = operands(form, name)
+    op = form.op(name)
+    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+
+    out = jax.jit(op)(a, b)
+    assert spec_of(out) == tuple(specs[ROLES[name][2]])
+    pulled = jax.jit(lambda a, b, t: gradients(op, a, b, t))(a, b, t)
+    seen = []
+
+    @jax.jit
+    def types(a, b):
+        out = op(a, b)
+        seen.append(spec_of(out))
+        seen.extend(spec_of(x) for x in jax.vjp(op, a, b)[1](out))
+        return out
+
+    types(a, b)
+    first, second, result = (tuple(specs[slot]) for slot in ROLES[name])
+    assert seen == [result, first, second]  # inside jit, as types
+    with jax.set_mesh(jax.make_mesh((1,), ("one",), axis_types=(AxisType.Auto,))):
+        expected = op(*arguments[:2]), *gradients(op, *arguments)
+    for x, y in zip((out, *pulled), expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+    for x, y in zip(pulled, (a, b), strict=True):
+        assert spec_of(x) == spec_of(y)
+
+
+@each_op
+def test_fine_channels(name):
+    """Where the split channels are summed the result is whole; else it keeps them."""
+    form = DENSE
+    specs = {
+        "fine": split(form, "fine", {"C": "d"}),
+        "kernel": split(form, "kernel", {"I": "d"}),
+        "coarse": [None] * 4,
+    }
+    arguments = operands(form, name)
+    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+    out = form.op(name)(a, b)
+    assert spec_of(out) == tuple(specs[ROLES[name][2]])
+    np.testing.assert_array_equal(out, form.op(name)(*map(whole, (a, b))))
+    for x, y in zip(gradients(form.op(name), a, b, t), (a, b), strict=True):
+        assert spec_of(x) == spec_of(y)
+
+
+def whole(x):
+    return place(np.asarray(x), [None] * x.ndim)
+
+
+@each_op
+def test_out_sharding(name):
+    """The result as asked for, a gradient as its argument; also where that is not the default."""
+    form = replace(GROUPED, batch=8)
+    slot = ROLES[name][2]
+    a, b, t = (whole(x) for x in operands(form, name))
+    asked = split(form, slot, {"O": "m"} if slot == "kernel" else {"N": ("d", "m")})
+    op = form.op(name, out_sharding=P(*asked))
+    for f in (op, jax.jit(op)):
+        out = f(a, b)
+        assert spec_of(out) == tuple(asked)
+        np.testing.assert_array_equal(out, form.op(name)(a, b))
+    named = form.op(name, out_sharding=NamedSharding(EXPLICIT, P(*asked)))
+    assert spec_of(named(a, b)) == tuple(asked)
+    for x, y in zip(
+        gradients(op, a, b, place(t, asked)), gradients(form.op(name), a, b, t), strict=True
+    ):
+        assert spec_of(x) == (None,) * 4
+        np.testing.assert_array_equal(x, y)
+
+
+@each_op
+@each_form
+def test_vmap_over_a_split_axis(form, name):
+    """Of either argument and of both, in the type of the result and of the gradients."""
+    op = form.op(name)
+    a, b, _ = operands(form, name)
+    many = [place(integers((4, *x.shape), 8 + i), ["d"]) for i, x in enumerate((a, b))]
+    a, b = whole(a), whole(b)
+    for arguments, axes in (
+        ((many[0], b), (0, None)),
+        ((a, many[1]), (None, 0)),
+        ((many[0], many[1]), (0, 0)),
+    ):
+        out = jax.jit(jax.vmap(op, axes))(*arguments)
+        assert spec_of(out) == padded(["d"], 5)
+        host = [np.asarray(x) for x in arguments]
+        for i in range(4):
+            one = (whole(x[i] if axis == 0 else x) for x, axis in zip(host, axes, strict=True))
+            np.testing.assert_array_equal(np.asarray(out)[i], op(*one))
+
+    found = jax.jit(jax.vmap(jax.grad(lambda a, b: (op(a, b) ** 2).sum() / 2, (0, 1)), (0, None)))(
+        many[0], b
+    )
+    for i, x in enumerate(np.asarray(many[0])):
+        expected = gradients(op, whole(x), b, op(whole(x), b))
+        for gradient, y in zip(found, expected, strict=True):
+            assert spec_of(gradient) == padded(["d"], 5)
+            np.testing.assert_array_equal(np.asarray(gradient)[i], y)
+
+
+@pytest.mark.parametrize("name", [n for n in OPS if not n.endswith("backward_weights")])
+def test_vmap_beside_a_split_batch(name):
+    """The mapped axis is whole, the batch is not: it stays so."""
+    form = replace(GROUPED, batch=8)
+    op = form.op(name)
+    a, b, _ = operands(form, name)
+    many = integers((3, *a.shape), 8)
+    expected = np.stack([op(whole(x), whole(b)) for x in many])
+    for axis, spec in ((0, [None, "d"]), (1, ["d", None])):
+        out = jax.jit(jax.vmap(op, (axis, None), axis))(
+            place(np.moveaxis(many, 0, axis), spec), whole(b)
+        )
+        assert spec_of(out) == padded(spec, 5)
+        np.testing.assert_array_equal(out, np.moveaxis(expected, 0, axis))
+
+
+@each_op
+def test_vmap_with_out_sharding(name):
+    """`out_sharding` speaks of what the function sees; the mapped axis keeps its own."""
+    form = replace(DENSE, batch=8)
+    slot = ROLES[name][2]
+    asked = split(form, slot, {"O": "m"} if slot == "kernel" else {"N": "m"})
+    op = form.op(name, out_sharding=P(*asked))
+    a, b, _ = operands(form, name)
+    many = place(integers((4, *a.shape), 8), ["d"])
+    out = jax.jit(jax.vmap(op, (0, None)))(many, whole(b))
+    assert spec_of(out) == ("d", *asked)
+    plain = jax.vmap(form.op(name), (0, None))(many, whole(b))
+    np.testing.assert_array_equal(out, plain)
+
+
+def test_bias():
+    """Added on a split channel axis; its gradient is split alike."""
+    form = replace(GROUPED, batch=8)
+    x, w, t = operands(form, "convolution")
+    bias = integers((t.shape[1],), 5)
+    x, w = place(x, ["d"]), place(w, ["m"])
+    bias, t = place(bias, ["m"]), place(t, ["d", "m"])
+    out = form.op("convolution")(x, w, bias)
+    assert spec_of(out) == ("d", "m", None, None)
+    pulled = jax.vjp(form.op("convolution"), x, w, bias)[1](t)
+    assert [spec_of(g) for g in pulled] == [spec_of(y) for y in (x, w, bias)]
+    np.testing.assert_array_equal(pulled[2], np.asarray(t).sum((0, 2, 3)))
+
+
+def test_one_training_step():
+    """A jitted step over a split batch: replicated weights in, replicated weights out."""
+    form = replace(GROUPED, batch=8)
+    x, w, t = operands(form, "convolution")
+
+    @jax.jit
+    def step(x, w, t):
+        return jax.grad(lambda w: ((form.op("convolution")(x, w) - t) ** 2).mean())(w)
+
+    found = step(place(x, ["d"]), whole(w), place(t, ["d"]))
+    assert spec_of(found) == (None,) * 4
+    np.testing.assert_allclose(found, step(whole(x), whole(w), whole(t)), rtol=1e-5)
+
+
+def test_out_sharding_needs_explicit_axes():
+    form = replace(DENSE, batch=8)
+    x, w, _ = operands(form, "convolution")
+    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+    with jax.set_mesh(auto), pytest.raises(ValueError, match="explicit axes"):
+        jaxconv.convolution(jnp.asarray(x), jnp.asarray(w), dilations=(1, 2), out_sharding=P("d"))

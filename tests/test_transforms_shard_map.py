@@ -1,0 +1,140 @@
+"""Under jax.shard_map the explicit operations are local; autodiff sums where it must."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+from small import FORMS, GROUPED, OPS, ROLES, collectives, operands
+
+each_op = pytest.mark.parametrize("name", OPS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+MESH = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+BACKWARD_WEIGHTS = [name for name in OPS if name.endswith("backward_weights")]
+BATCHED = [name for name in OPS if name not in BACKWARD_WEIGHTS]
+
+
+def sharded(f, in_specs, out_specs):
+    """`f` on each device's part, with JAX's check of what varies between devices."""
+    return jax.jit(jax.shard_map(f, mesh=MESH, in_specs=in_specs, out_specs=out_specs))
+
+
+def spec(slot):
+    return P() if slot == "kernel" else P("d")
+
+
+def gradients(op, a, b, t):
+    return jax.vjp(op, a, b)[1](t)
+
+
+@pytest.mark.parametrize("name", BATCHED)
+@each_form
+def test_local_operations(form, name):
+    """Each device its part of the batch, and nothing communicated: also for groups, anywhere."""
+    form = replace(form, batch=8)
+    a, b, _ = operands(form, name)
+    f = sharded(form.op(name), (P("d"), P()), P("d"))
+    np.testing.assert_array_equal(f(a, b), form.op(name)(a, b))
+    assert collectives(f.lower(a, b).compile().as_text()) == {}
+
+
+@pytest.mark.parametrize("name", BACKWARD_WEIGHTS)
+@each_form
+def test_backward_weights_is_local(form, name):
+    """A sum over the local batch; a psum adds up the devices."""
+    form = replace(form, batch=8)
+    a, b, _ = operands(form, name)
+    expected = form.op(name)(a, b)
+    parts = sharded(lambda a, b: form.op(name)(a, b)[None], (P("d"), P("d")), P("d"))
+    local = parts(a, b)
+    assert collectives(parts.lower(a, b).compile().as_text()) == {}
+    for i in range(4):
+        np.testing.assert_array_equal(
+            local[i], form.op(name)(a[2 * i : 2 * i + 2], b[2 * i : 2 * i + 2])
+        )
+    total = sharded(lambda a, b: lax.psum(form.op(name)(a, b), "d"), (P("d"), P("d")), P())
+    np.testing.assert_array_equal(total(a, b), expected)
+    with pytest.raises(ValueError, match="replicated"):
+        sharded(form.op(name), (P("d"), P("d")), P())(a, b)
+
+
+@each_op
+@each_form
+def test_autodiff(form, name):
+    """Gradients of what is split are local, those of replicated weights are summed."""
+    form = replace(form, batch=8)
+    a, b, t = operands(form, name)
+    first, second, result = (spec(slot) for slot in ROLES[name])
+    op = form.op(name)
+    if result == P():  # the sum over devices is written out, here and not by the operation
+
+        def op(a, b):
+            return lax.psum(form.op(name)(a, b), "d")
+
+    found = sharded(
+        lambda a, b, t: gradients(op, a, b, t), (first, second, result), (first, second)
+    )
+    for x, y in zip(found(a, b, t), gradients(form.op(name), a, b, t), strict=True):
+        np.testing.assert_array_equal(x, y)
+    text = found.lower(a, b, t).compile().as_text()
+    # That psum is linear: its transpose communicates nothing.
+    assert collectives(text) == ({} if result == P() else {"all-reduce": 1})
+
+
+@each_op
+def test_forward_mode(name):
+    """A tangent that does not vary beside a primal that does, and the other way round."""
+    form = replace(GROUPED, batch=8)
+    a, b, _ = operands(form, name)
+    first, second, result = (spec(slot) for slot in ROLES[name])
+    total = result == P()
+
+    def derivative(a, b):
+        op = form.op(name)
+        out, tangent = jax.jvp(op, (a, b), (jnp.ones_like(a), jnp.ones_like(b)))
+        return lax.psum((out, tangent), "d") if total else (out, tangent)
+
+    found = sharded(derivative, (first, second), (result, result))(a, b)
+    expected = jax.jvp(form.op(name), (a, b), (np.ones_like(a), np.ones_like(b)))
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_vmap_inside(name):
+    """Per-example gradients, each device those of its examples."""
+    form = replace(GROUPED, batch=8)
+    a, b, t = operands(form, name)
+    op = form.op(name)
+
+    def gradient(a, b, t):
+        return jax.vmap(lambda x, t: gradients(op, x[None], b, t[None])[1])(a, t)
+
+    specs = (P("d"), P(), P("d"))
+    # With a shared argument that every device holds, its gradient is a sum over devices.
+    found = sharded(lambda a, b, t: gradient(a, lax.pcast(b, "d", to="varying"), t), specs, P("d"))
+    np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
+
+
+def test_recipe_for_grouped_training():
+    """On GPU and TPU a batch-sharded grouped convolution gathers, but not written like this."""
+    form = replace(GROUPED, batch=8)
+    x, w, target = operands(form, "convolution")
+
+    def loss(w, x, target):
+        local = ((form.op("convolution")(x, w) - target) ** 2).sum()
+        return lax.psum(local, "d") / 8
+
+    whole = sharded(jax.value_and_grad(loss), (P(), P("d"), P("d")), (P(), P()))
+    value, gradient = whole(w, x, target)
+    expected, by_hand = jax.value_and_grad(
+        lambda w: ((form.op("convolution")(x, w) - target) ** 2).sum() / 8
+    )(w)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_array_equal(gradient, by_hand)
+    assert set(collectives(whole.lower(w, x, target).compile().as_text())) == {"all-reduce"}

@@ -1,0 +1,132 @@
+"""Sharded arrays under jit, with automatic axes: the same numbers, and what is communicated."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from small import CHANNELS_LAST, DENSE, GROUPED, OPS, ROLES, Form, collectives, operands
+
+MESH = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+
+FORMS = {
+    "dense": replace(DENSE, batch=8),
+    "grouped": replace(GROUPED, batch=8),
+    "depthwise": replace(DENSE, batch=8, channels=(6, 6), groups=6),
+    # more than a fused sum of shifted products holds
+    "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
+}
+each_op = pytest.mark.parametrize("name", OPS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+def gradients(op, a, b, t):
+    return jax.vjp(op, a, b)[1](t)
+
+
+def place(spec, x):
+    return jax.device_put(x, NamedSharding(MESH, spec))
+
+
+def run(f, specs, *arguments):
+    """The results and the collectives of f, on arguments that are sharded so."""
+    placed = [place(spec, x) for spec, x in zip(specs, arguments, strict=True)]
+    compiled = jax.jit(f).lower(*placed).compile()
+    return compiled(*placed), collectives(compiled.as_text())
+
+
+def along(form, slot_axes):
+    """A sharding for the tensor in each slot: of the axis that `slot_axes` names, if any."""
+
+    def spec(slot):
+        letter = slot_axes.get(slot)
+        return P() if letter is None else P(*[None] * form.axis(slot, letter), "d")
+
+    return spec
+
+
+@each_op
+@each_form
+def test_batch_sharded(form, name):
+    """No gather anywhere; a kernel's gradient, which sums over the batch, reduces once."""
+    a, b, t = operands(form, name)
+    spec = along(form, {"fine": "N", "coarse": "N"})
+    first, second, result = ROLES[name]
+
+    def everything(a, b, t):
+        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+
+    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
+    assert communication == {"all-reduce": 1}
+    for x, y, slot in zip(found, everything(a, b, t), (result, first, second), strict=True):
+        np.testing.assert_array_equal(x, y)
+        if slot != "kernel":
+            assert x.sharding.is_equivalent_to(NamedSharding(MESH, spec(slot)), x.ndim)
+
+
+WIDE = {
+    "dense": replace(DENSE, channels=(8, 16)),
+    "grouped": replace(GROUPED, channels=(16, 32), groups=8),
+}
+
+CHANNELS = [
+    pytest.param({"kernel": "O", "coarse": "C"}, id="coarse channels"),
+    pytest.param({"kernel": "I", "fine": "C"}, id="fine channels"),
+]
+
+
+@each_op
+@pytest.mark.parametrize("split", CHANNELS)
+@pytest.mark.parametrize("form", WIDE.values(), ids=WIDE)
+def test_channel_sharded(form, split, name):
+    """One reduction, of the one result that sums over them; none where whole groups are split."""
+    if form.groups > 1 and "fine" in split:
+        split = {"fine": "C"}  # the kernel's fine axis is that of one group
+    a, b, t = operands(form, name)
+    spec = along(form, split)
+
+    def everything(a, b, t):
+        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+
+    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
+    assert communication == ({"all-reduce": 1} if form.groups == 1 else {})
+    for x, y in zip(found, everything(a, b, t), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+SPATIAL = Form(2, (32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6), 1, CHANNELS_LAST)
+
+
+@each_op
+def test_spatially_sharded(name):
+    """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
+    form = SPATIAL
+    a, b, t = operands(form, name)
+    specs = [P() if slot == "kernel" else P(None, "d") for slot in ROLES[name]]
+    found, communication = run(form.op(name), specs[:2], a, b)
+    np.testing.assert_array_equal(found, form.op(name)(a, b))
+    if ROLES[name][2] != "kernel":
+        assert set(communication) == {"collective-permute"}
+        assert found.sharding.is_equivalent_to(NamedSharding(MESH, P(None, "d")), 4)
+
+    pulled, communication = run(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
+    assert set(communication) <= {"collective-permute", "all-reduce"}
+    for x, y in zip(pulled, gradients(form.op(name), a, b, t), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@each_op
+@pytest.mark.parametrize("groups", [1, 2])
+def test_strided_and_spatially_sharded(groups, name):
+    form = replace(SPATIAL, fine=(33, 6), strides=(2, 1), pads_begin=(0, 1), groups=groups)
+    a, b, t = operands(form, name)
+    coarse = P(None, "d")  # 16 rows; the 33 fine ones are not divisible
+    specs = [coarse if slot == "coarse" else P() for slot in ROLES[name]]
+    found, _ = run(
+        lambda a, b, t: (form.op(name)(a, b), *gradients(form.op(name), a, b, t)), specs, a, b, t
+    )
+    expected = form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)

@@ -1,0 +1,200 @@
+"""vmap of either argument or both folds into one contraction, wherever the axis stands."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from small import (
+    DENSE,
+    FORMS,
+    GROUPED,
+    OPS,
+    collectives,
+    contractions,
+    integers,
+    operands,
+    primitives,
+)
+
+each_op = pytest.mark.parametrize("name", OPS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+# For the first argument, the second and the result: every argument alone and both, with the
+# axis at both ends and in each place between.
+PLACES = [
+    (0, None, 0),
+    (1, None, -1),
+    (None, 0, 2),
+    (None, 3, 1),
+    (2, 1, 0),
+    (-1, -2, -1),
+]
+
+
+@pytest.fixture(params=[(DENSE, 1), (GROUPED, 8)], ids=["dense, one device", "grouped, several"])
+def form(request, monkeypatch):
+    """Both orders in which a mapped axis merges with the batch; see `_batching`."""
+    form, devices = request.param
+    monkeypatch.setattr(jax, "device_count", lambda: devices)
+    return form
+
+
+def mapped(form, name, places, size, seed=0):
+    """Arguments with an axis of `size` more where `places` says."""
+    pair = operands(form, name)[:2]
+    return tuple(
+        x if place is None else np.moveaxis(integers((size, *x.shape), seed + k), 0, place)
+        for k, (x, place) in enumerate(zip(pair, places, strict=False))
+    )
+
+
+def loop(op, places, *arguments):
+    """What vmap means."""
+    size = next(x.shape[p] for x, p in zip(arguments, places, strict=False) if p is not None)
+    slices = (
+        [x if p is None else np.take(x, i, p) for x, p in zip(arguments, places, strict=False)]
+        for i in range(size)
+    )
+    return np.stack([op(*s) for s in slices], places[2])
+
+
+@each_op
+def test_any_argument_and_axis(form, name):
+    # A function of its own: a trace made for the other number of devices must not serve.
+    op = form.op(name)
+    cases = [mapped(form, name, places, size=2) for places in PLACES]
+    found = jax.jit(
+        lambda cases: [
+            jax.vmap(lambda a, b: op(a, b), places[:2], places[2])(*case)
+            for places, case in zip(PLACES, cases, strict=True)
+        ]
+    )(cases)
+    for places, case, result in zip(PLACES, cases, found, strict=True):
+        np.testing.assert_array_equal(result, loop(op, places, *case))
+
+
+@each_op
+def test_nested(form, name):
+    """Three levels: over both arguments, over the second alone and over the first alone."""
+    op = form.op(name)
+    a, b, _ = operands(form, name)
+    a, b = integers((2, *a.shape, 3), 1), integers((2, 4, *b.shape), 2)
+
+    def inner(a, b):
+        return op(a, b)
+
+    found = jax.jit(jax.vmap(jax.vmap(jax.vmap(inner, (-1, None), 1), (None, 0), 0)))(a, b)
+    for i, j, k in np.ndindex(2, 4, 3):
+        np.testing.assert_array_equal(found[i, j, :, k], op(a[i, ..., k], b[i, j]))
+
+
+@each_op
+def test_one_contraction_whatever_the_size(name):
+    """No loop and no copies of the operation: as many equations for 5 as for 2."""
+    for places in PLACES[::2]:
+        sizes = []
+        for size in (2, 5):
+            jaxpr = jax.make_jaxpr(jax.vmap(GROUPED.op(name), places[:2], places[2]))(
+                *mapped(GROUPED, name, places, size)
+            )
+            assert len(contractions(jaxpr)) == 1
+            assert not {"while", "scan", "concatenate"} & set(primitives(jaxpr))
+            sizes.append(len(primitives(jaxpr)))
+        assert sizes[0] == sizes[1]
+
+
+@each_op
+def test_per_example_gradients(form, name):
+    """vmap of grad: of both arguments, the second of which is shared, and of two operations."""
+    form = replace(form, batch=1)
+    op = form.op(name)
+    a, b = mapped(form, name, (0, None, 0), size=3)
+
+    def loss(a, b):
+        return (op(a, b) ** 2).sum() / 2
+
+    found = jax.jit(jax.vmap(jax.grad(loss, (0, 1)), (0, None)))(a, b)
+    for i in range(3):
+        for gradients, expected in zip(found, jax.vjp(op, a[i], b)[1](op(a[i], b)), strict=True):
+            np.testing.assert_array_equal(gradients[i], expected)
+
+
+@each_op
+def test_gradient_of_vmap(name):
+    """The other way round: a shared argument's gradient sums over the mapped axis."""
+    op = DENSE.op(name)
+    a, b = mapped(DENSE, name, (0, None, 0), size=2)
+    gradients = jax.grad(lambda a, b: (jax.vmap(op, (0, None))(a, b) ** 2).sum() / 2, (0, 1))(a, b)
+    pulled = [jax.vjp(op, x, b)[1](op(x, b)) for x in a]
+    np.testing.assert_array_equal(gradients[0], np.stack([p[0] for p in pulled]))
+    np.testing.assert_array_equal(gradients[1], pulled[0][1] + pulled[1][1])
+
+
+@each_op
+def test_empty(name):
+    """Nothing to map over: an empty result, of the right shape and type."""
+    a, b = mapped(DENSE, name, (0, 1, 0), size=0)
+    found = jax.vmap(DENSE.op(name), (0, 1))(a, b)
+    assert found.shape == (0, *operands(DENSE, name)[2].shape)
+    assert found.dtype == a.dtype
+
+
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_bias(name):
+    op = GROUPED.op(name)
+    a, b, t = operands(GROUPED, name)
+    bias = integers((t.shape[1], 3), 5)
+    found = jax.vmap(op, (None, None, 1))(a, b, bias)
+    np.testing.assert_array_equal(found, np.stack([op(a, b, x) for x in bias.T]))
+    ensemble = integers((3, *b.shape), 6)
+    found = jax.vmap(op, (None, 0, 1))(a, ensemble, bias)
+    np.testing.assert_array_equal(
+        found, np.stack([op(a, w, x) for w, x in zip(ensemble, bias.T, strict=True)])
+    )
+
+
+# Beside shardings. A mapped axis and the batch merge into one; the sharded of the two must
+# be the major one, or the merge gathers the other's parts.
+
+AUTO = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+WITH_BATCH = [name for name in OPS if not name.endswith("backward_weights")]
+
+
+def compiled_with(shardings, f, *arguments):
+    placed = [
+        jax.device_put(x, NamedSharding(AUTO, spec))
+        for x, spec in zip(arguments, shardings, strict=True)
+    ]
+    compiled = jax.jit(f).lower(*placed).compile()
+    return compiled(*placed), collectives(compiled.as_text())
+
+
+@pytest.mark.parametrize("name", WITH_BATCH)
+@each_form
+def test_beside_a_sharded_batch(form, name):
+    """vmap over an axis on every device, the batch being split: nothing is communicated."""
+    form = replace(form, batch=8)
+    a, b = mapped(form, name, (0, None, 0), size=3)
+    vmapped = jax.vmap(form.op(name), (0, None))
+    found, communication = compiled_with([P(None, "d"), P()], vmapped, a, b)
+    assert communication == {}
+    np.testing.assert_array_equal(found, loop(form.op(name), (0, None, 0), a, b))
+
+
+@each_op
+@each_form
+@pytest.mark.parametrize("places", [(0, None, 0), (None, 0, 0), (0, 0, 0)], ids=str)
+def test_over_a_sharded_axis(places, form, name):
+    """With spmd_axis_name: the mapped axis is the split one, and stays so, wherever it folds."""
+    a, b = mapped(form, name, places, size=8)
+    op = form.op(name)
+    with jax.set_mesh(AUTO):
+        vmapped = jax.vmap(lambda a, b: op(a, b), places[:2], spmd_axis_name="d")
+        specs = [P() if place is None else P("d") for place in places[:2]]
+        found, communication = compiled_with(specs, vmapped, a, b)
+    assert communication == {}
+    assert found.sharding.spec[0] == "d"
+    np.testing.assert_array_equal(found, loop(op, places, a, b))
