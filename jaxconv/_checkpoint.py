@@ -8,12 +8,14 @@ from jaxconv._contractions import PRIMITIVES
 def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
     """A policy for `jax.checkpoint`: save every contraction, recompute the rest.
 
-    It stands beside `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own
-    products; `jax.checkpoint_policies.save_from_both_policies` joins the two.
+    `primitive` is the operation that JAX asks about. The policy stands beside
+    `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own products;
+    `jax.checkpoint_policies.save_from_both_policies` joins the two.
 
     Example:
+      >>> from functools import partial
       >>> import jax, jax.numpy as jnp, jaxconv
-      >>> @jax.checkpoint(policy=jaxconv.contractions_saveable)
+      >>> @partial(jax.checkpoint, policy=jaxconv.contractions_saveable)
       ... def layer(src, weights):
       ...     return jnp.tanh(jaxconv.convolution(src, weights)).sum()
       >>> src, weights = jnp.ones((2, 5, 5, 3)), jnp.ones((3, 3, 3, 4))

@@ -62,7 +62,7 @@ def operate(
         resolved.groups_on_fine,
         _attributes.precision(op.name, precision),
         _dtypes.result_dtype(op.name, operand, preferred_element_type),
-        _sharding.canonical(op.name, out_sharding),
+        _sharding.canonical(op.name, out_sharding, resolved.shape(op.result)),
     )
     out: jax.Array = _COMPILED[op.name](call, first, second, bias)
     return out

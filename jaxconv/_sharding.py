@@ -3,7 +3,9 @@
 Automatic sharding needs nothing of this: it acts on what the lowerings emit.
 """
 
+import math
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 import jax
@@ -19,8 +21,8 @@ def explicit(aval: Any) -> NamedSharding | None:
     return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
 
 
-def canonical(op: str, sharding: Any) -> NamedSharding | None:
-    """A user's `out_sharding` on the mesh in context, with explicit axes."""
+def canonical(op: str, sharding: Any, shape: tuple[Any, ...]) -> NamedSharding | None:
+    """A user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
     if sharding is None:
         return None
     if not isinstance(sharding, NamedSharding | PartitionSpec):
@@ -38,7 +40,28 @@ def canonical(op: str, sharding: Any) -> NamedSharding | None:
             f"got {sharding} and the mesh {mesh}. For automatic axes use "
             f"jax.lax.with_sharding_constraint on the result"
         )
+    rule = _broken_rule(mesh, spec, shape)
+    if rule:
+        raise ValueError(
+            f"{op}: `out_sharding` must {rule}; got {spec} for a result of shape {shape}"
+        )
     return NamedSharding(mesh, spec)
+
+
+def _broken_rule(mesh: Any, spec: PartitionSpec, shape: tuple[Any, ...]) -> str | None:
+    """What `spec` would have to do to fit the mesh and the shape, if it does not."""
+    used = [name for entry in spec for name in names(entry)]
+    if len(spec) > len(shape):
+        return f"have one entry for each of {len(shape)} axes at most"
+    if not set(used) <= set(mesh.axis_names):
+        return f"name mesh axes, of {mesh.axis_names}"
+    if len(set(used)) < len(used):
+        return "name each mesh axis once"
+    for extent, entry in zip(shape, spec, strict=False):
+        parts = math.prod(mesh.shape[name] for name in names(entry))
+        if isinstance(extent, int) and extent % parts:
+            return f"divide the axes evenly, unlike {extent} by {parts}"
+    return None
 
 
 def of_result(
@@ -65,6 +88,10 @@ def of_result(
             entries[data.channel] = other[kernel.coarse]
         elif geometry.groups == 1:
             entries[data.channel] = other[kernel.fine]
+        else:  # whole groups stay where they are
+            entry = one[data.channel] or other[kernel.coarse]
+            if geometry.groups % parts(sharding.mesh, entry) == 0:
+                entries[data.channel] = entry
     return NamedSharding(sharding.mesh, divisible(sharding.mesh, shape, entries))
 
 
@@ -73,13 +100,16 @@ def divisible(mesh: Any, shape: tuple[Any, ...], entries: dict[int, Any]) -> Par
     used: set[Any] = set()
     spec: list[Any] = [None] * len(shape)
     for axis, entry in entries.items():
-        parts = 1
-        for name in names(entry):
-            parts *= mesh.shape[name]
-        if parts > 1 and shape[axis] % parts == 0 and used.isdisjoint(names(entry)):
+        count = parts(mesh, entry)
+        if count > 1 and shape[axis] % count == 0 and used.isdisjoint(names(entry)):
             spec[axis] = entry
             used.update(names(entry))
     return PartitionSpec(*spec)
+
+
+def parts(mesh: Any, entry: Any) -> int:
+    """Into how many parts an entry of a spec splits its axis."""
+    return prod(mesh.shape[name] for name in names(entry))
 
 
 def names(entry: Any) -> Iterable[Any]:

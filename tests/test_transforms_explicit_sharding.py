@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import DENSE, FORMS, GROUPED, OPS, ROLES, integers, operands
+from small import DENSE, FORMS, GROUPED, OPS, ROLES, collectives, integers, operands
 
 import jaxconv
 
@@ -55,8 +55,9 @@ def gradients(op, a, b, t):
 def test_batch_and_coarse_channels(form, name):
     """Batch over d and coarse channels over m: each result has the axes of what it comes from."""
     form = replace(form, batch=8)
+    whole_groups = {"C": "m"} if form.groups > 1 else {}
     specs = {
-        "fine": split(form, "fine", {"N": "d"}),
+        "fine": split(form, "fine", {"N": "d"} | whole_groups),
         "kernel": split(form, "kernel", {"O": "m"}),
         "coarse": split(form, "coarse", {"N": "d", "C": "m"}),
     }
@@ -103,6 +104,24 @@ def test_fine_channels(name):
     np.testing.assert_array_equal(out, form.op(name)(*map(whole, (a, b))))
     for x, y in zip(gradients(form.op(name), a, b, t), (a, b), strict=True):
         assert spec_of(x) == spec_of(y)
+
+
+@each_op
+def test_whole_groups(name):
+    """Groups over the devices: every tensor keeps its own, and nothing is communicated."""
+    form = replace(GROUPED, channels=(8, 12), groups=4)
+    specs = {
+        "fine": split(form, "fine", {"C": "d"}),
+        "kernel": split(form, "kernel", {"O": "d"}),
+        "coarse": split(form, "coarse", {"C": "d"}),
+    }
+    arguments = operands(form, name)
+    a, b, _ = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+    compiled = jax.jit(form.op(name)).lower(a, b).compile()
+    assert collectives(compiled.as_text()) == {}
+    out = compiled(a, b)
+    assert spec_of(out) == tuple(specs[ROLES[name][2]])
+    np.testing.assert_array_equal(out, form.op(name)(*map(whole, arguments[:2])))
 
 
 def whole(x):

@@ -5,6 +5,7 @@ result. No axis is merged but the taps and channels, which nobody shards: a batc
 sharded over devices stays so.
 """
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -55,7 +56,7 @@ def to_kernel(
         precision=precision,
         preferred_element_type=dtype,
     )
-    return out.reshape(*(a.kernel for a in geometry.axes), -1, coarse.shape[-1])
+    return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
 
 def _patches(fine: Any, geometry: Geometry) -> Any:
@@ -64,15 +65,15 @@ def _patches(fine: Any, geometry: Geometry) -> Any:
         return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
     fine = window.padded(fine, geometry)  # kernel == stride: exactly coarse * kernel long
     extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
-    split = fine.reshape(fine.shape[0], *extents, fine.shape[-1])
-    return split.transpose(_outside_in(geometry)).reshape(
-        fine.shape[0], *(a.coarse for a in geometry.axes), -1
-    )
+    batch, channels = fine.shape[0], fine.shape[-1]
+    split = fine.reshape(batch, *extents, channels).transpose(_outside_in(geometry))
+    taps = math.prod(a.kernel for a in geometry.axes)
+    return split.reshape(batch, *(a.coarse for a in geometry.axes), taps * channels)
 
 
 def _unpatched(windows: Any, channels: int, geometry: Geometry) -> Any:
     """The reverse: lay the windows (N, coarse extents, taps * C) side by side and crop."""
-    batch, rank = windows.shape[0], geometry.rank
+    batch = windows.shape[0]
     if any(a.kernel > 1 for a in geometry.axes):
         apart = windows.reshape(
             batch,
@@ -85,7 +86,6 @@ def _unpatched(windows: Any, channels: int, geometry: Geometry) -> Any:
         windows = apart.transpose(inverse)
     tiled = windows.reshape(batch, *(a.coarse * a.kernel for a in geometry.axes), channels)
     crop = [(-a.pad_low, -a.pad_high, a.stride - 1 if a.kernel == 1 else 0) for a in geometry.axes]
-    assert len(crop) == rank
     return lax.pad(tiled, jnp.zeros((), tiled.dtype), [(0, 0, 0), *crop, (0, 0, 0)])
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv._geometry import Axis, Geometry
-from jaxconv._reshape import move_groups
+from jaxconv._reshape import move_groups, replace_axes
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def to_fine(
             return parts[0]
         # Stacked right behind the axis, the phases are its minor part.
         whole = jnp.stack(parts, at + 2)
-        whole = whole.reshape(*whole.shape[: at + 1], -1, *whole.shape[at + 3 :])
+        whole = replace_axes(whole, at + 1, 2, (whole.shape[at + 1] * axis.stride,))
         return lax.slice_in_dim(whole, 0, axis.fine, axis=at + 1)
 
     return interleave(())
