@@ -1,0 +1,123 @@
+"""Every spelling of every contraction it claims, exactly; and that forcing one takes effect."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from small import DENSE, Form, operands
+
+import jaxconv
+from jaxconv._lowering import cpu, force
+
+FORMS = {
+    "dense": DENSE,
+    "cropped": Form(
+        fine=(9, 8), kernel=(2, 3), strides=(3, 2), dilations=(2, 1), pads_begin=(4, 0),
+        pads_end=(0, 1), channels=(3, 5),
+    ),
+    "pointwise": Form(
+        fine=(7, 5), kernel=(1, 1), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 0),
+        pads_end=(0, 2), channels=(5, 3),
+    ),
+    "patches": Form(
+        fine=(6, 7), kernel=(2, 3), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 0),
+        pads_end=(0, 0), channels=(3, 4),
+    ),
+    "grouped": replace(DENSE, channels=(6, 9), groups=3),
+    "depthwise": replace(DENSE, channels=(3, 6), groups=3, strides=(1, 3)),
+    "1-D": Form(
+        fine=(11,), kernel=(4,), strides=(3,), dilations=(2,), pads_begin=(2,), pads_end=(1,),
+        channels=(3, 4),
+    ),
+    "3-D": Form(
+        batch=2, fine=(4, 5, 3), kernel=(2, 3, 2), strides=(2, 1, 1), dilations=(1, 1, 2),
+        pads_begin=(0, 2, 1), pads_end=(1, 0, 0), channels=(2, 3),
+    ),
+}  # fmt: skip
+OPS = ("convolution", "convolution_backward_data", "convolution_backward_weights")
+CASES = [
+    pytest.param(form, op, spelling, id=f"{form}-{op}-{spelling}")
+    for form in FORMS
+    for op in OPS
+    for spelling in force.SPELLINGS
+]
+
+
+def claimed(spelling: str, form: Form, op: str) -> bool:
+    """What each spelling is for, said again."""
+    if spelling == "matmul":
+        one_tap = all(k == 1 for k in form.kernel)
+        tiles = form.kernel == form.strides and all(d == 1 for d in form.dilations)
+        # To fine, the phases of a kernel may have one tap, but not all of these do.
+        return form.groups == 1 and (one_tap or tiles)
+    if spelling == "phases":
+        return op == "convolution_backward_data"
+    return spelling != "slabs" or len(form.kernel) > 1
+
+
+@pytest.mark.parametrize(("name", "op", "spelling"), CASES)
+def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling):
+    form = FORMS[name]
+    a, b, _ = operands(form, op)
+    run = jax.jit(form.op(op))
+    with jaxconv.forced(spelling):
+        if not claimed(spelling, form, op):
+            with pytest.raises(ValueError, match=f"'{spelling}' cannot spell"):
+                run(a, b)
+            return
+        got = run(a, b)
+    attributes = dict(form.op(op).keywords)
+    np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **attributes))
+
+
+def test_every_spelling_is_tested():
+    assert {*cpu.SPELLINGS, "reference", "phases", "slabs"} == set(force.SPELLINGS)
+
+
+def test_forcing_reaches_a_compiled_outer_function():
+    """The context is part of jit's key: entering it recompiles what is compiled already."""
+    src, weights, _ = operands(FORMS["depthwise"], "convolution")
+
+    @jax.jit
+    def outer(src, weights):
+        return FORMS["depthwise"].op("convolution")(src, weights) + 1
+
+    def program():
+        return outer.lower(src, weights).as_text()
+
+    free = outer(src, weights)
+    assert "stablehlo.convolution" not in program()
+    with jaxconv.forced("direct"):
+        assert "stablehlo.convolution" in program()
+        np.testing.assert_array_equal(outer(src, weights), free)
+    assert "stablehlo.convolution" not in program()
+
+
+def test_derivatives_are_forced_too():
+    form = FORMS["depthwise"]
+    src, weights, _ = operands(form, "convolution")
+    gradient = jax.jit(jax.grad(lambda w: form.op("convolution")(src, w).sum()))
+    with jaxconv.forced("direct"):
+        assert "stablehlo.convolution" in gradient.lower(weights).as_text()
+    assert "stablehlo.convolution" not in gradient.lower(weights).as_text()
+
+
+def test_an_unknown_spelling_lists_the_known():
+    with pytest.raises(ValueError, match="must be one of reference, direct"):
+        jaxconv.forced("winograd")
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("spelling", ["direct", "columns", "dots", "taps"])
+@pytest.mark.parametrize("op", OPS)
+def test_sixteen_bits_are_rounded_once(op, spelling, dtype):
+    """Integers too wide for partial sums to survive a rounding to 16 bits."""
+    form = FORMS["grouped"]
+    a, b, _ = operands(form, op, dtype, limit=100)
+    with jaxconv.forced(spelling):
+        got = jax.jit(form.op(op))(a, b)
+    exact = getattr(oracle, op)(np.float64(a), np.float64(b), **form.op(op).keywords)
+    np.testing.assert_array_equal(got, oracle.round_to(exact, dtype))
