@@ -1,13 +1,12 @@
-"""compare's arithmetic, its exit code, and a report that leaves nothing out."""
+"""compare's arithmetic and its exit code."""
 
-import html
 import json
 import subprocess
 import sys
 
 import pytest
 
-from benchmarks import compare, report
+from benchmarks import compare
 from benchmarks.pool import ROOT
 
 
@@ -188,68 +187,3 @@ def test_the_exit_code(tmp_path, after, code, told):
     assert done.returncode == code, done.stderr
     assert told in done.stdout
     assert "one run a side" in done.stdout
-
-
-@pytest.fixture(scope="module")
-def reported():
-    """Results with every kind of cell."""
-    return results(
-        row("stem", jaxconv=entry(1.0, 1.0, 1.0), lax=entry(4.0, 4.0, 4.0)),
-        row("other", jaxconv=entry(2.0, 2.0, 2.0), lax=entry(2.0, 2.0, 2.0)),
-        row(
-            "<odd>",
-            op="weights",
-            kind="grouped 2-D",
-            jaxconv=entry(0.0123, 0.0123, 0.0123),
-            lax={"status": "capped", "reason": 'took "long"'},
-        ),
-    )
-
-
-def test_the_page_has_every_row_and_the_versions(reported):
-    page = report.page(reported, "jaxconv")
-    body = page[page.index("<tbody>") :]
-    assert body.count("<tr>") == len(reported["rows"])
-    for one in reported["rows"]:
-        assert f">{html.escape(one['layer'])}</td><td>{one['op']}</td>" in body
-    assert ">1000 (50%)<" in body
-    assert '<td class="best">12.3 (50%)</td>' in body
-    assert 'title="took &quot;long&quot;">capped<' in body
-    assert ">not run<" in body
-    for told in ("Some &amp; Sons", "jax 1.2.3", "0123456789ab", "&lt;cpu-small&gt;", "not there"):
-        assert told in page
-    assert page.count("<svg") == 2
-
-
-def test_the_page_fetches_nothing(reported):
-    page = report.page(reported, "jaxconv")
-    for fetching in ("<script", "<link", "<img", "@import", "src=", "<iframe"):
-        assert fetching not in page
-    assert 'href="http' not in page
-
-
-def test_the_table_for_a_readme(reported):
-    lines = report.markdown(reported, "jaxconv").splitlines()
-    assert lines[2:] == [
-        "| | lax, forward |",
-        "|---|---:|",
-        "| dense 2-D | 2.00 |",
-        "| **all** | 2.00 |",
-    ]
-
-
-def test_digits():
-    assert [report._digits(x) for x in (0.01234, 1.234, 123.4, 12345)] == [
-        "0.0123",
-        "1.23",
-        "123",
-        "12345",
-    ]
-
-
-def test_training_steps_have_a_page_too():
-    steps = results(row("net", op="step", kind="training step", jaxconv=entry(1.0, 1.0, 1.0)))
-    del steps["roofline"]
-    for engine in steps["rows"][0]["engines"].values():
-        del engine["roofline"]
-    assert ">net</td><td>step</td>" in report.page(steps, "jaxconv")

@@ -1,0 +1,1 @@
+"""Benchmarks of convolutions: `python -m benchmarks.layers`, see README.md."""

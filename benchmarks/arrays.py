@@ -1,0 +1,54 @@
+"""How the test arrays are made and laid out: channels last is the order that files hold."""
+
+import zlib
+
+import numpy as np
+
+from benchmarks.layer import DTYPES, Ints, Layer
+
+
+def operands(layer: Layer, op: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Random normal inputs of `op`, exactly representable in `dtype`, held in f32 (f64)."""
+    seed = zlib.crc32(f"{layer.name} {op}".encode())
+    rng = np.random.default_rng(seed)
+    return tuple(representable(rng.standard_normal(s), dtype) for s in layer.operand_shapes(op))
+
+
+def representable(x: np.ndarray, dtype: str) -> np.ndarray:
+    """`x` rounded to `dtype`, in a type that .npy files know."""
+    import ml_dtypes  # noqa: F401  makes NumPy know bfloat16
+
+    return x.astype(DTYPES[dtype]).astype("float64" if dtype == "f64" else "float32")
+
+
+def to_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
+    """From channels last to `layout`; a kernel becomes (coarse, fine per group, X)."""
+    if layout == "NXC":
+        return x
+    last = x.ndim - 1
+    order = (last, last - 1, *range(last - 1)) if kernel else (0, last, *range(1, last))
+    return np.ascontiguousarray(x.transpose(order))
+
+
+def from_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
+    """Back from `layout` to channels last."""
+    if layout == "NXC":
+        return x
+    order = (*range(2, x.ndim), 1, 0) if kernel else (0, *range(2, x.ndim), 1)
+    return np.ascontiguousarray(x.transpose(order))
+
+
+def data_shape(batch: int, size: Ints, channels: int, layout: str) -> Ints:
+    """The shape of a src or dst in `layout`."""
+    return (batch, *size, channels) if layout == "NXC" else (batch, channels, *size)
+
+
+def kernel_shape(layer: Layer, layout: str) -> Ints:
+    """The shape of the weights in `layout`."""
+    *size, fine, coarse = layer.kernel_shape
+    return (*size, fine, coarse) if layout == "NXC" else (coarse, fine, *size)
+
+
+def is_kernel(op: str) -> tuple[bool, bool, bool]:
+    """Of the two operands and the result of `op`, which is a kernel."""
+    return (False, False, True) if op == "weights" else (False, True, False)

@@ -1,0 +1,208 @@
+"""`python -m benchmarks.compare A.json B.json`: what got faster and slower, and how surely.
+
+Each side is one results file or several of repeated runs, joined by commas; `FILE@ENGINE`
+takes one engine of a file, so that two engines of one interleaved run can be compared. The
+ratio is time of B over time of A: below 1 is faster.
+
+Noise: a row's time is the median over its rounds, and its uncertainty is found by the
+bootstrap: runs, and rounds within a run, are drawn again with replacement. When both sides
+are the same files, the same rounds are drawn for both, as their noise is shared. Only an
+interval that lies wholly beyond the threshold counts. The exit code is 1 if anything is
+slower, else 0.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags
+
+_THRESHOLD = flags.DEFINE_float("threshold", 0.05, "a change up to this is no change")
+_CONFIDENCE = flags.DEFINE_float("confidence", 0.99, "of each interval, two-sided")
+_ONLY = flags.DEFINE_list("only", [], "engines; default all that both sides have")
+_ALL = flags.DEFINE_bool("all", False, "list rows without a change too")
+
+DRAWS = 2000
+LEAST_ROUNDS = 3
+
+Key = tuple[str, ...]  # layer, op, dtype, layout, engine
+
+
+@dataclass(frozen=True)
+class Change:
+    """A ratio of times with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    def verdict(self, threshold: float) -> str:
+        """faster or slower if that is sure, else nothing."""
+        if self.low > 1 + threshold:
+            return "slower"
+        return "faster" if self.high < 1 / (1 + threshold) else ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Rounds of every row: a list per run."""
+
+    rounds: dict[Key, list[list[float]]]
+    classes: dict[Key, str]
+    failed: set[Key]
+    source: str
+
+
+def read(text: str) -> Side:
+    """The runs of one side of the comparison."""
+    rounds: dict[Key, list[list[float]]] = defaultdict(list)
+    classes: dict[Key, str] = {}
+    failed = set()
+    for part in text.split(","):
+        path, engine = _split(part)
+        for row in json.loads(Path(path).read_text())["rows"]:
+            for label, entry in row["engines"].items():
+                if engine not in ("", label):
+                    continue
+                # An engine that was picked out is compared under no name, with any other.
+                key = (
+                    row["layer"],
+                    row["op"],
+                    row["dtype"],
+                    row["layout"],
+                    "" if engine else label,
+                )
+                classes[key] = row["class"]
+                if entry["status"] == "ok":
+                    rounds[key].append(entry["rounds_s"])
+                else:
+                    failed.add(key)
+    source = ",".join(_split(part)[0] for part in text.split(","))
+    return Side(dict(rounds), classes, failed, source)
+
+
+def compare(a: Side, b: Side, confidence: float, seed: int = 0) -> dict:
+    """Changes of every row that both sides measured, of every class, and of all of them.
+
+    Keys of "rows" are rows' keys; of "classes" (engine, class); of "all" engines. A mean of
+    several rows is geometric, and its interval comes from the same draws. "few" are rows with
+    too few rounds to say anything; they are in no mean.
+    """
+    rng = np.random.default_rng(seed)
+    shared = a.source == b.source
+    rows: dict[Key, Change] = {}
+    few: set[Key] = set()
+    logs: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+    centre: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for key in a.rounds:
+        if key not in b.rounds:
+            continue
+        if min(sum(map(len, side.rounds[key])) for side in (a, b)) < LEAST_ROUNDS:
+            few.add(key)
+            continue
+        draw_a, draw_b = _draws(a.rounds[key], b.rounds[key], shared, rng)
+        ratios = np.log(draw_b) - np.log(draw_a)
+        ratio = np.log(_middle(b.rounds[key]) / _middle(a.rounds[key]))
+        rows[key] = _change(ratio, ratios, confidence)
+        for group in ((key[-1], a.classes[key]), (key[-1], "")):
+            logs[group].append(ratios)
+            centre[group].append(ratio)
+    means = {
+        group: _change(float(np.mean(centre[group])), np.mean(logs[group], axis=0), confidence)
+        for group in logs
+    }
+    return {
+        "rows": rows,
+        "few": few,
+        "classes": {group: change for group, change in means.items() if group[1]},
+        "all": {group[0]: change for group, change in means.items() if not group[1]},
+    }
+
+
+def _draws(a: list[list[float]], b: list[list[float]], shared: bool, rng) -> tuple:
+    if not shared or [len(r) for r in a] != [len(r) for r in b]:
+        return _bootstrap(a, rng), _bootstrap(b, rng)
+    seed = rng.integers(1 << 62)
+    return tuple(_bootstrap(side, np.random.default_rng(seed)) for side in (a, b))
+
+
+def _bootstrap(runs: list[list[float]], rng) -> np.ndarray:
+    """DRAWS times the mean over redrawn runs of the median over redrawn rounds."""
+    medians = np.empty((len(runs), DRAWS))
+    for n, rounds in enumerate(runs):
+        picks = rng.integers(len(rounds), size=(DRAWS, len(rounds)))
+        medians[n] = np.median(np.asarray(rounds)[picks], axis=1)
+    picks = rng.integers(len(runs), size=(DRAWS, len(runs)))
+    return np.take_along_axis(medians.T, picks, axis=1).mean(axis=1)
+
+
+def _middle(runs: list[list[float]]) -> float:
+    return float(np.mean([np.median(r) for r in runs]))
+
+
+def _change(ratio: float, draws: np.ndarray, confidence: float) -> Change:
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Change(*(float(np.exp(x)) for x in (ratio, low, high)))
+
+
+def _split(part: str) -> tuple[str, str]:
+    path, _, engine = part.partition(".json@")
+    return (f"{path}.json", engine) if engine else (part, "")
+
+
+def _show(name: str, change: Change, verdict: str) -> None:
+    interval = f"[{change.low:.3f}, {change.high:.3f}]"
+    print(f"  {change.ratio:7.3f}  {interval:>16}  {verdict:6}  {name}")
+
+
+def main(argv: list[str]) -> None:
+    """Print the changes; exit 1 if anything is slower."""
+    if len(argv) != 3:
+        raise app.UsageError("expected two sides: A.json B.json")
+    a, b = read(argv[1]), read(argv[2])
+    changes = compare(a, b, _CONFIDENCE.value)
+    threshold, wanted = _THRESHOLD.value, set(_ONLY.value)
+
+    def keep(engine: str) -> bool:
+        return not wanted or engine in wanted
+
+    rows = {k: c for k, c in changes["rows"].items() if keep(k[-1])}
+    if not rows:
+        raise app.UsageError("the two sides share no row that both measured")
+    print(f"time of {argv[2]} / time of {argv[1]}, {_CONFIDENCE.value:.1%} intervals")
+    slower = 0
+    for title, group in (
+        ("all rows, geometric mean", {(e, "all"): c for e, c in changes["all"].items() if keep(e)}),
+        ("by class", {k: c for k, c in changes["classes"].items() if keep(k[0])}),
+        ("rows", rows),
+    ):
+        print(title)
+        for key, change in sorted(group.items(), key=lambda item: -item[1].ratio):
+            verdict = change.verdict(threshold)
+            slower += verdict == "slower"
+            if verdict or title != "rows" or _ALL.value:
+                _show(" ".join(filter(None, key)), change, verdict)
+    only_a = {k for k in a.rounds.keys() - b.rounds.keys() if keep(k[-1])}
+    for key in sorted(only_a):
+        became = "fails" if key in b.failed else "is not there"
+        print(f"  {' '.join(key)} {became} in {argv[2]}")
+    broken = sum(key in b.failed for key in only_a)
+    runs = min(len(r) for side in (a, b) for r in side.rounds.values())
+    if runs == 1 and a.source != b.source:
+        print(
+            "one run a side: what differs between runs (clocks, neighbours) is not in the "
+            "intervals; give several, joined by commas, or compare engines of one run"
+        )
+    chance = len(rows) * (1 - _CONFIDENCE.value) / 2
+    print(
+        f"{slower} slower, {broken} newly failing; were nothing changed and the threshold 0, "
+        f"about {chance:.1f} of {len(rows)} rows would look slower"
+    )
+    sys.exit(1 if slower or broken else 0)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,92 @@
+"""A training step in JAX, channels last, on any JAX engine's convolutions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks import networks
+
+
+def step(name: str, module: ModuleType) -> Callable:
+    """A function of a network's operands: the loss, and the parameters after one SGD step."""
+    n, trainable = networks.data_count(name), networks.trainable(name)
+    ops = Ops(module)
+
+    def function(*operands):
+        data, parameters = operands[:n], operands[n:]
+
+        def loss(changing):
+            supply = iter(changing)
+            merged = [next(supply) if t else p for p, t in zip(parameters, trainable, strict=True)]
+            return networks.loss(name, ops, (*data, *merged))
+
+        changing = [p for p, t in zip(parameters, trainable, strict=True) if t]
+        value, gradients = jax.value_and_grad(loss)(changing)
+        rate = networks.LEARNING_RATE
+        stepped = [
+            p - jnp.asarray(rate, p.dtype) * g for p, g in zip(changing, gradients, strict=True)
+        ]
+        return value, *stepped
+
+    return function
+
+
+@dataclass(frozen=True)
+class Ops:
+    """What networks.py asks of an engine."""
+
+    module: ModuleType
+
+    def conv(self, x, w, family, stride, pad, groups):
+        layer = networks.as_layer(family, x.shape, w.shape, stride, pad, groups)
+        return self.module.contraction(layer, "forward", "NXC")(x, w)
+
+    def norm(self, x, scale, shift):
+        wide = _wide(x)
+        axes = tuple(range(x.ndim - 1))
+        mean = wide.mean(axes, keepdims=True)
+        variance = jnp.square(wide - mean).mean(axes, keepdims=True)
+        normal = ((wide - mean) * jax.lax.rsqrt(variance + 1e-5)).astype(x.dtype)
+        return normal * scale.reshape((1,) * len(axes) + (-1,)) + shift.reshape(
+            (1,) * len(axes) + (-1,)
+        )
+
+    def relu(self, x):
+        return jax.nn.relu(x)
+
+    def relu6(self, x):
+        return jax.nn.relu6(x)
+
+    def leaky(self, x):
+        return jax.nn.leaky_relu(x, 0.2)
+
+    def tanh(self, x):
+        return jnp.tanh(x)
+
+    def add(self, x, y):
+        return x + y
+
+    def concat(self, x, y):
+        return jnp.concatenate((x, y), axis=-1)
+
+    def mean(self, x):
+        return x.mean(tuple(range(1, x.ndim - 1)))
+
+    def linear(self, x, w):
+        return x @ w
+
+    def cross_entropy(self, logits, labels):
+        wide = jax.nn.log_softmax(_wide(logits))
+        return -(wide * _wide(labels)).sum(-1).mean()
+
+    def logistic_loss(self, logits, target):
+        sign = 1.0 - 2.0 * target
+        return jax.nn.softplus(sign * _wide(logits)).mean()
+
+
+def _wide(x):
+    """At least f32, for what would lose too much in 16 bits."""
+    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x

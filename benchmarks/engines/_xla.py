@@ -1,0 +1,102 @@
+"""How a JAX function becomes a timed call: jit, lower, compile, run once."""
+
+import contextlib
+import time
+from types import ModuleType
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.arrays import from_layout, is_kernel, to_layout
+from benchmarks.engines import Timed
+from benchmarks.layer import DTYPES, Layer
+
+
+def versions(module: ModuleType) -> dict[str, str]:
+    """What ran: JAX, the engine's own package, the device."""
+    device = jax.devices()[0]
+    own = {module.PACKAGE.__name__: getattr(module.PACKAGE, "__version__", "?")}
+    return own | {
+        "jax": jax.__version__,
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": str(jax.device_count()),
+    }
+
+
+def prepare(module: ModuleType, spelled, job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
+    """Compile what a job asks for; `spelled` makes the context that forces a spelling."""
+    jax.config.update("jax_enable_x64", job["dtype"] == "f64")
+    dtype = jnp.dtype(DTYPES[job["dtype"]])
+    with spelled() if spelled else contextlib.nullcontext():
+        if job["kind"] == "layer":
+            timed = _layer(module, job, operands, dtype)
+        elif job["kind"] == "step":
+            timed = _step(module, job, operands, dtype)
+        else:
+            timed = _roof(job, dtype)
+    return {"": timed}
+
+
+def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Timed:
+    layer, op = Layer.from_json(job["layer"]), job["op"]
+    layout = getattr(module, "LAYOUT", job["layout"])  # some have only one
+    *kernels, result_is_kernel = is_kernel(op)
+    arrays = [
+        jax.device_put(to_layout(x, layout, k).astype(dtype))
+        for x, k in zip(operands, kernels, strict=True)
+    ]
+    function = module.contraction(layer, op, layout)
+
+    def fetch(y: jax.Array) -> list[np.ndarray]:
+        return [from_layout(_as_float(y), layout, result_is_kernel)]
+
+    return compiled(function, arrays, fetch)
+
+
+def _step(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Timed:
+    from benchmarks.engines import _jax_step
+
+    arrays = [jax.device_put(x.astype(dtype)) for x in operands]
+    function = _jax_step.step(job["network"], module)
+    return compiled(function, arrays, lambda outputs: [_as_float(x) for x in outputs])
+
+
+def _roof(job: dict, dtype) -> Timed:
+    n = job["n"]
+    if job["kind"] == "matmul":
+        x = jax.device_put(np.random.default_rng(1).standard_normal((n, n)).astype(dtype))
+        return compiled(lambda a, b: _dot(a, b), [x, x + x], lambda y: [])
+    x = jax.device_put(np.arange(n, dtype=np.float32))
+    return compiled(lambda a: -a, [x], lambda y: [])  # an identity would copy nothing
+
+
+def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    wide = jnp.float64 if a.dtype == jnp.float64 else jnp.float32
+    return jax.lax.dot(a, b, preferred_element_type=wide)
+
+
+def compiled(function, arrays: list[jax.Array], fetch) -> Timed:
+    """The function of `arrays`, compiled and run once."""
+    jax.block_until_ready(arrays)
+    start = time.perf_counter()
+    executable = jax.jit(function).lower(*arrays).compile()
+    facts = {"compile_s": time.perf_counter() - start}
+    memory = executable.memory_analysis()
+    if memory is not None:
+        facts["xla_temp_bytes"] = memory.temp_size_in_bytes
+        facts["xla_total_bytes"] = (
+            memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
+        )
+    return Timed(lambda: executable(*arrays), jax.block_until_ready, fetch, facts)
+
+
+def _as_float(y: jax.Array) -> np.ndarray:
+    y = np.asarray(y)
+    return y if y.dtype == np.float64 else y.astype(np.float32)
+
+
+def letters(rank: int) -> str:
+    """One letter per spatial axis, for dimension numbers."""
+    return "DHW"[-rank:] if rank <= 3 else "ABCDEFGH"[:rank]

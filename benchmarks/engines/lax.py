@@ -1,0 +1,63 @@
+"""Engine: jax.lax as a JAX user writes it, gradients by autodiff."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from benchmarks.engines import _autodiff
+from benchmarks.engines._xla import letters
+from benchmarks.layer import Layer
+
+PACKAGE = jax
+
+
+def contraction(layer: Layer, op: str, layout: str) -> Callable:
+    """`op` as a function of its two operands."""
+    return _autodiff.contraction(_forward(layer, layout), layer, op, layout)
+
+
+def _forward(layer: Layer, layout: str) -> Callable:
+    x = letters(layer.rank)
+    data = f"N{x}C" if layout == "NXC" else f"NC{x}"
+
+    def conv(src, weights):
+        return lax.conv_general_dilated(
+            src,
+            weights,
+            layer.strides,
+            list(zip(layer.pads_begin, layer.pads_end, strict=True)),
+            rhs_dilation=layer.dilations,
+            dimension_numbers=(data, f"{x}IO" if layout == "NXC" else f"OI{x}", data),
+            feature_group_count=layer.groups,
+        )
+
+    def deconv(src, weights):
+        return lax.conv_general_dilated(
+            src,
+            grouped_transposed_kernel(layer, layout, weights),
+            (1,) * layer.rank,
+            _autodiff.dilated_pads(layer),
+            lhs_dilation=layer.strides,
+            rhs_dilation=layer.dilations,
+            dimension_numbers=(data, f"{x}OI" if layout == "NXC" else f"IO{x}", data),
+            feature_group_count=layer.groups,
+        )
+
+    return conv if layer.family == "conv" else deconv
+
+
+def grouped_transposed_kernel(layer: Layer, layout: str, weights):
+    """The flipped kernel; with groups (OC/g, IC) becomes the (OC, IC/g) that lax asks for."""
+    rank, groups = layer.rank, layer.groups
+    axes = range(rank) if layout == "NXC" else range(2, rank + 2)
+    weights = jnp.flip(weights, tuple(axes))
+    if groups == 1:
+        return weights
+    *_, fine, coarse = layer.kernel_shape
+    if layout == "NXC":  # (X, o, g, i) -> (X, g, o, i)
+        split = weights.reshape(*layer.kernel, fine, groups, coarse // groups)
+        return jnp.moveaxis(split, -2, -3).reshape(*layer.kernel, groups * fine, coarse // groups)
+    split = weights.reshape(groups, coarse // groups, fine, *layer.kernel)
+    return jnp.moveaxis(split, 0, 1).reshape(coarse // groups, groups * fine, *layer.kernel)

@@ -1,0 +1,195 @@
+"""Engine: PyTorch, once in each of its memory formats; gradients one at a time."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from benchmarks import networks
+from benchmarks.arrays import from_layout, is_kernel, to_layout
+from benchmarks.engines import Timed
+from benchmarks.layer import Layer
+
+DTYPES = {
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "f64": torch.float64,
+}
+
+
+def versions() -> dict[str, str]:
+    """What ran."""
+    cuda = torch.cuda.is_available()
+    return {
+        "torch": torch.__version__,
+        "platform": "cuda" if cuda else "cpu",
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "devices": str(torch.cuda.device_count() if cuda else 1),
+    }
+
+
+def prepare(job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
+    """Everything a job asks for, in each memory format that exists for its rank."""
+    torch.set_grad_enabled(job["kind"] == "step")
+    torch.set_num_threads(job["threads"])
+    if job["kind"] == "layer":
+        formats = _formats(Layer.from_json(job["layer"]).rank)
+        return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
+    if job["kind"] == "step":
+        return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
+    return {"": _roof(job)}
+
+
+def _formats(rank: int) -> dict[str, torch.memory_format]:
+    last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(rank)
+    formats = {"contiguous": torch.contiguous_format}
+    return formats | {"channels_last": last} if last else formats
+
+
+def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
+    layer, op = Layer.from_json(job["layer"]), job["op"]
+    *kernels, result_is_kernel = is_kernel(op)
+    arrays = [
+        _tensor(to_layout(x, "NCX", k), job["dtype"], fmt)
+        for x, k in zip(operands, kernels, strict=True)
+    ]
+    call = contraction(layer, op, fmt, like=arrays[0])
+    return _timed(
+        lambda: call(*arrays),
+        lambda y: [from_layout(_numpy(y), "NCX", result_is_kernel)],
+    )
+
+
+def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:
+    """`op` as a function of its two operands, only the asked gradient computed."""
+    transposed = layer.family == "deconv"
+    padding, output_padding, around, fine_size = _padding(layer)
+    attributes = (layer.strides, padding, layer.dilations, transposed, output_padding, layer.groups)
+    coarse_operand = (op == "forward") == transposed
+    result_is_fine = op != "weights" and coarse_operand
+
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, around) if any(around) else x
+
+    def unpadded(x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, [-a for a in around]) if any(around) else x
+
+    if op == "forward":
+        name = f"conv{'_transpose' if transposed else ''}{layer.rank}d"
+        convolve = getattr(F, name)
+        if transposed:
+            return lambda src, w: unpadded(
+                convolve(
+                    src,
+                    w,
+                    None,
+                    layer.strides,
+                    padding,
+                    output_padding,
+                    layer.groups,
+                    layer.dilations,
+                )
+            )
+        return lambda src, w: convolve(
+            padded(src), w, None, layer.strides, padding, layer.dilations, layer.groups
+        )
+
+    backward = torch.ops.aten.convolution_backward
+    if op == "data":
+        size = fine_size if result_is_fine else layer.coarse_size
+        shape = (layer.batch, layer.src_channels, *size)
+        src = _unread(shape, like, fmt)
+        mask = [True, False, False]
+
+        def data(diff_dst, weights):
+            diff_dst = diff_dst if result_is_fine else padded(diff_dst)
+            result = backward(diff_dst, src, weights, None, *attributes, mask)[0]
+            return unpadded(result) if result_is_fine else result
+
+        return data
+
+    shape = (layer.coarse_channels, layer.fine_channels // layer.groups, *layer.kernel)
+    kernel = _unread(shape, like, fmt)
+
+    def weights(src, diff_dst):
+        src, diff_dst = (src, padded(diff_dst)) if transposed else (padded(src), diff_dst)
+        return backward(diff_dst, src, kernel, None, *attributes, [False, True, False])[1]
+
+    return weights
+
+
+def _padding(layer: Layer):
+    """(padding, output_padding, pads to add by hand in F.pad's order, fine size between).
+
+    PyTorch pads both ends alike; what is left over at the high end is implied by the sizes
+    (and is the output padding of a transposed convolution) if it is less than a stride.
+    """
+    left_over = [b - e for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
+    if all(0 <= o < s for o, s in zip(left_over, layer.strides, strict=True)):
+        output_padding = left_over if layer.family == "deconv" else [0] * layer.rank
+        return layer.pads_begin, output_padding, [0], layer.fine_size
+    pairs = list(zip(layer.pads_begin, layer.pads_end, strict=True))
+    around = [p for pair in reversed(pairs) for p in pair]
+    size = tuple(f + b + e for f, (b, e) in zip(layer.fine_size, pairs, strict=True))
+    return [0] * layer.rank, [0] * layer.rank, around, size
+
+
+def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format) -> torch.Tensor:
+    """An operand of which only shape and format are read; uninitialised, so it costs nothing."""
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
+
+
+def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
+    from benchmarks.engines import _torch_step
+
+    count = networks.data_count(job["network"])
+    kernels = [n >= count for n in range(len(operands))]
+    tensors = [
+        _tensor(to_layout(x, "NCX", k) if x.ndim > 2 else x, job["dtype"], _of_rank(fmt, x.ndim))
+        for x, k in zip(operands, kernels, strict=True)
+    ]
+
+    def convolve(layer: Layer, src: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        return contraction(layer, "forward", fmt, like=src)(src, weights)
+
+    def fetch(outputs: list[torch.Tensor]) -> list[np.ndarray]:
+        arrays = [_numpy(y) for y in outputs]
+        return [from_layout(x, "NCX", kernel=True) if x.ndim > 2 else x for x in arrays]
+
+    return _timed(_torch_step.step(job["network"], _torch_step.Ops(convolve), tensors), fetch)
+
+
+def _of_rank(fmt: torch.memory_format, ndim: int) -> torch.memory_format | None:
+    """The format for a tensor of so many axes, as channels_last has two names and no third."""
+    if ndim < 4:
+        return None
+    if fmt == torch.contiguous_format:
+        return fmt
+    return torch.channels_last if ndim == 4 else torch.channels_last_3d
+
+
+def _roof(job: dict) -> Timed:
+    n = job["n"]
+    if job["kind"] == "matmul":
+        x = _tensor(np.random.default_rng(1).standard_normal((n, n)), job["dtype"], None)
+        return _timed(lambda: x @ x, lambda y: [])
+    x = _tensor(np.arange(n, dtype=np.float32), "f32", None)
+    return _timed(x.clone, lambda y: [])
+
+
+def _timed(call: Callable, fetch: Callable) -> Timed:
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
+    return Timed(call, lambda y: wait(), fetch)
+
+
+def _tensor(x: np.ndarray, dtype: str, fmt: torch.memory_format | None) -> torch.Tensor:
+    tensor = torch.from_numpy(x).to(DTYPES[dtype])
+    if torch.cuda.is_available():
+        tensor = tensor.cuda()
+    return tensor if fmt is None else tensor.contiguous(memory_format=fmt)
+
+
+def _numpy(y: torch.Tensor) -> np.ndarray:
+    return y.detach().to(torch.float64 if y.dtype == torch.float64 else torch.float32).cpu().numpy()

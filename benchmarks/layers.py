@@ -1,0 +1,158 @@
+"""`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags
+
+from benchmarks import arrays, layer, machine, oracle, problem, roofline, run, table
+from benchmarks.layer import Layer
+from benchmarks.pool import Pool
+from benchmarks.rounds import Plan, measure
+
+_PRESET = flags.DEFINE_enum("preset", "cpu-small", table.PRESETS, "sizes of the table's layers")
+_PROBLEM = flags.DEFINE_multi_string("problem", [], "a descriptor; instead of the table")
+_PROBLEM_FILE = flags.DEFINE_multi_string("problem-file", [], "a list of them")
+_FAMILY = flags.DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means")
+_OPS = flags.DEFINE_list("ops", list(layer.OPS), "forward, data (gradient), weights (gradient)")
+_LAYOUTS = flags.DEFINE_list("layouts", ["NXC"], "NXC, NCX; PyTorch always has both its own")
+
+
+def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:
+    """The jobs, one per layer, op, type and layout."""
+    for row in layers:
+        for dtype in dtypes:
+            for layout in layouts:
+                for op in ops:
+                    yield {
+                        "kind": "layer",
+                        "layer": asdict(row),
+                        "op": op,
+                        "dtype": dtype,
+                        "layout": layout,
+                        "threads": machine.cores(),
+                    }
+
+
+def run_case(
+    pool: Pool, labels: list[str], job: dict, roof: dict, plan: Plan, folder: Path
+) -> dict:
+    """One row of the results."""
+    row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
+    operands = arrays.operands(row, op, dtype)
+
+    def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
+        platforms = {k: pool.versions[k.partition("/")[0]]["platform"] for k in results}
+        return judge(row, op, dtype, operands, {k: v[0] for k, v in results.items()}, platforms)
+
+    measured = measure(pool, labels, job, operands, verify, plan, folder)
+    flops, moved = row.flops, row.bytes(op, dtype)
+    for entry in measured.values():
+        if entry["status"] == "ok":
+            entry["flops_per_s"] = flops / entry["median_s"]
+            entry["bytes_per_s"] = moved / entry["median_s"]
+            entry["roofline"] = roofline.share(roof, dtype, flops, moved, entry["median_s"])
+    return {
+        "layer": row.name,
+        "network": row.network,
+        "class": layer.layer_class(row),
+        "tags": list(row.tags),
+        "op": op,
+        "dtype": dtype,
+        "layout": job["layout"],
+        "problem": f"{row.family} {problem.spell(row)}",
+        "flops": flops,
+        "bytes": moved,
+        "engines": measured,
+    }
+
+
+def judge(
+    row: Layer,
+    op: str,
+    dtype: str,
+    operands: tuple[np.ndarray, np.ndarray],
+    results: dict[str, np.ndarray],
+    platforms: dict[str, str],
+) -> dict[str, dict]:
+    """Whether each result is right: against the oracle on a sample, then in full against the
+    most exact of those that passed."""
+    shape = row.result_shape(op)
+    notes: dict[str, dict] = {}
+    for key, result in results.items():
+        if result.shape != shape:
+            reason = f"the result has shape {result.shape}, not {shape}"
+            notes[key] = {"ok": False, "reason": reason}
+            continue
+        expected, got = oracle.sample(row, op, *operands, result)
+        notes[key] = _judged(row, op, dtype, platforms[key], oracle.error(expected, got), "exact")
+    good = [key for key in results if notes[key]["ok"]]
+    if not good:
+        return notes
+    best = min(good, key=lambda key: notes[key]["error"])
+    for key in good:
+        difference = oracle.error(results[best].astype(np.float64), results[key])
+        against = _judged(row, op, dtype, platforms[key], difference / 2, best)
+        if not against["ok"]:
+            notes[key] = against
+    return notes
+
+
+def _judged(row: Layer, op: str, dtype: str, platform: str, error: float, against: str) -> dict:
+    """What to note about an error: right, rounded more often than needed, or wrong."""
+    bound = (row, op, dtype, platform)
+    if not math.isfinite(error):
+        return {"ok": False, "error": None, "reason": "not finite"}
+    note = {"ok": error <= oracle.loose_tolerance(*bound), "error": error}
+    if not note["ok"]:
+        note["reason"] = f"differs by {error:.3g} of the rms from {against}"
+    elif error > oracle.tolerance(*bound):
+        note["inexact"] = True
+    return note
+
+
+def selected() -> list[Layer]:
+    """The layers that the flags ask for."""
+    try:
+        rows = [problem.parse(text, _FAMILY.value) for text in _PROBLEM.value]
+    except problem.ProblemError as error:
+        raise SystemExit(str(error)) from None
+    for path in _PROBLEM_FILE.value:
+        rows += problem.read_file(path, _FAMILY.value)
+    if not rows:
+        rows = table.layers(_PRESET.value)
+    return [r for r in rows if run.wanted(r.name, r.network, *r.tags)]
+
+
+def main(argv: list[str]) -> None:
+    """Measure what the flags ask for, print a line per row and write the results."""
+    run.no_arguments(argv)
+    run.check("ops", _OPS.value, layer.OPS)
+    run.check("layouts", _LAYOUTS.value, layer.LAYOUTS)
+    labels, dtypes, plan = run.labels(), run.dtypes(), run.plan()
+    jobs = list(cases(selected(), _OPS.value, dtypes, _LAYOUTS.value))
+    if not jobs:
+        raise app.UsageError("--filter leaves no layer")
+    cpu = _PRESET.value in ("cpu-small", "tiny")
+    with run.open_pool(cpu) as pool, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = "tiny" if _PRESET.value == "tiny" else "cpu" if pool.on_cpu() else "accelerator"
+        roof = roofline.calibrate(pool, labels, dtypes, size, machine.cores(), folder)
+
+        def measured(job: dict) -> dict:
+            return run_case(pool, labels, job, roof, plan, folder)
+
+        extra = {"preset": _PRESET.value, "roofline": roof}
+        run.collect(pool, jobs, measured, _line, extra)
+
+
+def _line(row: dict) -> str:
+    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {run.times(row)}"
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,55 @@
+"""On what was it measured: processor, memory, revision."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from benchmarks.pool import ROOT
+
+
+def describe() -> dict:
+    """The machine, as far as it can be told without asking anybody."""
+    return {
+        "cpu": _first_line("/proc/cpuinfo", "model name") or platform.processor(),
+        "cpu_family_model": "/".join(
+            _first_line("/proc/cpuinfo", key) or "?" for key in ("cpu family", "model")
+        ),
+        "isa": [f for f in _ISA if f in (_first_line("/proc/cpuinfo", "flags") or "").split()],
+        "cores": cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def revision() -> dict:
+    """The git revision of the checkout, and whether it has changes; empty outside of one."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "changed": bool(_git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+_ISA = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _first_line(path: str, key: str) -> str | None:
+    try:
+        for line in Path(path).read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == key:
+                return value.strip()
+    except OSError:
+        pass
+    return None

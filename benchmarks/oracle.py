@@ -1,0 +1,154 @@
+"""Is a result right? The defining sum in NumPy float64, on a sample, and the tolerance.
+
+    sum over fine[n, S*q + D*k - pad, g, i] * kernel[k, i, g, o] * coarse[n, q, g, o]
+
+contracted into whichever of the three slots is asked. All arrays are channels last, the
+kernel (spatial..., fine channels per group, coarse channels).
+"""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+
+from benchmarks.layer import Layer
+
+SAMPLE_FLOPS = 3e8  # what the sample may cost; below it everything is checked
+
+EPS = {"f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10, "f64": 2.0**-52}
+# How precisely a platform multiplies f32 by default, where that is less than f32.
+MULTIPLY_EPS = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0**-7}
+
+
+def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The result of `op` in float64, from its two operands in `Layer.operand_shapes` order."""
+    computes_coarse = (op == "forward") == (layer.family == "conv")
+    if op == "weights":
+        fine, coarse = (first, second) if layer.family == "conv" else (second, first)
+        return _weights(layer, _split(fine, layer), _split(coarse, layer))
+    kernel = second.astype(np.float64).reshape(*second.shape[:-1], layer.groups, -1)
+    return (_coarse if computes_coarse else _fine)(layer, _split(first, layer), kernel)
+
+
+def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray, result: np.ndarray):
+    """(expected, got) on as much of a result as SAMPLE_FLOPS pays for.
+
+    Whole batch elements for the op and its data gradient, whole groups (or coarse channels,
+    without groups) for the weights gradient.
+    """
+    share = SAMPLE_FLOPS / max(layer.flops, 1)
+    if op != "weights":
+        n = _count(layer.batch, share)
+        return contract(layer, op, first[:n], second), result[:n]
+    channels = layer.groups if layer.groups > 1 else layer.coarse_channels
+    n = _count(channels, share)
+    coarse = layer.coarse_channels * n // channels
+    fine = layer.fine_channels * n // channels if layer.groups > 1 else layer.fine_channels
+    src, dst = (fine, coarse) if layer.family == "conv" else (coarse, fine)
+    part = _narrowed(layer, groups=n if layer.groups > 1 else 1, src=src, dst=dst)
+    return contract(part, op, first[..., :src], second[..., :dst]), result[..., :coarse]
+
+
+def error(expected: np.ndarray, got: np.ndarray) -> float:
+    """The largest difference, relative to the root mean square of what was expected."""
+    scale = math.sqrt(np.mean(np.square(expected, dtype=np.float64)))
+    worst = float(np.max(np.abs(got.astype(np.float64) - expected)))
+    return worst / scale if scale else worst  # NaN stays NaN and fails every comparison
+
+
+def tolerance(layer: Layer, op: str, dtype: str, platform: str) -> float:
+    """What rounding may cost: a result that accumulates in f32 (f64) and rounds once.
+
+    A running sum of n terms errs like sqrt(n) roundings; the factor 4 takes the largest of
+    many elements to be that many standard deviations out.
+    """
+    accumulate = EPS["f64" if dtype == "f64" else "f32"]
+    multiply = MULTIPLY_EPS.get(platform, 0.0) if dtype == "f32" else 0.0
+    return 4 * (EPS[dtype] + multiply + accumulate * math.sqrt(layer.terms(op)))
+
+
+def loose_tolerance(layer: Layer, op: str, dtype: str, platform: str) -> float:
+    """What it costs when partial sums too are rounded to the result's type."""
+    return tolerance(layer, op, dtype, platform) + 4 * EPS[dtype] * math.sqrt(layer.terms(op))
+
+
+def _count(whole: int, share: float) -> int:
+    return max(1, min(whole, int(whole * share)))
+
+
+def _narrowed(layer: Layer, groups: int, src: int, dst: int) -> Layer:
+    return dataclasses.replace(layer, groups=groups, src_channels=src, dst_channels=dst)
+
+
+def _split(x: np.ndarray, layer: Layer) -> np.ndarray:
+    return x.astype(np.float64).reshape(*x.shape[:-1], layer.groups, -1)
+
+
+def _taps(layer: Layer):
+    """Each tap, its window in the padded fine tensor, and that tensor's low and high pads."""
+    for tap in itertools.product(*map(range, layer.kernel)):
+        window = tuple(
+            slice(d * k, d * k + s * (c - 1) + 1, s)
+            for k, d, s, c in zip(
+                tap, layer.dilations, layer.strides, layer.coarse_size, strict=True
+            )
+        )
+        yield tap, (slice(None), *window)
+
+
+def _padded(layer: Layer, fine: np.ndarray) -> np.ndarray:
+    """The fine tensor with its pads; a negative one cuts."""
+    inner = [
+        slice(max(-b, 0), f - max(-e, 0))
+        for b, e, f in zip(layer.pads_begin, layer.pads_end, layer.fine_size, strict=True)
+    ]
+    pads = [(max(b, 0), max(e, 0)) for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
+    return np.pad(fine[(slice(None), *inner)], [(0, 0), *pads, (0, 0), (0, 0)])
+
+
+def _coarse(layer: Layer, fine: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    padded = _padded(layer, fine)
+    total = 0.0
+    for tap, window in _taps(layer):
+        rows = np.moveaxis(padded[window], -2, 0)  # group first, for matmul
+        shape = rows.shape
+        product = rows.reshape(shape[0], -1, shape[-1]) @ kernel[tap].transpose(1, 0, 2)
+        total = total + product
+    out = np.moveaxis(total.reshape(*shape[:-1], -1), 0, -2)
+    return out.reshape(*out.shape[:-2], -1)
+
+
+def _fine(layer: Layer, coarse: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    size = [
+        s * (c - 1) + e
+        for s, c, e in zip(layer.strides, layer.coarse_size, layer.extents, strict=True)
+    ]
+    channels = layer.fine_channels // layer.groups
+    out = np.zeros((coarse.shape[0], *size, layer.groups, channels))
+    rows = np.moveaxis(coarse, -2, 0)
+    flat = rows.reshape(layer.groups, -1, rows.shape[-1])
+    for tap, window in _taps(layer):
+        product = flat @ kernel[tap].transpose(1, 2, 0)
+        out[window] += np.moveaxis(product.reshape(*rows.shape[:-1], channels), 0, -2)
+    # Undo the padding: cut what was padded, and zeros where elements were cut.
+    cuts = [
+        slice(max(b, 0), z - max(e, 0))
+        for b, z, e in zip(layer.pads_begin, size, layer.pads_end, strict=True)
+    ]
+    pads = [(max(-b, 0), max(-e, 0)) for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
+    out = np.pad(out[(slice(None), *cuts)], [(0, 0), *pads, (0, 0), (0, 0)])
+    return out.reshape(*out.shape[:-2], -1)
+
+
+def _weights(layer: Layer, fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    padded = _padded(layer, fine)
+    rows = np.moveaxis(coarse, -2, 0)
+    flat = rows.reshape(layer.groups, -1, rows.shape[-1])
+    out = np.empty(layer.kernel_shape)
+    for tap, window in _taps(layer):
+        read = np.moveaxis(padded[window], -2, 0).reshape(
+            layer.groups, -1, layer.fine_channels // layer.groups
+        )
+        out[tap] = (read.transpose(0, 2, 1) @ flat).transpose(1, 0, 2).reshape(out[tap].shape)
+    return out

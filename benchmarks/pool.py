@@ -1,0 +1,141 @@
+"""The parent's side of the workers: start, ask with a time limit, restart after a crash."""
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 120.0  # imports may be slow on a cold disk
+
+
+class EngineError(Exception):
+    """An engine did not deliver; `status` is missing, unsupported, failed or capped."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason.strip()[:500]
+
+
+@dataclass
+class Pool:
+    """Worker processes by engine label; a context manager that ends them."""
+
+    interpreters: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, dict] = field(default_factory=dict)
+    _missing: dict[str, EngineError] = field(default_factory=dict)
+    _running: dict[str, subprocess.Popen] = field(default_factory=dict)
+    _logs: dict[str, object] = field(default_factory=dict)
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for label in list(self._running):
+            self._stop(label)
+
+    def ask(self, label: str, request: dict, seconds: float) -> dict:
+        """The engine's reply; raises EngineError, and ends the worker if it is stuck or dead."""
+        self.start(label)
+        return self._ask(label, request, seconds)
+
+    def start(self, label: str) -> None:
+        """See to it that an engine's worker runs; one that could not start is not tried again."""
+        if label in self._missing:
+            raise self._missing[label]
+        if label not in self._running:
+            self._start(label)
+
+    def on_cpu(self) -> bool:
+        """Whether no engine that started has found an accelerator."""
+        return all(v["platform"] == "cpu" for v in self.versions.values())
+
+    def pid(self, label: str) -> int:
+        """The process of a running engine."""
+        return self._running[label].pid
+
+    def _start(self, label: str) -> None:
+        python = self.interpreters.get(label, sys.executable)
+        command = [python, "-m", "benchmarks.worker", "--engine", label]
+        if label in self.paths:
+            command += ["--path", str(Path(self.paths[label]).resolve())]
+        self._logs[label] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        try:
+            self._running[label] = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | self.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._logs[label],
+            )
+        except OSError as error:
+            self._logs.pop(label).close()
+            self._missing[label] = EngineError("missing", f"{python}: {error}")
+            raise self._missing[label] from None
+        try:
+            self.versions[label] = self._ask(label, {"do": "hello"}, START_SECONDS)["versions"]
+        except EngineError as error:
+            # One that cannot even start will not start for the next row either.
+            self._missing[label] = error
+            if label in self._running:
+                self._stop(label)
+            raise
+
+    def _ask(self, label: str, request: dict, seconds: float) -> dict:
+        process = self._running[label]
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = _read_line(process.stdout, seconds)
+        except BrokenPipeError:
+            line = b""
+        except TimeoutError:
+            self._stop(label)
+            raise EngineError("capped", f"{request['do']} took over {seconds:g} s") from None
+        if not line:
+            code = process.wait()
+            log = self._log(label)
+            self._stop(label)
+            raise EngineError("failed", f"the process ended with exit code {code}: {log}")
+        reply = json.loads(line)
+        if "error" in reply:
+            status = "missing" if reply["missing"] else "failed"
+            if reply["kind"] == "Unsupported":
+                status = "unsupported"
+            raise EngineError(status, reply["error"])
+        return reply
+
+    def _log(self, label: str) -> str:
+        log = self._logs[label]
+        log.seek(0)
+        return log.read()[-400:].strip()
+
+    def _stop(self, label: str) -> None:
+        process = self._running.pop(label)
+        process.kill()
+        process.wait()
+        with contextlib.suppress(BrokenPipeError):  # a request that nobody read
+            process.stdin.close()
+        process.stdout.close()
+        self._logs.pop(label).close()
+
+
+def _read_line(pipe, seconds: float) -> bytes:
+    """One line, b"" if the other end is gone, TimeoutError if it takes too long.
+
+    The protocol has one reply in flight, so nothing can follow the line in the buffer.
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        if not selector.select(seconds):
+            raise TimeoutError
+    return pipe.readline()

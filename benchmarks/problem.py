@@ -1,0 +1,157 @@
+"""Problem descriptors: `mb8ic64ih56oc64oh56kh3ph1n"name"` and the Layer that it means.
+
+The grammar is that of oneDNN's benchmark lists. A field is a key and a number; `_` separates
+and is ignored. Keys: g groups, mb batch (2 if absent), ic and oc channels, and per axis d, h, w:
+i input, o output, k kernel, s stride (1), p left pad, d dilation counted from 0.
+- A lower axis of which nothing is said copies the higher one: ih56, kh3 mean 56x56, 3x3.
+- Without an output size it follows from symmetric pads; with one, the right pad is what is
+  left over, and may be negative. A missing left pad is then half of the total.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.layer import Layer
+
+AXES = "dhw"
+_FIELD = re.compile(r"(mb|g|ic|oc|[iokspd][dhw])(-?\d*)")
+_SPATIAL = {"i": None, "o": None, "k": None, "s": 1, "p": None, "d": 0}
+
+
+class ProblemError(ValueError):
+    """A descriptor that cannot be read; the message points at the character."""
+
+    def __init__(self, text: str, at: int, why: str):
+        super().__init__(f"problem descriptor: {why}\n  {text}\n  {' ' * at}^")
+        self.at = at
+
+
+def parse(text: str, family: str = "conv", network: str = "", tags: tuple[str, ...] = ()) -> Layer:
+    """The layer that a descriptor means."""
+    fields, places, name = _fields(text)
+    end = len(text)
+    for key in ("ic", "oc"):
+        if key not in fields:
+            raise ProblemError(text, end, f"`{key}` is missing")
+    groups = fields.get("g", 1)
+    for key in ("ic", "oc"):
+        if fields[key] % groups:
+            raise ProblemError(text, places["g"], f"g{groups} must divide {key}{fields[key]}")
+    spatial = _spatial(text, fields, places)
+    sizes = [_axis(text, family, a, spatial[a], places) for a in spatial]
+    src, dst, kernel, strides, dilations, pads = zip(*sizes, strict=True)
+    return Layer(
+        name=name or text,
+        network=network,
+        family=family,
+        batch=fields.get("mb", 2),
+        groups=groups,
+        src_channels=fields["ic"],
+        dst_channels=fields["oc"],
+        src_size=src,
+        dst_size=dst,
+        kernel=kernel,
+        strides=strides,
+        dilations=dilations,
+        pads_begin=pads,
+        tags=tags,
+    )
+
+
+def spell(layer: Layer) -> str:
+    """The full descriptor of a layer of at most three axes; `parse` reads it back."""
+    axes = AXES[-layer.rank :]
+    out = f"g{layer.groups}mb{layer.batch}"
+
+    def field(key: str, values: tuple[int, ...]) -> str:
+        return "".join(f"{key}{a}{v}" for a, v in zip(axes, values, strict=True))
+
+    out += f"ic{layer.src_channels}{field('i', layer.src_size)}"
+    out += f"oc{layer.dst_channels}{field('o', layer.dst_size)}"
+    out += field("k", layer.kernel) + field("s", layer.strides) + field("p", layer.pads_begin)
+    return f'{out}{field("d", tuple(d - 1 for d in layer.dilations))}n"{layer.name}"'
+
+
+def read_file(path: str, family: str = "conv") -> Iterator[Layer]:
+    """The layers of a list: descriptors, `#` comments, `--conv` and `--deconv`.
+
+    Other `--options` steer the tool that the list was made for and are passed over.
+    """
+    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
+        # Quotes are kept: they belong to the descriptor's name.
+        for word in shlex.split(line, comments=True, posix=False):
+            if word in ("--conv", "--deconv"):
+                family = word[2:]
+            elif not word.startswith("--"):
+                try:
+                    yield parse(word, family)
+                except ProblemError as error:
+                    raise SystemExit(f"{path}:{number}: {error}") from None
+
+
+def _fields(text: str) -> tuple[dict[str, int], dict[str, int], str]:
+    """The numbers by key, where each key stands, and the name."""
+    fields: dict[str, int] = {}
+    places: dict[str, int] = {}
+    at = 0
+    while at < len(text):
+        if text[at] == "_":
+            at += 1
+            continue
+        if text[at] == "n":
+            return fields, places, text[at + 1 :].strip('"')
+        match = _FIELD.match(text, at)
+        if not match:
+            raise ProblemError(text, at, "expected g, mb, ic, oc, n or one of [iokspd][dhw]")
+        key, digits = match.groups()
+        if not digits or digits == "-":
+            raise ProblemError(text, match.end(), f"`{key}` needs a number")
+        least = 0 if key[0] in "pd" else 1
+        if int(digits) < least:
+            raise ProblemError(text, match.start(2), f"`{key}` must be at least {least}")
+        if key in fields:
+            raise ProblemError(text, at, f"`{key}` is given twice")
+        fields[key], places[key] = int(digits), at
+        at = match.end()
+    return fields, places, ""
+
+
+def _spatial(text: str, fields: dict, places: dict) -> dict[str, dict]:
+    """Per axis that the problem has, its numbers; an axis of which nothing is said is a copy."""
+    named = [a for a in AXES if any(k + a in fields for k in _SPATIAL)]
+    if not named:
+        raise ProblemError(text, len(text), "no spatial axis: `ih` or `iw` is missing")
+    spatial: dict[str, dict] = {}
+    higher = named[0]
+    for axis in AXES[AXES.index(higher) :]:
+        if axis in named:
+            spatial[axis] = {k: fields.get(k + axis, default) for k, default in _SPATIAL.items()}
+        else:
+            spatial[axis] = spatial[higher]
+            places |= {k + axis: places[k + higher] for k in _SPATIAL if k + higher in places}
+        higher = axis
+    return spatial
+
+
+def _axis(text: str, family: str, axis: str, v: dict, places: dict) -> tuple[int, ...]:
+    """(src, dst, kernel, stride, dilation, left pad) of one axis, with what was left out."""
+    for key in "ik":
+        if v[key] is None:
+            raise ProblemError(text, len(text), f"`{key}{axis}` is missing")
+    extent = (v["k"] - 1) * (v["d"] + 1) + 1
+    dst, pad = v["o"], v["p"]
+    if dst is None:
+        pad = pad or 0
+        if family == "conv":
+            dst = (v["i"] - extent + 2 * pad) // v["s"] + 1
+        else:
+            dst = (v["i"] - 1) * v["s"] + extent - 2 * pad
+        if dst < 1:
+            raise ProblemError(text, places["k" + axis], f"kernel and pads leave no `o{axis}`")
+    elif pad is None:
+        fine, coarse = (v["i"], dst) if family == "conv" else (dst, v["i"])
+        total = (coarse - 1) * v["s"] + extent - fine
+        pad = max(total, 0) // 2  # a negative total is all at the right
+    return v["i"], dst, v["k"], v["s"], v["d"] + 1, pad

@@ -1,0 +1,137 @@
+"""How engines are timed against each other: prepare all, verify all, then take turns.
+
+In every round each engine in turn calls its function for a short burst while the others
+sleep, and the next round starts with the next engine; so a change of the machine's speed
+meets all of them alike.
+"""
+
+import contextlib
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.pool import EngineError, Pool
+
+SETTLE_SECONDS = 0.004  # thread pools spin a little after their last task
+REST_SECONDS = 0.05  # and NumPy's, which has just verified, a little longer
+
+Verify = Callable[[dict[str, list[np.ndarray]]], dict[str, dict]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure."""
+
+    repeats: int = 5  # rounds
+    burst_s: float = 0.04  # of calls per turn
+    cap_s: float = 20.0  # per engine to prepare, and a quarter of it for all its turns
+
+
+def measure(
+    pool: Pool,
+    labels: Sequence[str],
+    job: dict,
+    operands: list[np.ndarray],
+    verify: Verify,
+    plan: Plan,
+    folder: Path,
+) -> dict[str, dict]:
+    """What each engine achieved in a job, by label; a failure is an entry, never an exception.
+
+    `verify` gets {"label/variant": results} and returns for each what to note, at least
+    whether it is `ok`; only those are timed.
+    """
+    paths = []
+    for n, x in enumerate(operands):
+        paths.append(str(folder / f"operand{n}.npy"))
+        np.save(paths[-1], x)
+    rows: dict[str, dict] = {}
+    results: dict[str, list[np.ndarray]] = {}
+    facts: dict[str, dict] = {}
+    for n, label in enumerate(labels):
+        out = str(folder / f"result{n}-")
+        request = {"do": "prepare", "job": job, "operands": paths, "out": out}
+        try:
+            variants = pool.ask(label, request, plan.cap_s)["variants"]
+        except EngineError as error:
+            rows[label] = {"status": error.status, "reason": error.reason}
+            continue
+        for name, variant in variants.items():
+            results[f"{label}/{name}"] = [np.load(p) for p in variant["results"]]
+            facts[f"{label}/{name}"] = variant["facts"]
+    notes = verify(results)
+    del results
+    good = [key for key in facts if notes[key].pop("ok")]
+    prepared = {key.partition("/")[0] for key in facts}
+    time.sleep(REST_SECONDS)
+    turns, failures = _take_turns(pool, good, plan)
+    for label in labels:
+        if label not in rows:
+            rows[label] = _row(label, facts, notes, turns, failures)
+        if label in prepared - failures.keys():
+            with contextlib.suppress(EngineError):  # reported when it is asked for work
+                pool.ask(label, {"do": "drop"}, plan.cap_s)
+    return {label: rows[label] for label in labels}
+
+
+def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str, EngineError]]:
+    """The bursts of every variant, and what went wrong with some."""
+    turns: dict[str, list[dict]] = {key: [] for key in keys}
+    spent = dict.fromkeys(keys, 0.0)
+    failures: dict[str, EngineError] = {}
+    for round_ in range(plan.repeats):
+        first = round_ % max(len(keys), 1)
+        for key in keys[first:] + keys[:first]:
+            label, _, variant = key.partition("/")
+            if label in failures or spent[key] > plan.cap_s / 4:
+                continue
+            request = {"do": "burst", "variant": variant, "seconds": plan.burst_s}
+            time.sleep(SETTLE_SECONDS)
+            start = time.perf_counter()
+            try:
+                turns[key].append(pool.ask(label, request, plan.cap_s) | {"round": round_})
+            except EngineError as error:
+                failures[label] = error
+            spent[key] += time.perf_counter() - start
+    return turns, failures
+
+
+def _row(label: str, facts: dict, notes: dict, turns: dict, failures: dict) -> dict:
+    """One engine's entry: its fastest variant, or why there is none."""
+    if label in failures:
+        return {"status": failures[label].status, "reason": failures[label].reason}
+    own = [key for key in facts if key.partition("/")[0] == label]
+    timed = [key for key in own if turns.get(key)]
+    if not timed:
+        return {"status": "wrong", "reason": notes[own[0]].get("reason", ""), **notes[own[0]]}
+    rows = {key: _statistics(turns[key]) for key in timed}
+    best = min(timed, key=lambda key: rows[key]["median_s"])
+    row = {"status": "ok", **facts[best], **notes[best], **rows[best]}
+    if best.partition("/")[2]:
+        row["variant"] = best.partition("/")[2]
+        row["variants"] = {k.partition("/")[2]: rows[k]["median_s"] for k in timed}
+    return row
+
+
+def _statistics(bursts: list[dict]) -> dict:
+    """Minimum, median and spread; the spread is that of the rounds' medians."""
+    medians = [b["median"] for b in bursts]
+    middle = statistics.median(medians)
+    return {
+        "min_s": min(b["min"] for b in bursts),
+        "median_s": middle,
+        "spread": (max(medians) - min(medians)) / middle,
+        "rounds_s": medians,
+        "rounds": [b["round"] for b in bursts],
+        "calls": sum(b["calls"] for b in bursts),
+    }
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """exp of the mean logarithm."""
+    return math.exp(statistics.fmean(map(math.log, values)))

@@ -1,0 +1,134 @@
+"""What every measuring command shares: flags, workers, the header of the results."""
+
+import datetime
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from absl import app, flags
+
+from benchmarks import engines, machine
+from benchmarks.layer import DTYPES
+from benchmarks.pool import EngineError, Pool
+from benchmarks.progress import Progress
+from benchmarks.rounds import Plan
+
+SCHEMA = 1
+
+_ENGINES = flags.DEFINE_list("engines", list(engines.DEFAULT), "NAME, jaxconv:SPELLING; + @TAG")
+_FILTER = flags.DEFINE_string("filter", "", "regular expression: rows by name, network or tag")
+_DTYPES = flags.DEFINE_list("dtypes", ["f32"], f"of {', '.join(DTYPES)}")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "interleaved rounds", lower_bound=1)
+_BURST = flags.DEFINE_float("burst", 0.04, "seconds of calls per turn")
+_CAP = flags.DEFINE_float(
+    "cap", 20.0, "seconds an engine may take to prepare a row; a quarter of it for its turns"
+)
+_DEVICE = flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator")
+_PYTHON = flags.DEFINE_multi_string("python", [], "ENGINE=INTERPRETER")
+_PATH = flags.DEFINE_multi_string("path", [], "ENGINE=FOLDER to import packages from first")
+_OUT = flags.DEFINE_string("out", "", "where the JSON goes")
+
+
+def labels() -> list[str]:
+    """The engines asked for."""
+    return _ENGINES.value
+
+
+def dtypes() -> list[str]:
+    """The types asked for."""
+    check("dtypes", _DTYPES.value, tuple(DTYPES))
+    return _DTYPES.value
+
+
+def wanted(*names: str) -> bool:
+    """Whether --filter finds something in these names."""
+    return re.search(_FILTER.value, " ".join(names)) is not None
+
+
+def plan() -> Plan:
+    """How long to measure."""
+    return Plan(_REPEATS.value, _BURST.value, _CAP.value)
+
+
+def open_pool(cpu: bool = False) -> Pool:
+    """The workers; an engine that does not even start is named on stderr."""
+    environment = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    if cpu or _DEVICE.value == "cpu":
+        environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    pool = Pool(_pairs("python", _PYTHON.value), _pairs("path", _PATH.value), environment)
+    for label in labels():
+        try:
+            pool.start(label)
+        except EngineError as error:
+            print(f"{label}: {error.status}: {error.reason}", file=sys.stderr)
+    return pool
+
+
+def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict) -> None:
+    """Measure every job, show a line for each, write the results; also when interrupted."""
+    started, rows = time.time(), []
+    load = os.getloadavg()[0]
+    progress = Progress(len(jobs))
+    try:
+        for job in jobs:
+            rows.append(measure(job))
+            progress.show(line(rows[-1]))
+    finally:
+        progress.close()
+        if _OUT.value and rows:
+            write(_OUT.value, _header(pool, started, load) | extra | {"rows": rows})
+
+
+def write(path: str, results: dict) -> None:
+    """Write the JSON, whole or not at all."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(f"{path}.partial")
+    partial.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    partial.replace(path)
+
+
+def check(name: str, values: Iterable[str], known: tuple[str, ...]) -> None:
+    """Refuse values of a flag that nothing knows."""
+    if unknown := [v for v in values if v not in known]:
+        raise app.UsageError(f"--{name}: {', '.join(unknown)}; known: {', '.join(known)}")
+
+
+def no_arguments(argv: list[str]) -> None:
+    """These commands take flags only."""
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected: {' '.join(argv[1:])}")
+
+
+def times(row: dict) -> str:
+    """A row's engines for people: milliseconds, or what became of them."""
+    return ", ".join(
+        f"{label} {1e3 * entry['median_s']:.3g} ms"
+        if entry["status"] == "ok"
+        else f"{label} {entry['status']}"
+        for label, entry in row["engines"].items()
+    )
+
+
+def _header(pool: Pool, started: float, load: float) -> dict:
+    date = datetime.datetime.fromtimestamp(started, datetime.UTC)
+    return {
+        "schema": SCHEMA,
+        "date": date.isoformat(timespec="seconds"),
+        "seconds": round(time.time() - started, 1),
+        "command": sys.argv[1:],
+        "machine": machine.describe() | {"load_before": load},
+        "git": machine.revision(),
+        "plan": asdict(plan()),
+        "engines": {label: pool.versions.get(label) for label in labels()},
+    }
+
+
+def _pairs(name: str, texts: list[str]) -> dict[str, str]:
+    pairs = dict(text.partition("=")[::2] for text in texts)
+    check(name, pairs, tuple(labels()))
+    return pairs

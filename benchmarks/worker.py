@@ -1,0 +1,131 @@
+"""One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
+
+Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
+{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}. A reply to a request that raised is
+{"error": "...", "kind": exception class}. Between requests the process sleeps on stdin.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import engines
+
+MAX_CALLS = 2000
+SYNC_SECONDS = 2e-3  # on accelerators, calls are queued for about this long between waits
+
+
+class Worker:
+    """What is prepared now, and what the parent may ask of it."""
+
+    def __init__(self, label: str):
+        self.label = label
+        self.engine: engines.Engine | None = None
+        self.ready: dict[str, engines.Timed] = {}
+        self.estimate: dict[str, float] = {}
+        self.platform = "cpu"
+
+    def hello(self, request: dict) -> dict:
+        self.engine = engines.load(self.label)
+        versions = self.engine.versions()
+        self.platform = versions["platform"]
+        return {"versions": versions | {"python": sys.version.split()[0]}}
+
+    def drop(self, request: dict) -> dict:
+        self.ready = {}
+        gc.collect()
+        return {}
+
+    def prepare(self, request: dict) -> dict:
+        self.drop(request)
+        operands = [np.load(path) for path in request["operands"]]
+        self.ready = self.engine.prepare(request["job"], operands)
+        del operands
+        variants = {}
+        for name, timed in self.ready.items():
+            _reset_peak()
+            start = time.perf_counter()
+            result = timed.call()
+            timed.wait(result)
+            first = time.perf_counter() - start
+            peak = _peak_bytes()
+            self.estimate[name] = first
+            paths = []
+            for n, array in enumerate(timed.fetch(result)):
+                paths.append(f"{request['out']}{name}.{n}.npy")
+                np.save(paths[-1], array)
+            del result
+            facts = timed.facts | {"first_s": first, "process_peak_bytes": peak}
+            variants[name] = {"facts": facts, "results": paths}
+        return {"variants": variants}
+
+    def burst(self, request: dict) -> dict:
+        """Call for about so many seconds, at least once; the first short call is not counted."""
+        name = request["variant"]
+        timed, seconds = self.ready[name], request["seconds"]
+        if self.estimate[name] < seconds:  # caches and clocks were another engine's till now
+            timed.wait(timed.call())
+        queued = 1
+        if self.platform != "cpu":
+            queued = max(1, min(100, int(SYNC_SECONDS / self.estimate[name])))
+        times: list[float] = []
+        end = time.perf_counter() + seconds
+        while not times or (time.perf_counter() < end and len(times) < MAX_CALLS):
+            start = time.perf_counter()
+            for _ in range(queued):
+                result = timed.call()
+            timed.wait(result)
+            times.append((time.perf_counter() - start) / queued)
+        self.estimate[name] = statistics.median(times)
+        return {"min": min(times), "median": self.estimate[name], "calls": len(times) * queued}
+
+
+def _reset_peak() -> None:
+    """Start the process's peak anew; where the kernel has no such thing it stays the peak."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_bytes() -> int | None:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--path", help="import packages from here first")
+    arguments = parser.parse_args()
+    if arguments.path:
+        sys.path.insert(0, arguments.path)
+    # Whatever a library prints goes to stderr: stdout is the protocol.
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    worker = Worker(arguments.engine)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            reply = getattr(worker, request["do"])(request)
+        except Exception as error:
+            worker.ready = {}
+            reply = {"error": f"{type(error).__name__}: {error}", "kind": type(error).__name__}
+            reply["missing"] = isinstance(error, ImportError)
+        replies.write(json.dumps(reply) + "\n")
+
+
+if __name__ == "__main__":
+    main()
