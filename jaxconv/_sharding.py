@@ -3,7 +3,6 @@
 Automatic sharding needs nothing of this: it acts on what the lowerings emit.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
@@ -58,9 +57,8 @@ def _broken_rule(mesh: Any, spec: PartitionSpec, shape: tuple[Any, ...]) -> str 
     if len(set(used)) < len(used):
         return "name each mesh axis once"
     for extent, entry in zip(shape, spec, strict=False):
-        parts = math.prod(mesh.shape[name] for name in names(entry))
-        if isinstance(extent, int) and extent % parts:
-            return f"divide the axes evenly, unlike {extent} by {parts}"
+        if isinstance(extent, int) and extent % parts(mesh, entry):
+            return f"divide the axes evenly, unlike {extent} by {parts(mesh, entry)}"
     return None
 
 
