@@ -4,12 +4,13 @@ One form feeds all six: fine (n, 7, 6, 4), kernel (3, 2) and coarse (n, 3, 6, 6)
 dilations and pads that differ between the axes and leave a remainder of one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import jax
 import numpy as np
+import pytest
 
 import jaxconv
 
@@ -112,6 +113,17 @@ def _remainder(form: Form) -> tuple[int, ...]:
 DENSE = Form()
 GROUPED = replace(DENSE, groups=2, formats=CHANNELS_FIRST)
 FORMS = {"dense": DENSE, "grouped": GROUPED}
+
+
+def each(argument: str, values: dict, slow: Sequence[str] = ()):
+    """Parametrize by named values, of which those in `slow` are left to `-m slow`."""
+    return pytest.mark.parametrize(
+        argument,
+        [
+            pytest.param(value, id=name, marks=[pytest.mark.slow] if name in slow else [])
+            for name, value in values.items()
+        ],
+    )
 
 
 def integers(shape, seed: int, dtype=np.float32, limit: int = 4) -> np.ndarray:

@@ -15,6 +15,7 @@ from small import (
     ROLES,
     Form,
     contractions,
+    each,
     equations,
     integers,
     operands,
@@ -24,7 +25,7 @@ from small import (
 import jaxconv
 
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+each_form = each("form", FORMS, slow=("grouped",))
 
 # An operation's derivatives with respect to its two arguments, as operations on arguments
 # (a, b) and the result's cotangent t.
@@ -138,7 +139,7 @@ def test_finite_differences_in_each_argument(form, name):
             check_grads(f, (x,), order=2, modes=("fwd", "rev"), eps=1.0, atol=1e-9, rtol=1e-9)
 
 
-@each_op
+@each("name", {name: name for name in OPS}, slow=OPS[3:])
 def test_finite_differences_in_both_arguments(name):
     """Through a nonlinear loss as well, in float64 and with a small eps."""
     with jax.enable_x64(True):

@@ -65,13 +65,12 @@ def test_cond_and_switch(name):
         branches = (op, lambda a, b: 2 * op(-a, b), lambda a, b: jnp.zeros_like(t))
         return lax.switch(i, branches, a, b) + lax.cond(i < 1, op, lambda a, b: 0 * t, a, b)
 
+    pull = jax.jit(lambda i, a, b, t: jax.vjp(lambda a, b: choose(i, a, b), a, b)[1](t))
+    expected = op(a, b), gradients(op, a, b, t)
     for i, factor in enumerate((2, -2, 0)):
-        np.testing.assert_array_equal(choose(i, a, b), factor * op(a, b))
-        pulled = jax.jit(lambda i, a, b, t: jax.vjp(lambda *x: choose(i, *x), a, b)[1](t))(
-            i, a, b, t
-        )
-        for found, expected in zip(pulled, gradients(op, a, b, t), strict=True):
-            np.testing.assert_array_equal(found, factor * expected)
+        np.testing.assert_array_equal(choose(i, a, b), factor * expected[0])
+        for found, gradient in zip(pull(i, a, b, t), expected[1], strict=True):
+            np.testing.assert_array_equal(found, factor * gradient)
 
 
 @each_op
@@ -142,39 +141,73 @@ LAYERS = {
     "grouped": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 16),
     "depthwise": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 64),
 }
-STEPS = 4
+STEPS = 6
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @each_op
 @pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST], ids=["NXC", "NCX"])
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_a_loop_costs_what_its_steps_cost(layer, formats, name):
-    """Forward and backward: within 1.3 times."""
+    """Forward and backward, summed up in the carry: within 1.3 times."""
     form = replace(layer, formats=formats)
     op = form.op(name)
-    arguments = [jnp.asarray(x) for x in operands(form, name)]
-    stack = jax.block_until_ready(jnp.stack([arguments[0] + i for i in range(STEPS)]))
-    slices = [jax.block_until_ready(x) for x in stack]
-    _, b, t = arguments
 
-    def step(a, b, t):
-        return op(a, b), gradients(op, a, b, t)
+    def step(sums, a, b, t):
+        return jax.tree.map(jnp.add, sums, (op(a, b), *gradients(op, a, b, t)))
 
+    a, b, t = (jnp.asarray(x) for x in operands(form, name))
+    assert loop_over_steps(step, (t, a, b), a, b, t) < 1.3
+
+
+@pytest.mark.timed
+@pytest.mark.xfail(
+    jax.__version_info__ < (0, 11),
+    reason="XLA:CPU runs a fused sum of products on one thread where it is written into a stack",
+    strict=False,  # a noisy moment may hide the difference
+)
+def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
+    """Of small groups, which one fusion sums; `lax.map` stacks up what comes out of it."""
+    form = LAYERS["grouped"]
+    a, b, _ = (jnp.asarray(x) for x in operands(form, "convolution"))
+    once = jax.jit(form.op("convolution"))
+    looped = jax.jit(lambda stack, b: lax.map(lambda a: form.op("convolution")(a, b), stack))
+    stack = jnp.stack([a] * STEPS)
+    ratio = least_ratio(
+        lambda: jax.block_until_ready(looped(stack, b)),
+        lambda: [jax.block_until_ready(once(a, b)) for _ in range(STEPS)],
+    )
+    assert ratio < 1.3
+
+
+def loop_over_steps(step, carry, a, b, t):
+    """How many times as long a scan takes as its steps, called one after the other."""
     once = jax.jit(step)
-    looped = jax.jit(lambda stack, b, t: lax.map(lambda a: step(a, b, t), stack))
+    looped = jax.jit(
+        lambda carry, stack, b, t: lax.scan(lambda s, a: (step(s, a, b, t), None), carry, stack)[0]
+    )
+    stack = jax.block_until_ready(jnp.stack([a + i for i in range(STEPS)]))
+    slices = [jax.block_until_ready(x) for x in stack]
 
     def apart():
-        jax.block_until_ready([once(a, b, t) for a in slices])
+        sums = carry
+        for a in slices:
+            sums = jax.block_until_ready(once(sums, a, b, t))
+        return sums
 
     def together():
-        jax.block_until_ready(looped(stack, b, t))
+        return jax.block_until_ready(looped(carry, stack, b, t))
 
+    for x, y in zip(apart(), together(), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-2)
+    return least_ratio(together, apart)
+
+
+def least_ratio(one, other):
     ratios = []
-    for _ in range(6):
-        seconds = [min(timed(f) for _ in range(3)) for f in (together, apart)]
-        ratios.append(seconds[0] / seconds[1])
-    assert min(ratios[1:]) < 1.3, ratios
+    for _ in range(7):
+        ratios.append(min(timed(one) for _ in range(3)) / min(timed(other) for _ in range(3)))
+    return min(ratios[1:])  # the first warms up
 
 
 def timed(f):

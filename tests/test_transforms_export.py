@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export
-from small import DENSE, GROUPED, OPS, ROLES, operands, primitives
+from small import FORMS, GROUPED, OPS, ROLES, each, operands, primitives
 
 each_op = pytest.mark.parametrize("name", OPS)
 
@@ -29,7 +29,7 @@ def described(form, name, batch):
 
 
 @each_op
-@pytest.mark.parametrize("form", [DENSE, GROUPED], ids=["dense", "grouped"])
+@each("form", FORMS, slow=("dense",))
 def test_symbolic_batch(form, name):
     """Lowered once for three platforms and any batch, with gradients; saved, loaded, called."""
     (batch,) = export.symbolic_shape("batch")
@@ -49,6 +49,7 @@ def test_symbolic_batch(form, name):
         np.testing.assert_array_equal(gradient, expected)
 
 
+@pytest.mark.slow
 @each_op
 def test_symbolic_batch_of_a_gradient(name):
     """A training step is exported as one function: the derivative is inside."""

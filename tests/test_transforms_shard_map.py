@@ -9,10 +9,10 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from small import FORMS, GROUPED, OPS, ROLES, collectives, operands
+from small import FORMS, GROUPED, OPS, ROLES, collectives, each, operands
 
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+each_form = each("form", FORMS, slow=("dense",))
 
 MESH = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 BACKWARD_WEIGHTS = [name for name in OPS if name.endswith("backward_weights")]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import CHANNELS_LAST, DENSE, GROUPED, OPS, ROLES, Form, collectives, operands
+from small import CHANNELS_LAST, DENSE, GROUPED, OPS, ROLES, Form, collectives, each, operands
 
 MESH = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 
@@ -19,7 +19,7 @@ FORMS = {
     "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
 }
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+each_form = each("form", FORMS, slow=("depthwise",))
 
 
 def gradients(op, a, b, t):
@@ -79,7 +79,7 @@ CHANNELS = [
 
 @each_op
 @pytest.mark.parametrize("split", CHANNELS)
-@pytest.mark.parametrize("form", WIDE.values(), ids=WIDE)
+@each("form", WIDE, slow=("grouped",))
 def test_channel_sharded(form, split, name):
     """One reduction, of the one result that sums over them; none where whole groups are split."""
     if form.groups > 1 and "fine" in split:
@@ -118,7 +118,7 @@ def test_spatially_sharded(name):
 
 
 @each_op
-@pytest.mark.parametrize("groups", [1, 2])
+@each("groups", {"dense": 1, "grouped": 2}, slow=("grouped",))
 def test_strided_and_spatially_sharded(groups, name):
     form = replace(SPATIAL, fine=(33, 6), strides=(2, 1), pads_begin=(0, 1), groups=groups)
     a, b, t = operands(form, name)
