@@ -21,7 +21,7 @@ from jaxconv._messages import either, shown
 
 Ints = int | Sequence[int]
 Shape = tuple[Any, ...]  # of ints; the batch may be a symbolic dimension
-ShapeLike = Sequence[int] | np.ndarray | jax.Array
+ShapeLike = Sequence[int] | np.ndarray[Any, Any] | jax.Array
 PrecisionLike = str | lax.PrecisionLike
 Precision = tuple[lax.Precision, lax.Precision]
 

@@ -38,8 +38,15 @@ FORMS = {
     ),
 }  # fmt: skip
 OPS = ("convolution", "convolution_backward_data", "convolution_backward_weights")
+SLOW = ("cropped", "3-D")
 CASES = [
-    pytest.param(form, op, spelling, id=f"{form}-{op}-{spelling}")
+    pytest.param(
+        form,
+        op,
+        spelling,
+        id=f"{form}-{op}-{spelling}",
+        marks=[pytest.mark.slow] if form in SLOW else [],
+    )
     for form in FORMS
     for op in OPS
     for spelling in force.SPELLINGS
