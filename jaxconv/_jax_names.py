@@ -2,7 +2,7 @@
 
 JAX offers no public way to define a bilinear operation that keeps every transformation:
 `custom_vjp` loses forward mode, `custom_derivatives.linear_call` loses vmap and second
-order. These modules are importable without `jax._src`, but come without a promise; the
+order. These modules are importable by documented paths, but come without a promise; the
 tests run on the oldest and the newest supported JAX.
 """
 

@@ -80,6 +80,18 @@ def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling):
     np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **attributes))
 
 
+@pytest.mark.parametrize("channels", [(1, 4), (3, 4)])
+def test_a_waveform_is_spread_out_by_the_convolution_itself(channels):
+    """One channel: no phases. Either way the values are those of the oracle."""
+    form = replace(FORMS["1-D"], channels=channels)
+    diff_dst, weights, _ = operands(form, "convolution_backward_data")
+    op = form.op("convolution_backward_data")
+    lowered = jax.jit(op).lower(diff_dst, weights)
+    assert ("lhs_dilate = [3]" in lowered.as_text()) == (channels[0] == 1)
+    expected = oracle.convolution_backward_data(diff_dst, weights, **op.keywords)
+    np.testing.assert_array_equal(lowered.compile()(diff_dst, weights), expected)
+
+
 def test_every_spelling_is_tested():
     assert {*cpu.SPELLINGS, "reference", "phases", "slabs"} == set(force.SPELLINGS)
 

@@ -27,6 +27,18 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 
 RULES = (
     Rule("matmul", POSSIBLE["matmul"], "one tap, or windows that tile: one dot"),
+    Rule(
+        "direct",
+        lambda p: (
+            p.result == "fine"
+            and p.dense
+            and p.strided
+            and p.fine == 1
+            # In more dimensions some of these forms make XLA:CPU abort the process.
+            and p.geometry.rank == 1
+        ),
+        "a one-channel waveform: XLA has a dot and a scatter for it",  # wav2vec2-k10-s5, data
+    ),
     Rule("phases", POSSIBLE["phases"], "as stride-1 convolutions, which are fast forms"),
     Rule(
         "dots",

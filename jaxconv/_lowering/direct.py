@@ -41,20 +41,13 @@ def to_fine(
     """The reference with the kernel transposed, not renumbered."""
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
-    kernel = lax.rev(jnp.swapaxes(kernel, layout.coarse, layout.fine), layout.spatial)
-    return lax.conv_general_dilated(
+    return reference.spread(
         coarse,
-        kernel,
-        window_strides=[1] * geometry.rank,
-        padding=[(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
-        lhs_dilation=[a.stride for a in geometry.axes],
-        rhs_dilation=[a.dilation for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(
-            geometry.data.spec, layout.spec, geometry.data.spec
-        ),
-        feature_group_count=geometry.groups,
+        jnp.swapaxes(kernel, layout.coarse, layout.fine),
+        layout.spec,
+        geometry=geometry,
         precision=precision,
-        preferred_element_type=dtype,
+        dtype=dtype,
     )
 
 

@@ -43,20 +43,35 @@ def to_fine(
     lax keeps the groups on the channels of the result.
     """
     layout = geometry.kernel
-    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
+    return spread(
+        coarse,
+        move_groups(kernel, geometry.groups, layout.coarse, layout.fine),
+        (layout.fine, layout.coarse, *layout.spatial),
+        geometry=geometry,
+        precision=precision,
+        dtype=dtype,
+    )
+
+
+def spread(
+    coarse: Any,
+    kernel: Any,
+    spec: tuple[int, ...],
+    *,
+    geometry: Geometry,
+    precision: Precision,
+    dtype: DType,
+) -> Any:
+    """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
     return lax.conv_general_dilated(
         coarse,
         # outermost, not under a transpose: XLA:GPU knows a data gradient by this
-        lax.rev(kernel, layout.spatial),
+        lax.rev(kernel, geometry.kernel.spatial),
         window_strides=[1] * geometry.rank,
         padding=[(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
         lhs_dilation=[a.stride for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(
-            geometry.data.spec,
-            (layout.fine, layout.coarse, *layout.spatial),
-            geometry.data.spec,
-        ),
+        dimension_numbers=lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
         feature_group_count=geometry.groups,
         precision=precision,
         preferred_element_type=dtype,
