@@ -29,9 +29,18 @@ _CAP = flags.DEFINE_float(
     "cap", 20.0, "seconds an engine may take to prepare a row; a quarter of it for its turns"
 )
 _DEVICE = flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator")
+_F32 = flags.DEFINE_enum(
+    "f32", "default", ["default", "exact"], "exact: no TF32 or bf16 passes on accelerators either"
+)
 _PYTHON = flags.DEFINE_multi_string("python", [], "ENGINE=INTERPRETER")
 _PATH = flags.DEFINE_multi_string("path", [], "ENGINE=FOLDER to import packages from first")
 _OUT = flags.DEFINE_string("out", "", "where the JSON goes")
+
+
+# Every engine is a process of its own: none may take the memory of the others.
+SHARED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+# For all that JAX and for all that CUDA's libraries multiply; PyTorch's convolutions are cuDNN's.
+EXACT_F32 = {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "NVIDIA_TF32_OVERRIDE": "0"}
 
 
 def labels() -> list[str]:
@@ -43,6 +52,11 @@ def dtypes() -> list[str]:
     """The types asked for."""
     check("dtypes", _DTYPES.value, tuple(DTYPES))
     return _DTYPES.value
+
+
+def exact_f32() -> bool:
+    """Whether accelerators multiply f32 as CPUs do."""
+    return _F32.value == "exact"
 
 
 def wanted(*names: str) -> bool:
@@ -57,7 +71,7 @@ def plan() -> Plan:
 
 def open_pool(cpu: bool = False) -> Pool:
     """The workers; an engine that does not even start is named on stderr."""
-    environment = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment = SHARED | (EXACT_F32 if exact_f32() else {})
     if cpu or _DEVICE.value == "cpu":
         environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     pool = Pool(_pairs("python", _PYTHON.value), _pairs("path", _PATH.value), environment)

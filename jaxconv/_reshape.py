@@ -1,4 +1,4 @@
-"""Merge and split axes, on meshes with explicit axes too."""
+"""Merge, split and reorder axes, on meshes with explicit axes too."""
 
 from typing import Any
 
@@ -41,3 +41,9 @@ def split_groups(x: Any, groups: int) -> Any:
 def merge_groups(x: Any) -> Any:
     """From g, a on the last two axes to (g, a) on the last."""
     return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
+
+
+def reorder(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
+    """Move each axis from its place in one layout to its place in another."""
+    place = dict(zip(target, source, strict=True))
+    return lax.transpose(x, [place[axis] for axis in range(x.ndim)])

@@ -290,7 +290,8 @@ def test_16_bit_operands_stay_so_on_accelerators(name, platform):
         .as_text()
     )
     found = [line for line in lowered.splitlines() if "stablehlo.convolution" in line]
-    assert len(found) == 3
+    # On a GPU the data gradient of groups is several, and the dilated one of weights is dots.
+    assert len(found) == 3 if platform == "tpu" else len(found) > 1
     for line in found:
         types = line[line.rindex(" : ") :]
         assert types.count("xbf16>") == 3, types
@@ -305,8 +306,10 @@ def test_16_bit_operands_stay_so_with_a_bias(name):
     lowered = (
         jax.jit(GROUPED.op(name)).trace(a, b, bias).lower(lowering_platforms=("cuda",)).as_text()
     )
-    (line,) = (line for line in lowered.splitlines() if "stablehlo.convolution" in line)
-    assert line[line.rindex(" : ") :].count("xbf16>") == 3
+    found = [line for line in lowered.splitlines() if "stablehlo.convolution" in line]
+    assert found
+    for line in found:
+        assert line[line.rindex(" : ") :].count("xbf16>") == 3
 
 
 def test_gradients_of_a_chain_meet_the_roles_swapped():

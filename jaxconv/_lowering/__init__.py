@@ -7,10 +7,15 @@ and the parameters of the primitive; it returns the third tensor, in plain lax.
 from collections.abc import Callable
 from typing import Any
 
-from jaxconv._lowering import accelerator, cpu
+from jaxconv._lowering import accelerator, cpu, gpu
+from jaxconv._lowering.choice import Rule
 from jaxconv._lowering.force import forced, forced_name
 
-#: `None` is every platform without a rule of its own.
-SPELL: dict[str | None, Callable[..., Any]] = {None: accelerator.spell, "cpu": cpu.spell}
+#: `None` is every platform without a rule of its own; JAX takes "gpu" for CUDA and ROCm.
+SPELL: dict[str | None, Callable[..., Any]] = {
+    None: accelerator.spell,
+    "cpu": cpu.spell,
+    "gpu": gpu.spell,
+}
 
-__all__ = ["SPELL", "forced", "forced_name"]
+__all__ = ["SPELL", "Rule", "forced", "forced_name"]

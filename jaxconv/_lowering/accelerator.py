@@ -1,11 +1,12 @@
-"""GPU and TPU: the reference forms, in the layouts at hand, with 16-bit results.
+"""TPU, and whatever else has no rules of its own: the reference, with 16-bit results.
 
-Both accumulate a 16-bit convolution in float32 by themselves. Asking for a float32
+An accelerator accumulates a 16-bit convolution in float32 by itself. Asking for a float32
 result instead makes XLA:GPU convert both operands first, so a result that the caller
 rounds anyway (`early_rounding`: a bias is added in between) is left in 16 bits. This is
 the one place where a sum is rounded twice.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from jax import lax
@@ -15,6 +16,13 @@ from jaxconv._geometry import Slot
 from jaxconv._lowering import reference
 
 
+def one_convolution(
+    result: Slot, first: Any, second: Any, *, partitioned: bool, **params: Any
+) -> Any:
+    """In the layouts at hand: XLA:TPU needs no rewrites, large axes kept whole serve it best."""
+    return reference.SPELLINGS[result](first, second, **params)
+
+
 def spell(
     result: Slot,
     first: Any,
@@ -22,14 +30,14 @@ def spell(
     *,
     dtype: DType,
     early_rounding: bool,
-    partitioned: bool,
     spelling: str | None,
+    contract: Callable[..., Any] = one_convolution,
     **params: Any,
 ) -> Any:
-    """The reference, whatever is forced for CPU and however the program is split."""
-    del partitioned, spelling
+    """By `contract`, whatever is forced for CPU."""
+    del spelling
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     native = first.dtype if early_rounding else dtype
-    out = reference.SPELLINGS[result](first, second, dtype=native, **params)
+    out = contract(result, first, second, dtype=native, **params)
     return lax.convert_element_type(out, dtype)

@@ -28,10 +28,10 @@ class Phase:
 def to_fine(
     coarse: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
 ) -> Any:
-    """Spell with `contract`, to coarse."""
-    layout, rank = geometry.kernel, geometry.rank
+    """Spell with `contract`, to coarse, in the same layouts."""
+    data, layout, kernel_shape = geometry.data, geometry.kernel, kernel.shape
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
-    kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)  # X, o, (g, i)
+    kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)  # o is fine, (g, i) coarse
 
     def spell(axes: tuple[Axis, ...], kernel: Any) -> Any:
         return contract(
@@ -47,20 +47,21 @@ def to_fine(
 
     def interleave(chosen: tuple[Phase, ...]) -> Any:
         """All phases of the axes that are not chosen yet."""
-        at = len(chosen)
-        if at == rank:
-            if any(p.axis.kernel == 0 for p in chosen):
-                shape = [coarse.shape[0], *(p.axis.fine for p in chosen), kernel.shape[-1]]
+        if len(chosen) == geometry.rank:
+            axes = tuple(p.axis for p in chosen)
+            if any(a.kernel == 0 for a in axes):
+                shape = replace(geometry, axes=axes).shape("fine", coarse.shape, kernel_shape)
                 return jnp.zeros(shape, params["dtype"])
-            return spell(tuple(p.axis for p in chosen), kernel[tuple(p.taps for p in chosen)])
-        axis = geometry.axes[at]
+            taps = dict(zip(layout.spatial, (p.taps for p in chosen), strict=True))
+            return spell(axes, kernel[tuple(taps.get(a, slice(None)) for a in range(kernel.ndim))])
+        axis, at = geometry.axes[len(chosen)], data.spatial[len(chosen)]
         parts = [interleave((*chosen, phase(axis, r))) for r in range(axis.stride)]
         if len(parts) == 1:
             return parts[0]
         # Stacked right behind the axis, the phases are its minor part.
-        whole = jnp.stack(parts, at + 2)
-        whole = replace_axes(whole, at + 1, 2, (whole.shape[at + 1] * axis.stride,))
-        return lax.slice_in_dim(whole, 0, axis.fine, axis=at + 1)
+        whole = jnp.stack(parts, at + 1)
+        whole = replace_axes(whole, at, 2, (whole.shape[at] * axis.stride,))
+        return lax.slice_in_dim(whole, 0, axis.fine, axis=at)
 
     return interleave(())
 

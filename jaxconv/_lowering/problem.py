@@ -1,15 +1,16 @@
-"""What a choice of spelling may look at: one contraction, channels-last."""
+"""What a choice of spelling may look at of one contraction."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Geometry, Slot
+from jaxconv._geometry import OPERANDS, Geometry, Slot
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A contraction on CPU, with the sizes that decide which spelling is fast."""
+    """A contraction with the sizes that decide which spelling is fast."""
 
     result: Slot
     geometry: Geometry
@@ -22,6 +23,25 @@ class Problem:
     dtype: DType
     #: whether XLA will split the program over several devices by itself
     partitioned: bool = False
+
+    @classmethod
+    def of(
+        cls, result: Slot, first: Any, second: Any, geometry: Geometry, partitioned: bool
+    ) -> "Problem":
+        """Of the two operands, in the order of `OPERANDS`."""
+        shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
+        shapes[result] = geometry.shape(result, first.shape, second.shape)
+        data, groups = geometry.data, geometry.groups
+        batch = shapes["fine"][data.batch]
+        return cls(
+            result,
+            geometry,
+            batch if isinstance(batch, int) else None,
+            shapes["fine"][data.channel] // groups,
+            shapes["coarse"][data.channel] // groups,
+            first.dtype,
+            partitioned,
+        )
 
     @property
     def taps(self) -> int:
@@ -52,3 +72,36 @@ class Problem:
     def patches(self) -> bool:
         """The windows neither overlap nor leave gaps, so that they are a reshape."""
         return all(a.kernel == a.stride and a.dilation == 1 for a in self.geometry.axes)
+
+    @property
+    def tiled(self) -> bool:
+        """As patches, and there is more than one of them."""
+        return self.patches and any(a.coarse > 1 < a.kernel for a in self.geometry.axes)
+
+    @property
+    def single(self) -> bool:
+        """Operands of 32 bits."""
+        return self.dtype.itemsize == 4
+
+    @property
+    def half(self) -> bool:
+        """Operands of 16 bits."""
+        return self.dtype.itemsize == 2
+
+    @property
+    def along_first(self) -> bool:
+        """The kernel has taps along the first axis only."""
+        return all(a.kernel == 1 for a in self.geometry.axes[1:])
+
+    @property
+    def few_results(self) -> bool:
+        """Very few result channels, whose products with all taps are not much data."""
+        products = self.coarse * self.taps
+        return self.dense and not self.strided and self.coarse <= 4 and products <= 4 * self.fine
+
+    @property
+    def small_images(self) -> bool:
+        """Many channels, and few rows or taps far apart."""
+        return self.fine >= 64 and any(
+            a.kernel > 1 and (a.coarse <= 14 or a.dilation > 4) for a in self.geometry.axes
+        )

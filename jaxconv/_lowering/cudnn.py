@@ -1,0 +1,127 @@
+"""The three convolutions that XLA:GPU hands to cuDNN (MIOpen on ROCm), each as it looks for it.
+
+    backward data    one group; the kernel is a `rev` of all its spatial axes, and the `rev`
+                     comes last; stride and dilation 1, the lhs spread out by the real stride
+    backward filter  no feature groups; stride 1, the lhs not spread out; a rhs larger than the
+                     result along some axis, dilated by the real stride
+    forward          whatever is neither: no axis reversed alone
+
+No form has more than three spatial axes. Where a pattern fails on a detail, the convolution
+still runs, as a forward one on operands that XLA first writes out in memory: a lhs that is
+spread out with its zeros, and, if the padding of a forward convolution is negative or not the
+same at both ends, the lhs with its padding and a dilated kernel with its zeros.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._attributes import Precision
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Axis, Geometry
+from jaxconv._lowering import reference
+
+#: How many times the work may be done, the surplus to be cut off, for the sake of even padding.
+MOST_WORK = 1.5
+
+Pairs = list[tuple[int, int]]
+
+
+def to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """Forward, each axis padded alike at both ends.
+
+    A surplus at an end gives results beyond those asked for, which are cut off: that moves
+    the coarse tensor, mostly the smaller one, and a consumer may do it on its way. Where the
+    surplus is too large the fine tensor is padded here, behind a barrier, because XLA would
+    take a mere pad back into the convolution, and then write out a dilated kernel as well.
+    """
+    geometry, unread = trimmed(geometry)
+    spatial = geometry.data.spatial
+    fine = _pad(fine, spatial, [(-low, -high) for low, high in unread])
+    even = [_Even.of(a) for a in geometry.axes]
+    work = math.prod((e.before + a.coarse + e.after) / a.coarse for e, a in _zip(even, geometry))
+    if work > MOST_WORK:
+        pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
+        fine = lax.optimization_barrier(_pad(fine, spatial, pads))
+        even = [_Even(0, 0, 0) for _ in pads]
+    out = lax.conv_general_dilated(
+        fine,
+        kernel,
+        window_strides=[a.stride for a in geometry.axes],
+        padding=[(e.pad, e.pad) for e in even],
+        rhs_dilation=[a.dilation for a in geometry.axes],
+        dimension_numbers=lax.ConvDimensionNumbers(
+            geometry.data.spec, geometry.kernel.spec, geometry.data.spec
+        ),
+        feature_group_count=geometry.groups,
+        precision=precision,
+        preferred_element_type=dtype,
+    )
+    return _pad(out, spatial, [(-e.before, -e.after) for e in even])
+
+
+def to_fine(
+    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """Backward data, of one group and undilated; what is not read has no part in it."""
+    inner, unread = trimmed(geometry)
+    out = reference.to_fine(coarse, kernel, geometry=inner, precision=precision, dtype=dtype)
+    return _pad(out, geometry.data.spatial, unread)
+
+
+def to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+) -> Any:
+    """Backward filter, undilated: the fine tensor is the lhs, whichever came from the user."""
+    inner, unread = trimmed(geometry)
+    fine = _pad(fine, geometry.data.spatial, [(-low, -high) for low, high in unread])
+    return reference.to_kernel(fine, coarse, geometry=inner, precision=precision, dtype=dtype)
+
+
+def trimmed(geometry: Geometry) -> tuple[Geometry, Pairs]:
+    """The fine tensor without the margins that no window reads, and their widths.
+
+    Its low padding is not negative, and the high one by less than a stride: then it counts
+    as none, because a window that does not fit is left out.
+    """
+    unread = [(max(-a.pad_low, 0), max(1 - a.stride - a.pad_high, 0)) for a in geometry.axes]
+    axes = [
+        replace(a, fine=a.fine - low - high, pad_low=a.pad_low + low)
+        for (low, high), a in _zip(unread, geometry)
+    ]
+    return replace(geometry, axes=tuple(axes)), unread
+
+
+class _Even(NamedTuple):
+    """Padding of both ends, and how many results it adds before and after those asked for."""
+
+    pad: int
+    before: int
+    after: int
+
+    @classmethod
+    def of(cls, axis: Axis) -> "_Even":
+        """The least padding: the low one, or as many strides more as the high one takes."""
+        before = max(-(-(axis.pad_high - axis.pad_low) // axis.stride), 0)
+        pad = axis.pad_low + before * axis.stride
+        count = (axis.fine + 2 * pad - axis.extent) // axis.stride + 1
+        return cls(pad, before, count - before - axis.coarse)
+
+
+def _zip(values: list[Any], geometry: Geometry) -> Any:
+    return zip(values, geometry.axes, strict=True)
+
+
+def _pad(x: Any, spatial: tuple[int, ...], pairs: Pairs) -> Any:
+    """Zeros at both ends of the spatial axes; negative ones cut off."""
+    if not any(low or high for low, high in pairs):
+        return x
+    config = [(0, 0, 0)] * x.ndim
+    for axis, (low, high) in zip(spatial, pairs, strict=True):
+        config[axis] = (low, high, 0)
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
