@@ -58,6 +58,7 @@ from jaxconv._convolution import (
     convolution_backward_data,
     convolution_backward_weights,
 )
+from jaxconv._explain import Explanation, explain
 from jaxconv._inspect import resolve
 from jaxconv._lowering import forced
 from jaxconv._resolve import Resolved
@@ -65,6 +66,7 @@ from jaxconv._resolve import Resolved
 __version__ = "0.1.0"
 
 __all__ = [
+    "Explanation",
     "Resolved",
     "contractions_saveable",
     "conv_transpose",
@@ -73,6 +75,7 @@ __all__ = [
     "convolution",
     "convolution_backward_data",
     "convolution_backward_weights",
+    "explain",
     "forced",
     "onednn",
     "resolve",

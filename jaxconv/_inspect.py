@@ -9,7 +9,7 @@ from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._resolve import Resolved
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: vars(_convolution).get(name) or vars(_conv_transpose)[name] for name in OPS
 }
 
@@ -33,13 +33,13 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
       >>> sizes.dst_shape, sizes.pads_begin, sizes.pads_end
       ((8, 16, 16, 16), (1, 1), (1, 1))
     """
-    name = next((n for n, function in _FUNCTIONS.items() if function is op), op)
+    name = next((n for n, function in FUNCTIONS.items() if function is op), op)
     if not isinstance(name, str) or name not in OPS:
         raise ValueError(
             f"resolve: `op` must be {either(OPS)}, as a function or its name; got {shown(op)}"
         )
     try:
-        bound = inspect.signature(_FUNCTIONS[name]).bind(*args, **attributes)
+        bound = inspect.signature(FUNCTIONS[name]).bind(*args, **attributes)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     bound.apply_defaults()

@@ -10,7 +10,7 @@ import pytest
 from small import DENSE, Form, operands
 
 import jaxconv
-from jaxconv._lowering import cpu, force
+from jaxconv._lowering import columns, cpu, force
 
 FORMS = {
     "dense": DENSE,
@@ -28,6 +28,18 @@ FORMS = {
     ),
     "grouped": replace(DENSE, channels=(6, 9), groups=3),
     "depthwise": replace(DENSE, channels=(3, 6), groups=3, strides=(1, 3)),
+    "grouped pointwise": Form(
+        fine=(7, 5), kernel=(1, 1), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 0),
+        pads_end=(0, 2), channels=(6, 9), groups=3,
+    ),
+    "grouped patches": Form(
+        fine=(6, 7), kernel=(2, 3), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 0),
+        pads_end=(0, 0), channels=(4, 6), groups=2,
+    ),
+    "one place": Form(
+        fine=(4, 7), kernel=(5, 3), strides=(1, 2), dilations=(1, 1), pads_begin=(1, 0),
+        pads_end=(0, 1), channels=(4, 6), groups=2,
+    ),
     "1-D": Form(
         fine=(11,), kernel=(4,), strides=(3,), dilations=(2,), pads_begin=(2,), pads_end=(1,),
         channels=(3, 4),
@@ -59,7 +71,9 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         one_tap = all(k == 1 for k in form.kernel)
         tiles = form.kernel == form.strides and all(d == 1 for d in form.dilations)
         # To fine, the phases of a kernel may have one tap, but not all of these do.
-        return form.groups == 1 and (one_tap or tiles)
+        return one_tap or tiles
+    if spelling == "products":
+        return form.groups == 1 and op != "convolution_backward_weights"
     if spelling == "phases":
         return op == "convolution_backward_data"
     return spelling != "slabs" or len(form.kernel) > 1
@@ -122,6 +136,30 @@ def test_derivatives_are_forced_too():
     with jaxconv.forced("direct"):
         assert "stablehlo.convolution" in gradient.lower(weights).as_text()
     assert "stablehlo.convolution" not in gradient.lower(weights).as_text()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.7])
+@pytest.mark.parametrize("form", ["dense", "grouped", "1-D"])
+@pytest.mark.parametrize("op", ["convolution", "convolution_backward_weights"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_windows_in_blocks_and_some_groups_at_a_time(op, form, dtype, share, monkeypatch):
+    """As large layers have them; one row a block, and blocks that do not divide the rows."""
+    a, b, _ = operands(FORMS[form], op, dtype)
+    whole, blocked = (jax.jit(lambda a, b: FORMS[form].op(op)(a, b)) for _ in range(2))
+    with jaxconv.forced("columns"):
+        expected = whole(a, b)
+        assert "stablehlo.while" not in whole.lower(a, b).as_text()
+        monkeypatch.setattr(columns, "WHOLE", 0)
+        monkeypatch.setattr(columns, "BLOCK", int(share * columns_bytes(FORMS[form], dtype)))
+        monkeypatch.setattr(columns, "TOGETHER", columns.BLOCK)
+        assert "stablehlo.while" in blocked.lower(a, b).as_text()
+        np.testing.assert_array_equal(blocked(a, b), expected)
+
+
+def columns_bytes(form, dtype):
+    src, weights, _ = operands(form, "convolution", dtype)
+    dst = jax.eval_shape(jax.jit(form.op("convolution")), src, weights)
+    return dst.size // dst.shape[-1] * np.prod(form.kernel) * src.shape[-1] * src.dtype.itemsize
 
 
 def test_an_unknown_spelling_lists_the_known():

@@ -3,10 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax
+
 from jaxconv._lowering.problem import Problem
 
 #: As many multiply-adds as one fused loop may hold before compiling it takes too long.
 MOST_TERMS = 128
+
+#: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
+#: for few channels too, but takes twice as long for small images.
+NEWER = jax.__version_info__ >= (0, 11)
 
 
 @dataclass(frozen=True)
@@ -20,52 +26,114 @@ class Rule:
 
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
-    "matmul": lambda p: p.dense and (p.pointwise or p.patches),
+    "matmul": lambda p: p.pointwise or p.patches,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.geometry.rank > 1,
+    "products": lambda p: p.dense and p.result != "kernel",
 }
 
+#: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
+#: against the next best.
 RULES = (
-    Rule("matmul", POSSIBLE["matmul"], "one tap, or windows that tile: one dot"),
     Rule(
-        "direct",
+        "direct",  # convnext-patchify, forward: 1.3, 3.1
+        lambda p: NEWER and p.result == "coarse" and p.tiled and p.dense and p.single,
+        "windows that tile: newer XLA has a convolution that needs no copy of them",
+    ),
+    Rule(
+        "matmul",  # resnet50-56-1x1, weights: 4.9, 50
+        lambda p: p.dense and POSSIBLE["matmul"](p),
+        "one tap, or windows that tile: one dot",
+    ),
+    Rule(
+        "matmul",  # eegnet-spatial-m2, data: 0.6, 50
+        lambda p: p.patches and p.result == "fine" and not p.partitioned,
+        "windows that tile: a dot for each group, not a phase for each tap",
+    ),
+    Rule(
+        "direct",  # wav2vec2-k10-s5, data: 1.6, 10; with more axes XLA:CPU may abort the process
         lambda p: (
-            p.result == "fine"
-            and p.dense
-            and p.strided
-            and p.fine == 1
-            # In more dimensions some of these forms make XLA:CPU abort the process.
-            and p.geometry.rank == 1
+            p.result == "fine" and p.fine == 1 and p.dense and p.strided and p.geometry.rank == 1
         ),
-        "a one-channel waveform: XLA has a dot and a scatter for it",  # wav2vec2-k10-s5, data
-    ),
-    Rule("phases", POSSIBLE["phases"], "as stride-1 convolutions, which are fast forms"),
-    Rule(
-        "dots",
-        lambda p: not p.dense and p.pointwise and p.result == "kernel",
-        "grouped and one tap: one dot with the groups as its batch",
+        "a one-channel waveform: XLA has a dot and a scatter for it",
     ),
     Rule(
-        "taps",
-        lambda p: not p.dense and p.fine <= 8 and p.taps * p.fine <= MOST_TERMS,
+        "phases",  # mobilenetv2-56-dw3-s2, data: 1.1, 201
+        lambda p: p.result == "fine",
+        "as stride-1 convolutions, which are fast forms",
+    ),
+    Rule(
+        "taps",  # resnext50-56-g32x4, forward: 6.7, 45; its weights: 18, 37
+        lambda p: (
+            not p.dense
+            and p.fine * (p.coarse if p.result == "kernel" else 2) <= 16
+            and p.taps * p.fine <= MOST_TERMS
+        ),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
         "dots",
-        lambda p: not p.dense and p.partitioned,
-        "grouped and split over devices: a grouped convolution would gather the batch",
+        lambda p: p.partitioned and not p.dense,
+        "grouped, and split over devices: a grouped convolution would gather the batch",
     ),
     Rule(
-        "slabs",
-        lambda p: p.dense and p.geometry.rank > 2 and p.result == "coarse",
+        "slabs",  # unet3d-16-3x3x3, forward: 11, 21
+        lambda p: (
+            p.result == "coarse"
+            and p.dense
+            and p.geometry.rank > 2
+            and (p.partitioned or not (p.half or p.along_first))
+        ),
         "XLA's fast convolution has two spatial axes",
+    ),
+    Rule(
+        "direct",
+        lambda p: p.partitioned,
+        "split over devices: other spellings would loop over an axis that may be split",
+    ),
+    Rule(
+        "matmul",  # shufflenet-28-1x1-g3, forward: 1.0, 1.9
+        lambda p: p.pointwise,
+        "grouped, one tap: one dot with the groups as its batch",
+    ),
+    Rule(
+        "columns",  # resnext50-7-g32x32, weights: 9.5, 37; forward: 7.3, 12 (newer: 7.6, 7.2)
+        lambda p: not p.dense and (p.result == "kernel" or p.half or not NEWER),
+        "grouped: dots with several groups as their batch",
+    ),
+    Rule(
+        "products",  # dcgan-image, forward, bfloat16: 1.6, 16
+        lambda p: p.result == "coarse" and p.few_results and (p.half or not NEWER),
+        "few result channels: one dot gives the products with all taps",
+    ),
+    Rule(
+        "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
+        lambda p: p.half,
+        "16 bits: dots are several times faster than convolutions, which XLA widens",
+    ),
+    Rule(
+        "columns",  # resnet50-56-3x3, weights: 19, 47
+        lambda p: p.result == "kernel" and p.geometry.rank > 1 and p.fine > 1,
+        "a weights gradient: its windows are large, and a dot has one sum over all of them",
+    ),
+    Rule(
+        "columns",  # r2plus1d-3x1x1, forward: 14, 19
+        lambda p: p.result == "coarse" and p.dense and p.geometry.rank > 2 and p.along_first,
+        "taps along the first axis only: the windows are few",
+    ),
+    Rule(
+        "columns",  # resnet50-7-3x3, forward: 15, 30
+        lambda p: NEWER and p.result == "coarse" and p.dense and p.small_images,
+        "small images, which newer XLA convolves slowly",
     ),
     Rule("direct", lambda p: True, "no faster form is known: one convolution"),
 )
 
 
-def choose(problem: Problem) -> Rule:
-    """The first rule that holds."""
+def choose(problem: Problem, forced: str | None = None) -> Rule:
+    """The first rule that holds, unless a spelling is forced."""
+    if forced:
+        return Rule(forced, POSSIBLE.get(forced, lambda p: True), "forced")
     return next(rule for rule in RULES if rule.when(problem))
 
 

@@ -1,41 +1,114 @@
-"""All windows written out side by side (im2col), then one dot.
+"""All windows written out side by side (im2col), then one dot: for dots faster than convolutions.
 
-Worth its copies where the dot is much faster than a convolution: in 16 bits, whose
-convolutions XLA:CPU widens to float32 first, and in float64.
+The windows are many times the data, and memory is what they cost. More than a few MiB of
+them are written in blocks of rows, each one used while it is in the cache; groups are
+taken a few at a time, each one contiguous.
 """
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
+from jaxconv import _sharding
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import dots, window
-from jaxconv._reshape import merge_groups, split_groups
+from jaxconv._lowering import groups, rows, window
+
+#: Bytes of windows that are written at once, and else of one block. The C library maps
+#: buffers above 32 MiB anew at each call, and first touching their pages takes longer
+#: than the dot.
+WHOLE, BLOCK = 15 << 20, 4 << 20
+#: Bytes of the windows of the groups that are taken together.
+TOGETHER = 8 << 20
+#: What a symbolic batch is taken for.
+SOME_BATCH = 8
 
 
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Windows by the whole kernel."""
+    if geometry.groups > 1:
+        one = partial(to_coarse, precision=precision, dtype=dtype)
+        return _each_group(one, fine, kernel, geometry)
+    bits = window.padded(rows.as_bits(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
-    return dots.rows_by_weights(_windows(fine, geometry), weights, geometry, precision, dtype)
+
+    def some(start: Any, size: int) -> Any:
+        windows = rows.as_numbers(_windows(bits, geometry, start, size), fine.dtype)
+        return rows.by_weights(windows, weights, 1, precision, dtype)
+
+    total, size = geometry.axes[0].coarse, _block(fine, geometry)
+    if size == total:
+        return some(0, total)
+
+    def step(block: Any, out: Any) -> Any:
+        start = jnp.minimum(block * size, total - size)  # the last block overlaps its neighbour
+        return lax.dynamic_update_slice_in_dim(out, some(start, size), start, axis=1)
+
+    shape = (*fine.shape[:1], *(a.coarse for a in geometry.axes), kernel.shape[-1])
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, kernel)
+    return lax.fori_loop(0, -(-total // size), step, out)
 
 
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Windows by the coarse tensor, over all rows."""
-    out = dots.rows_by_rows(_windows(fine, geometry), coarse, geometry, precision, dtype)
-    return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
+    if geometry.groups > 1:
+        one = partial(to_kernel, precision=precision, dtype=dtype)
+        return _each_group(one, fine, coarse, geometry)
+    bits = window.padded(rows.as_bits(fine), geometry)
+
+    def some(start: Any, size: int) -> Any:
+        windows = rows.as_numbers(_windows(bits, geometry, start, size), fine.dtype)
+        block = lax.dynamic_slice_in_dim(coarse, start, size, axis=1)
+        return rows.by_rows(windows, block, 1, precision, dtype)
+
+    total, size = geometry.axes[0].coarse, _block(fine, geometry)
+    if size == total:
+        out = some(0, total)
+    else:
+        blocks, left = divmod(total, size)
+        shape = (math.prod(a.kernel for a in geometry.axes) * fine.shape[-1], coarse.shape[-1])
+        out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, coarse)
+        out = lax.fori_loop(0, blocks, lambda b, out: out + some(b * size, size), out)
+        if left:
+            out += some(total - left, left)
+    return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
 
-def _windows(fine: Any, geometry: Geometry) -> Any:
-    """(N, X, (g, taps, i))."""
-    fine = window.padded(fine, geometry)
-    read = [
-        split_groups(window.read_by(tap, fine, geometry), geometry.groups)
-        for tap in window.taps(geometry)
-    ]
-    return merge_groups(jnp.concatenate(read, -1))
+def _windows(bits: Any, geometry: Geometry, start: Any, size: int) -> Any:
+    """(N, size, X, taps * C): the windows of some rows of the coarse tensor."""
+    first, *rest = geometry.axes
+    part = replace(first, fine=(size - 1) * first.stride + first.extent, coarse=size, pad_low=0)
+    bits = lax.dynamic_slice_in_dim(bits, start * first.stride, part.fine, axis=1)
+    some = replace(geometry, axes=(part, *rest))
+    return jnp.concatenate([window.read_by(tap, bits, some) for tap in window.taps(some)], -1)
+
+
+def _block(fine: Any, geometry: Geometry) -> int:
+    """How many rows of the coarse tensor, along its first axis, make a block."""
+    total, whole = geometry.axes[0].coarse, _bytes(fine, geometry)
+    if whole <= WHOLE:
+        return total
+    return min(max(1, total * BLOCK // whole), total)
+
+
+def _bytes(fine: Any, geometry: Geometry) -> int:
+    """Of all windows."""
+    batch = fine.shape[0] if isinstance(fine.shape[0], int) else SOME_BATCH
+    extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
+    return batch * extents * int(fine.shape[-1]) * int(fine.dtype.itemsize)
+
+
+def _each_group(contract: Callable[..., Any], fine: Any, other: Any, geometry: Geometry) -> Any:
+    one = partial(contract, geometry=replace(geometry, groups=1))
+    together = geometry.groups * TOGETHER // max(_bytes(fine, geometry), 1)
+    return groups.each(one, fine, other, geometry.groups, together)

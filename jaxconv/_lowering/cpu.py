@@ -6,6 +6,7 @@ follows knows one layout.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,20 @@ from jax import lax
 
 from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._lowering import columns, direct, dots, matmul, phases, reference, slabs, taps
-from jaxconv._lowering.choice import choose, possible
+from jaxconv._lowering import (
+    columns,
+    direct,
+    dots,
+    matmul,
+    phases,
+    products,
+    reference,
+    slabs,
+    taps,
+)
+from jaxconv._lowering.choice import Rule, choose, possible
 from jaxconv._lowering.problem import Problem
+from jaxconv._reshape import reorder
 
 
 def spell(
@@ -28,9 +40,13 @@ def spell(
     early_rounding: bool,
     partitioned: bool,
     spelling: str | None,
+    told: list[Rule] | None = None,
     **params: Any,
 ) -> Any:
-    """Transposed to channels-last, summed in a wide type, rounded once, transposed back."""
+    """Transposed to channels-last, summed in a wide type, rounded once, transposed back.
+
+    The rules that choose are added to `told`, if anyone asks.
+    """
     del early_rounding  # never needed: a wide result costs nothing here
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
@@ -38,16 +54,23 @@ def spell(
     if spelling == "reference":
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
         return lax.convert_element_type(out, dtype)
-    there = geometry.canonical()
+    there = _tiled(geometry.canonical())
     first, second = (
-        _transpose(x, geometry.layout(slot), there.layout(slot))
+        reorder(x, geometry.layout(slot), there.layout(slot))
         for slot, x in zip(OPERANDS[result], (first, second), strict=True)
     )
     out = _contract(
-        result, first, second, geometry=there, partitioned=partitioned, forced=spelling, **params
+        result,
+        first,
+        second,
+        geometry=there,
+        partitioned=partitioned,
+        forced=spelling,
+        told=told,
+        **params,
     )
     out = lax.convert_element_type(out, dtype)
-    return _transpose(out, there.layout(result), geometry.layout(result))
+    return reorder(out, there.layout(result), geometry.layout(result))
 
 
 def _contract(
@@ -57,46 +80,38 @@ def _contract(
     *,
     geometry: Geometry,
     partitioned: bool,
-    forced: str | None = None,
+    forced: str | None,
+    told: list[Rule] | None,
     **params: Any,
 ) -> Any:
     """One contraction, channels-last, by the spelling forced or chosen."""
-    problem = _problem(result, first, second, geometry, partitioned)
-    name = forced or choose(problem).spelling
+    problem = Problem.of(result, first, second, geometry, partitioned)
+    rule = choose(problem, forced)
+    name = rule.spelling
+    if told is not None:
+        told.append(rule)
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
     if result in SPELLINGS.get(name, {}):
         return SPELLINGS[name][result](first, second, geometry=geometry, **params)
     # The rewrites hand on to other contractions, which choose for themselves.
     rewrite = name in ("phases", "slabs")
-    inner = partial(_contract, partitioned=partitioned, forced=None if rewrite else name)
+    inner = partial(
+        _contract, partitioned=partitioned, forced=None if rewrite else forced, told=told
+    )
     if result == "fine":
         return phases.to_fine(first, second, geometry=geometry, contract=inner, **params)
     spelling = slabs.to_coarse if result == "coarse" else slabs.to_kernel
     return spelling(first, second, geometry=geometry, contract=inner, **params)
 
 
-def _problem(
-    result: Slot, first: Any, second: Any, geometry: Geometry, partitioned: bool
-) -> Problem:
-    shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
-    shapes[result] = geometry.shape(result, first.shape, second.shape)
-    batch = shapes["fine"][0]
-    return Problem(
-        result,
-        geometry,
-        batch if isinstance(batch, int) else None,
-        shapes["fine"][-1] // geometry.groups,
-        shapes["coarse"][-1] // geometry.groups,
-        first.dtype,
-        partitioned,
-    )
-
-
-def _transpose(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
-    """Move each axis from its place in one layout to its place in another."""
-    place = dict(zip(target, source, strict=True))
-    return lax.transpose(x, [place[axis] for axis in range(x.ndim)])
+def _tiled(geometry: Geometry) -> Geometry:
+    """A window that has one place only may as well move by its own length."""
+    axes = [
+        replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a
+        for a in geometry.axes
+    ]
+    return replace(geometry, axes=tuple(axes))
 
 
 SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
@@ -112,5 +127,6 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
     },
     "columns": {"coarse": columns.to_coarse, "kernel": columns.to_kernel},
     "dots": {"coarse": dots.to_coarse, "kernel": dots.to_kernel},
+    "products": {"coarse": products.to_coarse},
     "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
 }

@@ -19,8 +19,8 @@ from jaxconv._reshape import move_groups, replace_axes
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """The reference; in one dimension with a second axis of one element, for YNNPACK."""
-    if geometry.rank > 1:
+    """The reference; a one-channel waveform with a second axis of one element, for YNNPACK."""
+    if geometry.rank > 1 or fine.shape[-1] > 1:
         return reference.to_coarse(
             fine, kernel, geometry=geometry, precision=precision, dtype=dtype
         )

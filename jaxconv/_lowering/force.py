@@ -5,7 +5,17 @@ from typing import Any
 
 import jax
 
-SPELLINGS = ("reference", "direct", "matmul", "columns", "dots", "taps", "phases", "slabs")
+SPELLINGS = (
+    "reference",
+    "direct",
+    "matmul",
+    "columns",
+    "dots",
+    "products",
+    "taps",
+    "phases",
+    "slabs",
+)
 
 #: Part of the key of every jit: a change recompiles what is compiled already.
 _context = jax.make_user_context(None)
@@ -15,7 +25,7 @@ def forced(spelling: str) -> AbstractContextManager[Any]:
     """A context in which every contraction is spelled so, on CPU.
 
     Where the named spelling cannot spell a contraction, an error says so. `"reference"` is
-    one `lax.conv_general_dilated` in the layouts at hand, as on GPU and TPU. Derivatives
+    one `lax.conv_general_dilated` in the layouts at hand, on GPU too. Derivatives
     are forced where they are taken: inside the context. `jax.jit` retraces under it.
 
     Raises:

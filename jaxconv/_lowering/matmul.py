@@ -1,4 +1,4 @@
-"""Kernels of one tap, and windows that tile the fine tensor: a reshape and one dot.
+"""Kernels of one tap, and windows that tile the fine tensor: a reshape and one dot, per group.
 
 A dot runs at the machine's peak, in 16 bits too as long as it may give a float32
 result. No axis is merged but the taps and channels, which nobody shards: a batch
@@ -6,6 +6,8 @@ sharded over devices stays so.
 """
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,26 +16,31 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import window
+from jaxconv._lowering import groups, rows, window
 
 
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Each window is a row of patches."""
-    return lax.dot_general(
-        _patches(fine, geometry),
-        kernel.reshape(-1, kernel.shape[-1]),
-        (((geometry.rank + 1,), (0,)), ((), ())),
-        precision=precision,
-        preferred_element_type=dtype,
-    )
+    if geometry.groups > 1:
+        one = partial(
+            to_coarse, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
+        )
+        return groups.each(one, fine, kernel, geometry.groups, geometry.groups)
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    return rows.by_weights(_patches(fine, geometry), weights, 1, precision, dtype)
 
 
 def to_fine(
     coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Each coarse element makes a window of its own."""
+    if geometry.groups > 1:
+        one = partial(
+            to_fine, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
+        )
+        return groups.each(one, coarse, kernel, geometry.groups, geometry.groups)
     windows = lax.dot_general(
         coarse,
         kernel.reshape(-1, kernel.shape[-1]),
@@ -48,14 +55,12 @@ def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """All windows at once: one dot over batch and extents."""
-    rows = tuple(range(geometry.rank + 1))
-    out = lax.dot_general(
-        _patches(fine, geometry),
-        coarse,
-        ((rows, rows), ((), ())),
-        precision=precision,
-        preferred_element_type=dtype,
-    )
+    if geometry.groups > 1:
+        one = partial(
+            to_kernel, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
+        )
+        return groups.each(one, fine, coarse, geometry.groups, geometry.groups)
+    out = rows.by_rows(_patches(fine, geometry), coarse, 1, precision, dtype)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
 

@@ -23,11 +23,12 @@ def to_coarse(
 ) -> Any:
     """Sum over taps and fine channels i of (N, X, g, 1) times (g, o)."""
     del precision  # products and sums are in `dtype`
-    fine = window.padded(fine, geometry)
+    fine = _widened(fine, geometry, dtype)
+    kernel = lax.optimization_barrier(kernel.astype(dtype))
     terms = []
     for tap in window.taps(geometry):
-        read = split_groups(window.read_by(tap, fine, geometry).astype(dtype), geometry.groups)
-        weights = split_groups(window.at(tap, kernel).astype(dtype), geometry.groups)  # i, g, o
+        read = split_groups(window.read_by(tap, fine, geometry), geometry.groups)
+        weights = split_groups(window.at(tap, kernel), geometry.groups)  # i, g, o
         for i in range(weights.shape[0]):
             one = lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1)
             terms.append(one * _like(read, lax.index_in_dim(weights, i, keepdims=False)))
@@ -43,11 +44,11 @@ def to_kernel(
     what it leaves is small, and summed after.
     """
     del precision
-    fine = window.padded(fine, geometry)
-    coarse = split_groups(coarse.astype(dtype), geometry.groups)
+    fine = _widened(fine, geometry, dtype)
+    coarse = split_groups(lax.optimization_barrier(coarse.astype(dtype)), geometry.groups)
     products = []
     for tap in window.taps(geometry):
-        read = split_groups(window.read_by(tap, fine, geometry).astype(dtype), geometry.groups)
+        read = split_groups(window.read_by(tap, fine, geometry), geometry.groups)
         for i in range(read.shape[-1]):
             products.append(lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1) * coarse)
     sums = lax.reduce(
@@ -63,3 +64,8 @@ def to_kernel(
 def _like(data: Any, weights: Any) -> Any:
     """Weights (g, o) with leading axes to broadcast over data (N, X, g, ...)."""
     return lax.expand_dims(weights, tuple(range(data.ndim - 2)))
+
+
+def _widened(fine: Any, geometry: Geometry, dtype: DType) -> Any:
+    """Padded and in `dtype` once and for all: in the fused loop, each tap would convert again."""
+    return lax.optimization_barrier(window.padded(fine.astype(dtype), geometry))

@@ -1,0 +1,85 @@
+"""What `explain` says: the spelling in use, why, and the costs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import DENSE, OPS, operands
+
+import jaxconv
+
+
+def spellings(explanation):
+    return [spelling for spelling, _ in explanation.steps]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attributes", "expected"),
+    [
+        (((2, 8, 8, 16), (1, 1, 16, 32)), {}, ["matmul"]),
+        (((2, 8, 8, 6), (3, 3, 1, 6)), {"groups": 6}, ["taps"]),
+        (((2, 8, 8, 64), (3, 3, 32, 64)), {"groups": 2, "dtype": jnp.bfloat16}, ["columns"]),
+        (((2, 8, 8, 16), (3, 3, 16, 32)), {"dtype": jnp.bfloat16}, ["columns"]),
+        (((2, 40, 40, 16), (3, 3, 16, 32)), {}, ["direct"]),
+        (((2, 4, 8, 8, 16), (3, 3, 3, 16, 32)), {}, ["slabs", "direct"]),
+    ],
+)
+def test_the_spelling_of_a_forward_convolution(shapes, attributes, expected):
+    assert spellings(jaxconv.explain("convolution", *shapes, **attributes)) == expected
+
+
+def test_a_rewrite_names_what_it_hands_on_to():
+    found = jaxconv.explain(
+        jaxconv.convolution_backward_data, (2, 6, 6, 12), (3, 3, 1, 12), (2, 13, 13, 12),
+        strides=2, groups=12,
+    )  # fmt: skip
+    assert dict(zip(spellings(found), found.counts, strict=True)) == {"phases": 1, "taps": 4}
+
+
+def test_a_forced_spelling_is_said_to_be_forced():
+    with jaxconv.forced("dots"):
+        found = jaxconv.explain("convolution", (2, 8, 8, 6), (3, 3, 6, 6))
+    assert found.steps == (("dots", "forced"),)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_operations_are_those_of_a_sum_of_ones(op):
+    """With all ones, each product adds 1 to the sum of all results."""
+    a, b, _ = operands(DENSE, op)
+    function, attributes = DENSE.op(op).func, DENSE.op(op).keywords
+    found = jaxconv.explain(function, a, b, **attributes)
+    ones = function(jnp.ones(a.shape), jnp.ones(b.shape), **attributes)
+    assert found.flops == 2 * int(ones.sum())
+    assert found.bytes == 4 * (a.size + b.size + ones.size)
+    assert found.resolved == jaxconv.resolve(function, a, b, **attributes)
+
+
+def test_the_type_is_that_of_the_arrays():
+    src, weights = jnp.ones((2, 8, 8, 3), jnp.bfloat16), jnp.ones((3, 3, 3, 4), jnp.bfloat16)
+    found = jaxconv.explain("convolution", src, weights)
+    assert found.bytes == 2 * (src.size + weights.size + 2 * 6 * 6 * 4)
+    assert spellings(found) != spellings(jaxconv.explain("convolution", src, weights, dtype="f4"))
+
+
+def test_temporary_memory_is_that_of_the_compiled_operation():
+    src, weights = np.ones((2, 64, 64, 32), np.float32), np.ones((3, 3, 1, 32), np.float32)
+    found = jaxconv.explain("convolution", src, weights, groups=32, pads_begin=1, pads_end=1)
+    compiled = (
+        jax.jit(lambda x, w: jaxconv.convolution(x, w, groups=32, pads_begin=1, pads_end=1))
+        .lower(src, weights)
+        .compile()
+    )
+    assert found.temp_bytes == compiled.memory_analysis().temp_size_in_bytes > src.nbytes
+
+
+def test_it_reads_well():
+    text = str(jaxconv.explain("convolution", (2, 8, 8, 16), (1, 1, 16, 32)))
+    first, step, costs = text.splitlines()
+    assert first == "convolution to (2, 8, 8, 32)"
+    assert step.startswith("  matmul: one tap")
+    assert costs.startswith("  0.1 MFLOP, 0.0 MiB in and out, temporary memory")
+
+
+def test_errors_are_those_of_the_operation():
+    with pytest.raises(ValueError, match=r"convolution: .*channels"):
+        jaxconv.explain("convolution", (2, 8, 8, 16), (1, 1, 15, 32))
