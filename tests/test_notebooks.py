@@ -1,0 +1,270 @@
+"""The notebooks run, and what they draw is what the operations do."""
+
+import ast
+import importlib
+import json
+import os
+import re
+import time
+import xml.etree.ElementTree as ET
+from functools import cache
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from peers import peer
+
+import jaxconv
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+SECONDS = 60  # for a whole notebook, on two cores
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code(path):
+    """The source of a notebook's code cells, or of a module."""
+    if path.suffix == ".py":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+
+
+def test_there_are_five():
+    assert len(NOTEBOOKS) == 5
+
+
+@every_notebook
+def test_it_is_stripped(path):
+    notebook = json.loads(path.read_text())
+    assert notebook["nbformat"] == 4
+    assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    for cell in notebook["cells"]:
+        assert cell["metadata"] == {}
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            assert cell["execution_count"] is None
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *FOLDER.glob("*.py")], ids=lambda path: path.name)
+def test_it_uses_nothing_private_and_no_place_of_one_machine(path):
+    """Neither an import nor an attribute may begin with an underscore, but for dunders."""
+    names = []
+    for node in ast.walk(ast.parse(code(path))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names += [getattr(node, "module", ""), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Attribute):
+            names.append(node.attr)
+    parts = [part for name in names for part in name.split(".")]
+    assert [part for part in parts if re.match(r"_(?!_)", part)] == []
+    assert re.findall(r"/(?:home|Users|root|tmp|work)\b", path.read_text()) == []
+
+
+@pytest.mark.slow
+@every_notebook
+def test_it_runs(path):
+    """Top to bottom in a fresh kernel, without a word on stderr, in the time it may take."""
+    nbclient, nbformat = peer("nbclient"), peer("nbformat")
+    peer("ipykernel"), peer("matplotlib")
+    notebook = nbformat.read(path, as_version=4)
+    end = time.monotonic() + SECONDS
+    client = nbclient.NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout_func=lambda cell: max(end - time.monotonic(), 0.1),
+        resources={"metadata": {"path": str(FOLDER)}},
+    )
+    # One device, as a user has, and not the eight of these tests.
+    client.execute(env=os.environ | {"PYTHONPATH": str(FOLDER.parent), "XLA_FLAGS": ""})
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    assert [out["text"] for out in outputs if out.get("name") == "stderr"] == []
+    assert any("image/png" in out.get("data", {}) for out in outputs)
+
+
+# The drawing helper.
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    """notebooks/drawing.py, as the notebooks import it."""
+    peer("matplotlib").use("agg")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("drawing")
+
+
+@pytest.fixture
+def ax(drawing):
+    """Somewhere to draw."""
+    figure, ax = drawing.plt.subplots()
+    yield ax
+    drawing.plt.close(figure)
+
+
+UP = {"strides": 2, "pads_begin": 1, "output_padding": 1}
+FLAT = {"strides": (2, 1), "dilations": (1, 2), "pads_begin": (1, 0), "pads_end": (0, 1)}
+GEOMETRIES = {
+    "plain": ("convolution", 5, 3, {}),
+    "strided": ("convolution", 9, 3, {"strides": 2, "pads_begin": 1}),
+    "unread end": ("convolution", 8, 3, {"strides": 3}),
+    "sparse": ("convolution", 9, 2, {"strides": 3, "dilations": 2, "pads_end": 2}),
+    "same_upper": ("convolution", 6, 4, {"auto_pad": "same_upper"}),
+    "same_lower": ("convolution", 6, 4, {"auto_pad": "same_lower"}),
+    "flat": ("convolution", (5, 6), (3, 2), FLAT),
+    "up": ("conv_transpose", 4, 3, UP | {"pads_end": 2}),
+    "up, stride above kernel": ("conv_transpose", 3, 2, {"strides": 3, "output_padding": 2}),
+    "up, pads above kernel": ("conv_transpose", 6, 2, {"pads_begin": 2, "pads_end": 1}),
+    "up, same": ("conv_transpose", 4, 3, {"strides": 2, "auto_pad": "same_lower"}),
+    "up, to size": ("conv_transpose", 3, 3, {"strides": 2, "dst_shape": 8}),
+    "up, flat": ("conv_transpose", (2, 3), (2, 3), FLAT | {"output_padding": (1, 0)}),
+    "data": ("convolution_backward_data", 3, 3, {"strides": 2, "dst_shape": 8}),
+    "data of up": ("conv_transpose_backward_data", 8, 3, {"strides": 2, "pads_begin": 1}),
+    "weights": ("convolution_backward_weights", 9, 4,
+                {"weights_shape": 3, "strides": 2, "pads_begin": 1}),
+    "weights of up, flat": ("conv_transpose_backward_weights", (2, 3), (5, 4),
+                      FLAT | {"weights_shape": (3, 2)}),
+}  # fmt: skip
+every_geometry = pytest.mark.parametrize("name", GEOMETRIES)
+
+
+def pair(size):
+    return (size,) if isinstance(size, int) else size
+
+
+@cache
+def products(drawing, name):
+    """What the operation multiplies, seen by one-hot inputs: {result cell: pairs of cells}.
+
+    The pairs are in the order fine, kernel, coarse.
+    """
+    op, *sizes, attributes = GEOMETRIES[name]
+    slots = drawing.ROLES[op]
+
+    def shape(slot, size):
+        return (*pair(size), 1, 1) if slot == "kernel" else (1, *pair(size), 1)
+
+    given = {"weights_shape": "kernel", "dst_shape": slots[2]}
+    more = {k: shape(given[k], v) if k in given else v for k, v in attributes.items()}
+    hot = [
+        np.eye(n, dtype=np.float32).reshape(n, *shape(slot, size))
+        for slot, size in zip(slots, sizes, strict=False)
+        for n in [np.prod(size)]
+    ]
+
+    def run(a, b):
+        return getattr(jaxconv, op)(a, b, **more)
+
+    results = np.asarray(jax.vmap(jax.vmap(run, (None, 0)), (0, None))(*hot))
+    assert set(np.unique(results)) == {0, 1}
+    axes = slice(0, -2) if slots[2] == "kernel" else slice(1, -1)
+    found = {cell: set() for cell in np.ndindex(results.shape[2:][axes])}
+    for a, b, *cell in np.argwhere(results).tolist():
+        cells = (np.unravel_index(n, pair(size)) for n, size in zip((a, b), sizes, strict=True))
+        read = dict(zip(slots, ([*map(int, cell)] for cell in cells), strict=False))
+        found[tuple(cell[axes])].add(tuple(tuple(read[s]) for s in drawing.SLOTS if s in read))
+    return found
+
+
+@every_geometry
+def test_the_connections_are_the_products_of_the_operation(drawing, name):
+    op, first, second, attributes = GEOMETRIES[name]
+    axes = drawing.axes_of(op, first, second, **attributes)
+    expected = products(drawing, name)
+    assert sum(map(len, expected.values())) > 0
+    for cell, pairs in expected.items():
+        assert drawing.connections(op, axes, cell) == pairs
+
+
+@every_geometry
+def test_the_window_marks_what_is_multiplied(drawing, ax, name):
+    """The filled cells of the window, and their labels, against one-hot inputs."""
+    op, first, second, attributes = GEOMETRIES[name]
+    to_hex = importlib.import_module("matplotlib.colors").to_hex
+    read = drawing.PALE[drawing.ORANGE]
+    others = [slot for slot in drawing.SLOTS if slot != drawing.ROLES[op][2]]
+    label = others.index("coarse" if "kernel" not in others else "kernel")
+    for cell, pairs in products(drawing, name).items():
+        ax.clear()
+        drawing.draw(op, first, second, cell=cell, ax=ax, **attributes)
+        filled = {
+            (patch.get_x() + 0.5, patch.get_y() + 0.5)
+            for patch in ax.patches
+            if to_hex(patch.get_facecolor()) == read
+        }
+        texts = [t.get_text() for t in ax.texts if t.get_position() in filled]
+        assert sorted(texts) == sorted(",".join(map(str, p[label])) for p in pairs)
+
+
+@pytest.mark.parametrize("name", [n for n in GEOMETRIES if "flat" not in n])
+def test_a_line_is_drawn_for_every_product(drawing, ax, name):
+    op, first, second, attributes = GEOMETRIES[name]
+    expected = products(drawing, name)
+    for cell, pairs in expected.items():
+        ax.clear()
+        drawing.draw(op, first, second, cell=cell, ax=ax, **attributes)
+        assert len(ax.lines) == sum(map(len, expected.values()))
+        assert sum(line.get_linewidth() > 2 for line in ax.lines) == len(pairs)
+
+
+def kinds(cells):
+    """How many cells there are of each kind."""
+    return {kind: list(cells.values()).count(kind) for kind in cells.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "over", "out"),
+    [
+        ("strided", {"pad": 1, "read": 8, "unread": 1}, {"result": 4}),
+        ("unread end", {"read": 6, "unread": 2}, {"result": 2}),
+        ("same_lower", {"pad": 3, "read": 6}, {"result": 6}),
+        # 3 taps reach 2 beyond either end; the pad takes 1 off the beginning, and 2 - 1 off the end
+        ("up", {"pad": 2, "read": 4, "gap": 3}, {"cropped": 2, "result": 6, "extra": 1}),
+        ("up, stride above kernel", {"pad": 4, "read": 3, "gap": 4}, {"result": 8, "extra": 2}),
+        ("up, pads above kernel", {"read": 5, "unread": 1}, {"cropped": 3, "result": 4}),
+        ("up, to size", {"pad": 5, "read": 3, "gap": 2}, {"result": 7, "extra": 1}),
+        ("weights", {"pad": 1, "read": 8, "unread": 1}, {"result": 3}),
+    ],
+)
+def test_the_cells_that_are_drawn(drawing, ax, name, over, out):
+    op, first, second, attributes = GEOMETRIES[name]
+    [axis] = drawing.axes_of(op, first, second, **attributes)
+    result = drawing.ROLES[op][2]
+    assert kinds(drawing.lattice(axis, result)) == over
+    assert kinds(drawing.results(axis, result)) == out
+    drawing.draw(op, first, second, ax=ax, **attributes)
+    window = {"kernel": axis.coarse}.get(result, axis.kernel)
+    assert len(ax.patches) == sum(over.values()) + window + sum(out.values())
+
+
+def test_three_dimensions_are_refused(drawing):
+    with pytest.raises(ValueError, match=r"one or two dimensions.*\(4, 4, 4\)"):
+        drawing.draw("convolution", (4, 4, 4), (3, 3, 3))
+
+
+@pytest.mark.parametrize("cell", [3, -1, (1, 1)])
+def test_a_cell_outside_the_result_is_refused(drawing, cell):
+    with pytest.raises(ValueError, match=r"`cell` must lie in the result, of size \[3\]"):
+        drawing.draw("convolution", 5, 3, cell=cell)
+
+
+def test_the_picture_in_the_readme_is_current(drawing, tmp_path):
+    """Its words and colours in their order; positions may differ with matplotlib's version."""
+
+    def drawn(path):
+        words, fills = [], []
+        for element in ET.parse(path).iter():
+            if element.tag.endswith("}text"):
+                words.append("".join(element.itertext()))
+            elif element.tag.endswith("}path"):
+                fills += re.findall(r"(?:fill|stroke|opacity): ([^;]+)", element.get("style", ""))
+        return words, fills
+
+    committed = FOLDER / "one_form.svg"
+    assert committed.stat().st_size < 40_000
+    importlib.import_module("one_form").save(tmp_path / "again.svg")
+    assert drawn(committed) == drawn(tmp_path / "again.svg")
