@@ -55,9 +55,9 @@ def test_operations_are_those_of_a_sum_of_ones(op):
 
 
 def test_the_type_is_that_of_the_arrays():
-    src, weights = jnp.ones((2, 8, 8, 3), jnp.bfloat16), jnp.ones((3, 3, 3, 4), jnp.bfloat16)
+    src, weights = jnp.ones((2, 8, 8, 3), jnp.bfloat16), jnp.ones((3, 3, 3, 5), jnp.bfloat16)
     found = jaxconv.explain("convolution", src, weights)
-    assert found.bytes == 2 * (src.size + weights.size + 2 * 6 * 6 * 4)
+    assert found.bytes == 2 * (src.size + weights.size + 2 * 6 * 6 * 5)
     assert spellings(found) != spellings(jaxconv.explain("convolution", src, weights, dtype="f4"))
 
 

@@ -92,13 +92,18 @@ RULES = (
         "split over devices: other spellings would loop over an axis that may be split",
     ),
     Rule(
+        "direct",  # resnext50-7-g32x32, forward: 7.2, 7.6; shufflenet-28-1x1-g3: 1.4, 1.6
+        lambda p: NEWER and p.result == "coarse" and p.single and not p.dense,
+        "grouped: newer XLA convolves them as fast",
+    ),
+    Rule(
         "matmul",  # shufflenet-28-1x1-g3, forward: 1.0, 1.9
         lambda p: p.pointwise,
         "grouped, one tap: one dot with the groups as its batch",
     ),
     Rule(
-        "columns",  # resnext50-7-g32x32, weights: 9.5, 37; forward: 7.3, 12 (newer: 7.6, 7.2)
-        lambda p: not p.dense and (p.result == "kernel" or p.half or not NEWER),
+        "columns",  # resnext50-7-g32x32, forward: 7.3, 12; its weights: 9.5, 37
+        lambda p: not p.dense,
         "grouped: dots with several groups as their batch",
     ),
     Rule(
@@ -108,12 +113,17 @@ RULES = (
     ),
     Rule(
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
-        lambda p: p.half,
+        lambda p: p.half and (p.result == "kernel" or p.coarse > 4),
         "16 bits: dots are several times faster than convolutions, which XLA widens",
     ),
     Rule(
-        "columns",  # resnet50-56-3x3, weights: 19, 47
-        lambda p: p.result == "kernel" and p.geometry.rank > 1 and p.fine > 1,
+        "columns",  # wav2vec2-k10-s5, weights: 1.4, 3.5
+        lambda p: p.result == "kernel" and p.geometry.rank == 1 and (p.fine == 1 or p.double),
+        "a one-channel waveform, or one in float64, whose convolutions XLA may run naively",
+    ),
+    Rule(
+        "columns",  # resnet50-56-3x3, weights: 19, 47; newer, for few channels: 17, 15
+        lambda p: p.result == "kernel" and p.geometry.rank > 1 and p.fine > (4 if NEWER else 1),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(

@@ -19,8 +19,11 @@ from jaxconv._reshape import move_groups, replace_axes
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """The reference; a one-channel waveform with a second axis of one element, for YNNPACK."""
-    if geometry.rank > 1 or fine.shape[-1] > 1:
+    """The reference; some of one dimension with a second axis of one element, for YNNPACK.
+
+    Those are in float64, which XLA has no other fast form for, or have one channel.
+    """
+    if geometry.rank > 1 or (fine.shape[-1] > 1 and fine.dtype.itemsize < 8):
         return reference.to_coarse(
             fine, kernel, geometry=geometry, precision=precision, dtype=dtype
         )

@@ -84,6 +84,11 @@ class Problem:
         return self.dtype.itemsize == 4
 
     @property
+    def double(self) -> bool:
+        """Operands of 64 bits."""
+        return self.dtype.itemsize == 8
+
+    @property
     def half(self) -> bool:
         """Operands of 16 bits."""
         return self.dtype.itemsize == 2
@@ -97,11 +102,18 @@ class Problem:
     def few_results(self) -> bool:
         """Very few result channels, whose products with all taps are not much data."""
         products = self.coarse * self.taps
-        return self.dense and not self.strided and self.coarse <= 4 and products <= 4 * self.fine
+        positions = math.prod(a.fine for a in self.geometry.axes)
+        return (
+            self.dense
+            and not self.strided
+            and self.coarse <= 4
+            and products <= 4 * self.fine
+            and positions <= 4096
+        )
 
     @property
     def small_images(self) -> bool:
-        """Many channels, and few rows or taps far apart."""
-        return self.fine >= 64 and any(
-            a.kernel > 1 and (a.coarse <= 14 or a.dilation > 4) for a in self.geometry.axes
-        )
+        """In two dimensions or more, many channels, and few rows or taps far apart."""
+        axes = [a for a in self.geometry.axes if a.kernel > 2]
+        small = any(a.coarse <= 14 or a.dilation > 4 for a in axes)
+        return self.geometry.rank > 1 and self.fine >= 64 and small

@@ -5,6 +5,7 @@ a dot of 16-bit operands is fast if it gives a float32 result and the left opera
 contracts its last axis, and elsewhere up to 20 times slower.
 """
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ def by_rows(fine: Any, coarse: Any, groups: int, precision: Precision, dtype: DT
     last = fine.ndim - 1
     rows = tuple(range(last))
     if groups == 1:
-        swap = coarse.shape[-1] <= fine.shape[-1]  # transpose what is smaller
+        swap = _swapped(fine.shape, coarse.shape)
         one, other = (coarse, fine) if swap else (fine, coarse)
         out = lax.dot_general(
             _channels_first(one),
@@ -62,6 +63,15 @@ def by_rows(fine: Any, coarse: Any, groups: int, precision: Precision, dtype: DT
         preferred_element_type=dtype,
     )
     return merge_groups(jnp.moveaxis(out, 0, 1))  # g, i, o
+
+
+def _swapped(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
+    """Whether transposing the coarse tensor, and then the result, moves less than the fine one."""
+    i, o = fine[-1], coarse[-1]
+    if not isinstance(fine[0], int):  # a symbolic batch: many rows
+        return bool(o < i)
+    count = math.prod(fine[:-1])
+    return bool(count * o + i * o < count * i)
 
 
 def _channels_first(x: Any) -> Any:
