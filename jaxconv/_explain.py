@@ -15,6 +15,7 @@ from jaxconv import _inspect, _lowering
 from jaxconv._dtypes import canonical
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._op import OPS
+from jaxconv._reshape import move_groups
 from jaxconv._resolve import Resolved
 
 
@@ -23,7 +24,7 @@ class Explanation:
     """How an operation is computed here; see `jaxconv.explain`."""
 
     platform: str
-    #: each spelling in use with the reason, the outermost first; empty where XLA is left to choose
+    #: each spelling in use with the reason, the outermost first; told on CPU only
     steps: tuple[tuple[str, str], ...]
     #: how often each occurs
     counts: tuple[int, ...]
@@ -40,7 +41,9 @@ class Explanation:
         for (spelling, why), count in zip(self.steps, self.counts, strict=True):
             lines.append(f"  {spelling}{f' (x {count})' if count > 1 else ''}: {why}")
         if not self.steps:
-            lines.append(f"  one lax.conv_general_dilated, in the form that suits {self.platform}")
+            lines.append(
+                f"  in the forms that suit {self.platform}; which ones is told on CPU only"
+            )
         temp = "unknown" if self.temp_bytes is None else f"{self.temp_bytes / 2**20:.1f} MiB"
         lines.append(
             f"  {self.flops / 1e6:,.1f} MFLOP, {self.bytes / 2**20:.1f} MiB in and out, "
@@ -67,50 +70,52 @@ def explain(
 
     Example:
       >>> import jaxconv
-      >>> print(jaxconv.explain("convolution", (8, 56, 56, 64), (1, 1, 64, 256)))  # doctest: +SKIP
-      convolution to (8, 56, 56, 256)
-        matmul: one tap or tiling windows: one dot
-        822.1 MFLOP, 30.7 MiB in and out, temporary memory 0.0 MiB
+      >>> found = jaxconv.explain("convolution", (8, 56, 56, 64), (1, 1, 64, 256))
+      >>> found.flops, found.bytes
+      (822083584, 32178176)
     """
     resolved = _inspect.resolve(op, *args, **attributes)
     record = OPS[resolved.op]
+    given = [*args[:2], *(attributes.get(name) for name in record.inputs)]
     if dtype is None:
-        dtype = next((x.dtype for x in args if hasattr(x, "dtype")), jnp.float32)
-    dtype = jnp.dtype(canonical(dtype))
-    inputs = [jax.ShapeDtypeStruct(resolved.shape(name), dtype) for name in record.inputs]
-    given = {record.shape_argument: resolved.shape(record.result)} if record.shape_argument else {}
-    ignored = {"bias", *given}
-    function = partial(
-        _inspect.FUNCTIONS[resolved.op],
-        **{k: v for k, v in attributes.items() if k not in ignored},
-        **given,
-    )
-    compiled = jax.jit(function).lower(*inputs).compile()
-    memory = compiled.memory_analysis()
+        dtype = next((x.dtype for x in given if hasattr(x, "dtype")), jnp.float32)
+    inputs = [
+        jax.ShapeDtypeStruct(resolved.shape(name), canonical(dtype)) for name in record.inputs
+    ]
+    rest = {k: v for k, v in attributes.items() if k not in (*record.inputs, "bias")}
+    if record.shape_argument:
+        rest[record.shape_argument] = resolved.shape(record.result)
+    function = partial(_inspect.FUNCTIONS[resolved.op], **rest)
+    out = jax.eval_shape(function, *inputs)
+    memory = jax.jit(function).lower(*inputs).compile().memory_analysis()
     platform = jax.default_backend()
-    rules = Counter(_rules(resolved, dtype) if platform == "cpu" else ())
-    sizes = [math.prod(x.shape) for x in (*inputs, jax.eval_shape(function, *inputs))]
+    rules = Counter(_rules(resolved, inputs, out.dtype) if platform == "cpu" else ())
     return Explanation(
         platform=platform,
         steps=tuple(rules),
         counts=tuple(rules.values()),
         flops=_flops(resolved),
-        bytes=sum(sizes) * dtype.itemsize,
+        bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, out)),
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
         resolved=resolved,
     )
 
 
-def _rules(resolved: Resolved, dtype: Any) -> list[tuple[str, str]]:
+def _rules(resolved: Resolved, inputs: list[Any], dtype: Any) -> list[tuple[str, str]]:
     """The spellings and reasons that the CPU lowering goes through."""
     told: list[_lowering.Rule] = []
-    geometry, result = resolved.geometry, OPS[resolved.op].slot(OPS[resolved.op].result)
-    names = {OPS[resolved.op].slot(n): n for n in OPS[resolved.op].inputs}
-    shapes = [resolved.shape(names[slot]) for slot in OPERANDS[result]]
-    jax.eval_shape(
-        partial(
-            _lowering.SPELL["cpu"],
+    geometry, record = resolved.geometry, OPS[resolved.op]
+    result = record.slot(record.result)
+    operands = {record.slot(name): x for name, x in zip(record.inputs, inputs, strict=True)}
+
+    def spell(first: Any, second: Any) -> Any:
+        if resolved.groups_on_fine and result != "kernel":
+            layout = geometry.kernel
+            second = move_groups(second, geometry.groups, layout.fine, layout.coarse)
+        return _lowering.SPELL["cpu"](
             result,
+            first,
+            second,
             geometry=geometry,
             precision=(lax.Precision.DEFAULT,) * 2,
             dtype=dtype,
@@ -118,9 +123,9 @@ def _rules(resolved: Resolved, dtype: Any) -> list[tuple[str, str]]:
             partitioned=False,
             spelling=_lowering.forced_name(),
             told=told,
-        ),
-        *(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes),
-    )
+        )
+
+    jax.eval_shape(spell, *(operands[slot] for slot in OPERANDS[result]))
     return [(rule.spelling, rule.why) for rule in told]
 
 
@@ -134,9 +139,13 @@ def _flops(resolved: Resolved) -> int:
 
 def _met(axis: Axis) -> int:
     """How many pairs of a tap and a coarse position read inside the fine axis."""
-    reads = (
-        axis.stride * q + axis.dilation * t - axis.pad_low
-        for q in range(axis.coarse)
-        for t in range(axis.kernel)
+    return sum(
+        max(0, _first_beyond(axis, tap, axis.fine) - _first_beyond(axis, tap, 0))
+        for tap in range(axis.kernel)
     )
-    return sum(0 <= p < axis.fine for p in reads)
+
+
+def _first_beyond(axis: Axis, tap: int, position: int) -> int:
+    """The first coarse position at which a tap reads this fine one or a later one."""
+    first = -(-(position - axis.dilation * tap + axis.pad_low) // axis.stride)
+    return min(max(first, 0), axis.coarse)

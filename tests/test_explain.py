@@ -80,6 +80,38 @@ def test_it_reads_well():
     assert costs.startswith("  0.1 MFLOP, 0.0 MiB in and out, temporary memory")
 
 
+def test_the_second_reading_of_transposed_weights():
+    """Groups on the I axis instead of the O axis: the same operation."""
+    first = jaxconv.explain("conv_transpose", (2, 5, 5, 8), (3, 3, 6, 8), groups=2, strides=2)
+    second = jaxconv.explain("conv_transpose", (2, 5, 5, 8), (3, 3, 12, 4), groups=2, strides=2)
+    assert second.resolved.groups_on_fine > first.resolved.groups_on_fine
+    assert (first.steps, first.counts) == (second.steps, second.counts)
+
+
+def test_the_wider_result_counts():
+    shapes = (2, 8, 8, 3), (3, 3, 3, 5)
+    narrow = jaxconv.explain("convolution", *shapes, dtype=jnp.bfloat16)
+    wide = jaxconv.explain(
+        "convolution", *shapes, dtype=jnp.bfloat16, preferred_element_type=jnp.float32
+    )
+    assert wide.bytes - narrow.bytes == 2 * (2 * 6 * 6 * 5)
+
+
+def test_arguments_may_be_given_by_name():
+    by_name = jaxconv.explain("convolution", src=(2, 8, 8, 3), weights=(3, 3, 3, 5))
+    assert by_name == jaxconv.explain("convolution", (2, 8, 8, 3), (3, 3, 3, 5))
+
+
+@pytest.mark.parametrize("spelling", ["reference", "columns", "phases"])
+def test_a_forced_spelling_of_a_rewrite(spelling):
+    args = "convolution_backward_data", (2, 6, 6, 12), (3, 3, 1, 12), (2, 13, 13, 12)
+    with jaxconv.forced(spelling):
+        found = jaxconv.explain(*args, strides=2, groups=12)
+    inner = {"reference": [], "columns": ["columns"], "phases": ["taps"]}[spelling]
+    outer = "reference" if spelling == "reference" else "phases"
+    assert (spellings(found), found.steps[0][1]) == ([outer, *inner], "forced")
+
+
 def test_errors_are_those_of_the_operation():
     with pytest.raises(ValueError, match=r"convolution: .*channels"):
         jaxconv.explain("convolution", (2, 8, 8, 16), (1, 1, 15, 32))

@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
-from small import DENSE, Form, operands
+from jax import export
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, operands
 
 import jaxconv
 from jaxconv._lowering import columns, cpu, force
@@ -70,7 +73,6 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
     if spelling == "matmul":
         one_tap = all(k == 1 for k in form.kernel)
         tiles = form.kernel == form.strides and all(d == 1 for d in form.dilations)
-        # To fine, the phases of a kernel may have one tap, but not all of these do.
         return one_tap or tiles
     if spelling == "products":
         return form.groups == 1 and op != "convolution_backward_weights"
@@ -162,19 +164,99 @@ def columns_bytes(form, dtype):
     return dst.size // dst.shape[-1] * np.prod(form.kernel) * src.shape[-1] * src.dtype.itemsize
 
 
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Windows one row a block and one group at a time, as if layers were large."""
+    for size in ("WHOLE", "BLOCK", "TOGETHER"):
+        monkeypatch.setattr(columns, size, 0)
+
+
+@pytest.mark.parametrize("spelling", force.SPELLINGS)
+@pytest.mark.parametrize("name", ["dense", "grouped", "patches"])
+@pytest.mark.parametrize("op", OPS)
+def test_a_symbolic_batch(op, name, spelling, in_blocks):
+    form = FORMS[name]
+    if not claimed(spelling, form, op):
+        pytest.skip("not for this contraction")
+    a, b, _ = operands(form, op)
+    (batch,) = export.symbolic_shape("batch")
+    types = [
+        jax.ShapeDtypeStruct((batch, *x.shape[1:]) if slot != "kernel" else x.shape, x.dtype)
+        for slot, x in zip(ROLES[op], (a, b), strict=False)
+    ]
+    run = form.op(op)
+    with jaxconv.forced(spelling):
+        exported = export.export(jax.jit(lambda a, b: run(a, b)))(*types)
+    np.testing.assert_array_equal(exported.call(a, b), run(a, b))
+
+
+@pytest.mark.parametrize("name", ["dense", "grouped"])
+@pytest.mark.parametrize("op", OPS)
+def test_windows_in_blocks_under_shard_map(op, name, in_blocks):
+    """Their loops carry what varies over the devices."""
+    form = replace(FORMS[name], batch=4)
+    a, b, _ = operands(form, op)
+    mesh = jax.make_mesh((2,), ("batch",), axis_types=(AxisType.Auto,))
+    specs = [P() if slot == "kernel" else P("batch") for slot in ROLES[op]]
+    weights = specs[2] == P()
+    run = form.op(op)
+
+    def local(a, b):
+        out = run(a, b)
+        return jax.lax.psum(out, "batch") if weights else out
+
+    sharded = jax.shard_map(local, mesh=mesh, in_specs=tuple(specs[:2]), out_specs=specs[2])
+    with jaxconv.forced("columns"):
+        got = jax.jit(sharded)(a, b)
+    np.testing.assert_array_equal(got, run(a, b))
+
+
 def test_an_unknown_spelling_lists_the_known():
     with pytest.raises(ValueError, match="must be one of reference, direct"):
         jaxconv.forced("winograd")
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-@pytest.mark.parametrize("spelling", ["direct", "columns", "dots", "taps"])
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [
+        ("grouped", "direct"), ("grouped", "columns"), ("grouped", "dots"), ("grouped", "taps"),
+        ("dense", "products"), ("dense", "columns"), ("pointwise", "matmul"),
+        ("patches", "matmul"), ("grouped pointwise", "matmul"), ("one place", "matmul"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("op", OPS)
-def test_sixteen_bits_are_rounded_once(op, spelling, dtype):
-    """Integers too wide for partial sums to survive a rounding to 16 bits."""
-    form = FORMS["grouped"]
+def test_sixteen_bits_are_rounded_once(op, name, spelling, dtype, formats, wide):
+    """Integers too wide for partial sums to survive a rounding to 16 bits, in two layouts.
+
+    Not every 16-bit dot that XLA accepts can run, and transpositions turn dots around.
+    """
+    form = replace(FORMS[name], formats=formats)
+    if not claimed(spelling, form, op):
+        pytest.skip("not for this contraction")
     a, b, _ = operands(form, op, dtype, limit=100)
+    run = form.op(op, preferred_element_type=jnp.float32) if wide else form.op(op)
     with jaxconv.forced(spelling):
-        got = jax.jit(form.op(op))(a, b)
+        got = jax.jit(run)(a, b)
     exact = getattr(oracle, op)(np.float64(a), np.float64(b), **form.op(op).keywords)
-    np.testing.assert_array_equal(got, oracle.round_to(exact, dtype))
+    np.testing.assert_array_equal(got, exact if wide else oracle.round_to(exact, dtype))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+@pytest.mark.parametrize("op", ["convolution", "convolution_backward_weights"])
+@pytest.mark.parametrize(("i", "o"), [(3, 64), (64, 3), (1, 5), (5, 1), (1, 1)])
+def test_dots_of_every_orientation_run(op, i, o, dtype):
+    """Wide and narrow ones, of many rows and of few, which XLA:CPU compiles differently."""
+    for rows in ((2, 3), (16, 16)):
+        form = Form(
+            batch=2, fine=rows, kernel=(1, 1), strides=(1, 1), dilations=(1, 1),
+            pads_begin=(0, 0), pads_end=(0, 0), channels=(i, o),
+        )  # fmt: skip
+        a, b, _ = operands(form, op, dtype, limit=3)
+        for spelling in ("matmul", "columns", "dots"):
+            with jaxconv.forced(spelling):
+                got = jax.jit(form.op(op, preferred_element_type=jnp.float32))(a, b)
+            exact = getattr(oracle, op)(np.float64(a), np.float64(b), **form.op(op).keywords)
+            np.testing.assert_array_equal(got, exact)

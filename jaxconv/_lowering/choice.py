@@ -10,9 +10,16 @@ from jaxconv._lowering.problem import Problem
 #: As many multiply-adds as one fused loop may hold before compiling it takes too long.
 MOST_TERMS = 128
 
+#: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
+MOST_TAPS = 256
+
 #: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
 #: for few channels too, but takes twice as long for small images.
 NEWER = jax.__version_info__ >= (0, 11)
+
+
+#: Of a dot by windows, this many result channels or fine ones are too few for it to be fast.
+FEWEST = {"coarse": 4, "kernel": 4 if NEWER else 1}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 RULES = (
     Rule(
         "direct",  # convnext-patchify, forward: 1.3, 3.1
-        lambda p: NEWER and p.result == "coarse" and p.tiled and p.dense and p.single,
+        lambda p: NEWER and p.result == "coarse" and p.tiled and p.dense and p.single and p.flat,
         "windows that tile: newer XLA has a convolution that needs no copy of them",
     ),
     Rule(
@@ -47,13 +54,18 @@ RULES = (
     ),
     Rule(
         "matmul",  # eegnet-spatial-m2, data: 0.6, 50
-        lambda p: p.patches and p.result == "fine" and not p.partitioned,
+        lambda p: p.patches and not p.pointwise and p.result == "fine" and not p.partitioned,
         "windows that tile: a dot for each group, not a phase for each tap",
     ),
     Rule(
         "direct",  # wav2vec2-k10-s5, data: 1.6, 10; with more axes XLA:CPU may abort the process
         lambda p: (
-            p.result == "fine" and p.fine == 1 and p.dense and p.strided and p.geometry.rank == 1
+            p.result == "fine"
+            and p.fine == 1
+            and p.dense
+            and p.strided
+            and p.geometry.rank == 1
+            and not p.double
         ),
         "a one-channel waveform: XLA has a dot and a scatter for it",
     ),
@@ -66,10 +78,15 @@ RULES = (
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; its weights: 18, 37
         lambda p: (
             not p.dense
-            and p.fine * (p.coarse if p.result == "kernel" else 2) <= 16
+            and (p.fine * p.coarse <= 16 if p.result == "kernel" else p.fine <= 8)
             and p.taps * p.fine <= MOST_TERMS
         ),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
+    ),
+    Rule(
+        "direct",
+        lambda p: p.taps > MOST_TAPS or (p.depthwise and p.taps > MOST_TERMS),
+        "too many taps to have a piece of the program for each",
     ),
     Rule(
         "dots",
@@ -82,7 +99,7 @@ RULES = (
             p.result == "coarse"
             and p.dense
             and p.geometry.rank > 2
-            and (p.partitioned or not (p.half or p.along_first))
+            and (p.partitioned or not (p.along_first or (p.half and p.coarse > 4)))
         ),
         "XLA's fast convolution has two spatial axes",
     ),
@@ -93,7 +110,7 @@ RULES = (
     ),
     Rule(
         "direct",  # resnext50-7-g32x32, forward: 7.2, 7.6; shufflenet-28-1x1-g3: 1.4, 1.6
-        lambda p: NEWER and p.result == "coarse" and p.single and not p.dense,
+        lambda p: NEWER and p.result == "coarse" and p.single and p.flat and not p.dense,
         "grouped: newer XLA convolves them as fast",
     ),
     Rule(
@@ -113,7 +130,7 @@ RULES = (
     ),
     Rule(
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
-        lambda p: p.half and (p.result == "kernel" or p.coarse > 4),
+        lambda p: p.half and (p.coarse if p.result == "coarse" else p.fine) > FEWEST[p.result],
         "16 bits: dots are several times faster than convolutions, which XLA widens",
     ),
     Rule(
@@ -123,17 +140,21 @@ RULES = (
     ),
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; newer, for few channels: 17, 15
-        lambda p: p.result == "kernel" and p.geometry.rank > 1 and p.fine > (4 if NEWER else 1),
+        lambda p: (
+            p.result == "kernel"
+            and p.geometry.rank > 1
+            and (p.fine > FEWEST["kernel"] or p.geometry.rank > 2)
+        ),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(
         "columns",  # r2plus1d-3x1x1, forward: 14, 19
-        lambda p: p.result == "coarse" and p.dense and p.geometry.rank > 2 and p.along_first,
+        lambda p: p.result == "coarse" and p.geometry.rank > 2 and p.along_first,
         "taps along the first axis only: the windows are few",
     ),
     Rule(
         "columns",  # resnet50-7-3x3, forward: 15, 30
-        lambda p: NEWER and p.result == "coarse" and p.dense and p.small_images,
+        lambda p: NEWER and p.result == "coarse" and p.small_images,
         "small images, which newer XLA convolves slowly",
     ),
     Rule("direct", lambda p: True, "no faster form is known: one convolution"),

@@ -1,8 +1,8 @@
 """All windows written out side by side (im2col), then one dot: for dots faster than convolutions.
 
 The windows are many times the data, and memory is what they cost. More than a few MiB of
-them are written in blocks of rows, each one used while it is in the cache; groups are
-taken a few at a time, each one contiguous.
+them are written in blocks, each one used while it is in the cache: of one row along the first
+axis, for the whole batch, at least. Groups are taken a few at a time, each one contiguous.
 """
 
 import math

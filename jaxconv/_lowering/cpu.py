@@ -52,6 +52,8 @@ def spell(
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     params["dtype"] = ACCUMULATION[dtype]
     if spelling == "reference":
+        if told is not None:
+            told.append(Rule(spelling, lambda p: True, "forced"))
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
         return lax.convert_element_type(out, dtype)
     there = _tiled(geometry.canonical())
@@ -88,17 +90,18 @@ def _contract(
     problem = Problem.of(result, first, second, geometry, partitioned)
     rule = choose(problem, forced)
     name = rule.spelling
-    if told is not None:
-        told.append(rule)
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
-    if result in SPELLINGS.get(name, {}):
+    if result == "fine" and result not in SPELLINGS.get(name, {}):
+        rule = replace(rule, spelling="phases")
+    if told is not None:
+        told.append(rule)
+    if result in SPELLINGS.get(rule.spelling, {}):
         return SPELLINGS[name][result](first, second, geometry=geometry, **params)
     # The rewrites hand on to other contractions, which choose for themselves.
-    rewrite = name in ("phases", "slabs")
-    inner = partial(
-        _contract, partitioned=partitioned, forced=None if rewrite else forced, told=told
-    )
+    if name == rule.spelling:
+        forced = None
+    inner = partial(_contract, partitioned=partitioned, forced=forced, told=told)
     if result == "fine":
         return phases.to_fine(first, second, geometry=geometry, contract=inner, **params)
     spelling = slabs.to_coarse if result == "coarse" else slabs.to_kernel
@@ -106,12 +109,13 @@ def _contract(
 
 
 def _tiled(geometry: Geometry) -> Geometry:
-    """A window that has one place only may as well move by its own length."""
+    """Windows that have one place only along an axis may as well move by their own length."""
     axes = [
         replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a
         for a in geometry.axes
     ]
-    return replace(geometry, axes=tuple(axes))
+    tiled = all(a.kernel == a.stride and a.dilation == 1 for a in axes)
+    return replace(geometry, axes=tuple(axes)) if tiled else geometry
 
 
 SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {

@@ -14,8 +14,6 @@ class Problem:
 
     result: Slot
     geometry: Geometry
-    #: None where it is symbolic: then no choice may depend on it
-    batch: int | None
     #: channels of one group
     fine: int
     coarse: int
@@ -32,11 +30,9 @@ class Problem:
         shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
         shapes[result] = geometry.shape(result, first.shape, second.shape)
         data, groups = geometry.data, geometry.groups
-        batch = shapes["fine"][data.batch]
         return cls(
             result,
             geometry,
-            batch if isinstance(batch, int) else None,
             shapes["fine"][data.channel] // groups,
             shapes["coarse"][data.channel] // groups,
             first.dtype,
@@ -79,6 +75,11 @@ class Problem:
         return self.patches and any(a.coarse > 1 < a.kernel for a in self.geometry.axes)
 
     @property
+    def flat(self) -> bool:
+        """Two spatial axes."""
+        return self.geometry.rank == 2
+
+    @property
     def single(self) -> bool:
         """Operands of 32 bits."""
         return self.dtype.itemsize == 4
@@ -104,8 +105,7 @@ class Problem:
         products = self.coarse * self.taps
         positions = math.prod(a.fine for a in self.geometry.axes)
         return (
-            self.dense
-            and not self.strided
+            not self.strided
             and self.coarse <= 4
             and products <= 4 * self.fine
             and positions <= 4096
@@ -114,6 +114,6 @@ class Problem:
     @property
     def small_images(self) -> bool:
         """In two dimensions or more, many channels, and few rows or taps far apart."""
-        axes = [a for a in self.geometry.axes if a.kernel > 2]
+        axes = [a for a in self.geometry.axes if a.kernel > 1]
         small = any(a.coarse <= 14 or a.dilation > 4 for a in axes)
         return self.geometry.rank > 1 and self.fine >= 64 and small

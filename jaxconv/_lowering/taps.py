@@ -23,8 +23,8 @@ def to_coarse(
 ) -> Any:
     """Sum over taps and fine channels i of (N, X, g, 1) times (g, o)."""
     del precision  # products and sums are in `dtype`
-    fine = _widened(fine, geometry, dtype)
-    kernel = lax.optimization_barrier(kernel.astype(dtype))
+    fine = _widened(window.padded(fine, geometry), dtype)
+    kernel = _widened(kernel, dtype)
     terms = []
     for tap in window.taps(geometry):
         read = split_groups(window.read_by(tap, fine, geometry), geometry.groups)
@@ -44,8 +44,8 @@ def to_kernel(
     what it leaves is small, and summed after.
     """
     del precision
-    fine = _widened(fine, geometry, dtype)
-    coarse = split_groups(lax.optimization_barrier(coarse.astype(dtype)), geometry.groups)
+    fine = _widened(window.padded(fine, geometry), dtype)
+    coarse = split_groups(_widened(coarse, dtype), geometry.groups)
     products = []
     for tap in window.taps(geometry):
         read = split_groups(window.read_by(tap, fine, geometry), geometry.groups)
@@ -66,6 +66,6 @@ def _like(data: Any, weights: Any) -> Any:
     return lax.expand_dims(weights, tuple(range(data.ndim - 2)))
 
 
-def _widened(fine: Any, geometry: Geometry, dtype: DType) -> Any:
-    """Padded and in `dtype` once and for all: in the fused loop, each tap would convert again."""
-    return lax.optimization_barrier(window.padded(fine.astype(dtype), geometry))
+def _widened(x: Any, dtype: DType) -> Any:
+    """In `dtype` once and for all: in the fused loop, each tap would convert again."""
+    return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
