@@ -28,6 +28,24 @@ def test_the_spelling_of_a_forward_convolution(shapes, attributes, expected):
     assert spellings(jaxconv.explain("convolution", *shapes, **attributes)) == expected
 
 
+@pytest.mark.parametrize(
+    ("batch", "expected"), [(1, "direct"), (32, "columns")], ids=["little work", "much"]
+)
+def test_weights_gradients_of_little_work_stay_one_convolution(batch, expected):
+    found = jaxconv.explain(
+        jaxconv.convolution_backward_weights, (batch, 16, 16, 32), (batch, 14, 14, 64),
+        (3, 3, 32, 64),
+    )  # fmt: skip
+    assert spellings(found) == [expected]
+
+
+def test_little_grouped_work_is_spelled_too():
+    """No rule names a spelling that cannot do it."""
+    for groups, out in ((2, 2), (2, 8), (4, 4)):
+        src, weights = (1, 6, 6, 24 * groups), (3, 3, 24, out * groups)
+        assert spellings(jaxconv.explain("convolution", src, weights, groups=groups))
+
+
 def test_a_rewrite_names_what_it_hands_on_to():
     found = jaxconv.explain(
         jaxconv.convolution_backward_data, (2, 6, 6, 12), (3, 3, 1, 12), (2, 13, 13, 12),

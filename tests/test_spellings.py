@@ -15,6 +15,12 @@ from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, operands
 import jaxconv
 from jaxconv._lowering import columns, cpu, force
 
+
+def slow(value):
+    """More of what other values of a parameter test."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 FORMS = {
     "dense": DENSE,
     "cropped": Form(
@@ -140,7 +146,7 @@ def test_derivatives_are_forced_too():
     assert "stablehlo.convolution" not in gradient.lower(weights).as_text()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4, 0.7])
+@pytest.mark.parametrize("share", [0.0, slow(0.4), 0.7])
 @pytest.mark.parametrize("form", ["dense", "grouped", "1-D"])
 @pytest.mark.parametrize("op", ["convolution", "convolution_backward_weights"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
@@ -172,7 +178,7 @@ def in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("spelling", force.SPELLINGS)
-@pytest.mark.parametrize("name", ["dense", "grouped", "patches"])
+@pytest.mark.parametrize("name", ["dense", slow("grouped"), slow("patches")])
 @pytest.mark.parametrize("op", OPS)
 def test_a_symbolic_batch(op, name, spelling, in_blocks):
     form = FORMS[name]
@@ -216,9 +222,9 @@ def test_an_unknown_spelling_lists_the_known():
         jaxconv.forced("winograd")
 
 
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("wide", [False, slow(True)])
+@pytest.mark.parametrize("formats", [slow(CHANNELS_LAST), CHANNELS_FIRST])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, slow(jnp.float16)])
 @pytest.mark.parametrize(
     ("name", "spelling"),
     [
@@ -246,13 +252,13 @@ def test_sixteen_bits_are_rounded_once(op, name, spelling, dtype, formats, wide)
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 @pytest.mark.parametrize("op", ["convolution", "convolution_backward_weights"])
-@pytest.mark.parametrize(("i", "o"), [(3, 64), (64, 3), (1, 5), (5, 1), (1, 1)])
-def test_dots_of_every_orientation_run(op, i, o, dtype):
+@pytest.mark.parametrize("channels", [(3, 64), slow((64, 3)), (1, 5), slow((5, 1)), slow((1, 1))])
+def test_dots_of_every_orientation_run(op, channels, dtype):
     """Wide and narrow ones, of many rows and of few, which XLA:CPU compiles differently."""
     for rows in ((2, 3), (16, 16)):
         form = Form(
             batch=2, fine=rows, kernel=(1, 1), strides=(1, 1), dilations=(1, 1),
-            pads_begin=(0, 0), pads_end=(0, 0), channels=(i, o),
+            pads_begin=(0, 0), pads_end=(0, 0), channels=channels,
         )  # fmt: skip
         a, b, _ = operands(form, op, dtype, limit=3)
         for spelling in ("matmul", "columns", "dots"):

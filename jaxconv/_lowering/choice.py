@@ -120,7 +120,7 @@ RULES = (
     ),
     Rule(
         "columns",  # resnext50-7-g32x32, forward: 7.3, 12; its weights: 9.5, 37
-        lambda p: not p.dense,
+        lambda p: not p.dense and not (p.tiny and p.result == "coarse" and not p.half),
         "grouped: dots with several groups as their batch",
     ),
     Rule(
@@ -144,17 +144,18 @@ RULES = (
             p.result == "kernel"
             and p.geometry.rank > 1
             and (p.fine > FEWEST["kernel"] or p.geometry.rank > 2)
+            and not (p.tiny and p.flat)
         ),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(
         "columns",  # r2plus1d-3x1x1, forward: 14, 19
-        lambda p: p.result == "coarse" and p.geometry.rank > 2 and p.along_first,
+        lambda p: p.result == "coarse" and p.dense and p.geometry.rank > 2 and p.along_first,
         "taps along the first axis only: the windows are few",
     ),
     Rule(
         "columns",  # resnet50-7-3x3, forward: 15, 30
-        lambda p: NEWER and p.result == "coarse" and p.small_images,
+        lambda p: NEWER and p.result == "coarse" and p.dense and p.small_images,
         "small images, which newer XLA convolves slowly",
     ),
     Rule("direct", lambda p: True, "no faster form is known: one convolution"),

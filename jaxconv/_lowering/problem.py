@@ -14,6 +14,8 @@ class Problem:
 
     result: Slot
     geometry: Geometry
+    #: None where it is symbolic
+    batch: int | None
     #: channels of one group
     fine: int
     coarse: int
@@ -30,9 +32,11 @@ class Problem:
         shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
         shapes[result] = geometry.shape(result, first.shape, second.shape)
         data, groups = geometry.data, geometry.groups
+        batch = shapes["fine"][data.batch]
         return cls(
             result,
             geometry,
+            batch if isinstance(batch, int) else None,
             shapes["fine"][data.channel] // groups,
             shapes["coarse"][data.channel] // groups,
             first.dtype,
@@ -43,6 +47,13 @@ class Problem:
     def taps(self) -> int:
         """Elements of the kernel per pair of channels."""
         return math.prod(a.kernel for a in self.geometry.axes)
+
+    @property
+    def tiny(self) -> bool:
+        """So little work that the pieces of a program cost more; never of a symbolic batch."""
+        positions = math.prod(a.coarse for a in self.geometry.axes)
+        channels = self.geometry.groups * self.fine * self.coarse
+        return self.batch is not None and self.batch * positions * self.taps * channels < 24e6
 
     @property
     def dense(self) -> bool:
@@ -105,7 +116,8 @@ class Problem:
         products = self.coarse * self.taps
         positions = math.prod(a.fine for a in self.geometry.axes)
         return (
-            not self.strided
+            self.dense
+            and not self.strided
             and self.coarse <= 4
             and products <= 4 * self.fine
             and positions <= 4096
