@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxconv._lowering import accelerator, cpu, gpu
-from jaxconv._lowering.choice import Rule
 from jaxconv._lowering.force import forced, forced_name
+from jaxconv._lowering.problem import Rule
 
 #: `None` is every platform without a rule of its own; JAX takes "gpu" for CUDA and ROCm.
 SPELL: dict[str | None, Callable[..., Any]] = {

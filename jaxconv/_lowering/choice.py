@@ -1,11 +1,10 @@
 """Which spelling for which contraction on CPU: the first rule that holds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import jax
 
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold before compiling it takes too long.
 MOST_TERMS = 128
@@ -17,25 +16,15 @@ MOST_TAPS = 256
 #: for few channels too, but takes twice as long for small images.
 NEWER = jax.__version_info__ >= (0, 11)
 
-
 #: Of a dot by windows, this many result channels or fine ones are too few for it to be fast.
 FEWEST = {"coarse": 4, "kernel": 4 if NEWER else 1}
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Use `spelling` `when` this holds, because of `why`."""
-
-    spelling: str
-    when: Callable[[Problem], bool]
-    why: str
 
 
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
     "phases": lambda p: p.result == "fine",
-    "slabs": lambda p: p.geometry.rank > 1,
+    "slabs": lambda p: p.rank > 1,
     "products": lambda p: p.dense and p.result != "kernel",
 }
 
@@ -44,7 +33,9 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 RULES = (
     Rule(
         "direct",  # convnext-patchify, forward: 1.3, 3.1
-        lambda p: NEWER and p.result == "coarse" and p.tiled and p.dense and p.single and p.flat,
+        lambda p: (
+            NEWER and p.result == "coarse" and p.tiled and p.dense and p.bits == 32 and p.rank == 2
+        ),
         "windows that tile: newer XLA has a convolution that needs no copy of them",
     ),
     Rule(
@@ -53,7 +44,7 @@ RULES = (
         "one tap, or windows that tile: one dot",
     ),
     Rule(
-        "matmul",  # eegnet-spatial-m2, data: 0.6, 50
+        "matmul",  # eegnet-spatial-m2, data: 0.7, 50
         lambda p: p.patches and not p.pointwise and p.result == "fine" and not p.partitioned,
         "windows that tile: a dot for each group, not a phase for each tap",
     ),
@@ -64,8 +55,8 @@ RULES = (
             and p.fine == 1
             and p.dense
             and p.strided
-            and p.geometry.rank == 1
-            and not p.double
+            and p.rank == 1
+            and p.bits < 64
         ),
         "a one-channel waveform: XLA has a dot and a scatter for it",
     ),
@@ -98,8 +89,8 @@ RULES = (
         lambda p: (
             p.result == "coarse"
             and p.dense
-            and p.geometry.rank > 2
-            and (p.partitioned or not (p.along_first or (p.half and p.coarse > 4)))
+            and p.rank > 2
+            and (p.partitioned or not (p.along_first or (p.bits == 16 and p.coarse > 4)))
         ),
         "XLA's fast convolution has two spatial axes",
     ),
@@ -110,7 +101,7 @@ RULES = (
     ),
     Rule(
         "direct",  # resnext50-7-g32x32, forward: 7.2, 7.6; shufflenet-28-1x1-g3: 1.4, 1.6
-        lambda p: NEWER and p.result == "coarse" and p.single and p.flat and not p.dense,
+        lambda p: NEWER and p.result == "coarse" and p.bits == 32 and p.rank == 2 and not p.dense,
         "grouped: newer XLA convolves them as fast",
     ),
     Rule(
@@ -120,37 +111,39 @@ RULES = (
     ),
     Rule(
         "columns",  # resnext50-7-g32x32, forward: 7.3, 12; its weights: 9.5, 37
-        lambda p: not p.dense and not (p.tiny and p.result == "coarse" and not p.half),
+        lambda p: not p.dense and not (p.tiny and p.result == "coarse" and p.bits > 16),
         "grouped: dots with several groups as their batch",
     ),
     Rule(
         "products",  # dcgan-image, forward, bfloat16: 1.6, 16
-        lambda p: p.result == "coarse" and p.few_results and (p.half or not NEWER),
+        lambda p: p.result == "coarse" and p.few_results and (p.bits == 16 or not NEWER),
         "few result channels: one dot gives the products with all taps",
     ),
     Rule(
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
-        lambda p: p.half and (p.coarse if p.result == "coarse" else p.fine) > FEWEST[p.result],
+        lambda p: (
+            p.bits == 16 and (p.coarse if p.result == "coarse" else p.fine) > FEWEST[p.result]
+        ),
         "16 bits: dots are several times faster than convolutions, which XLA widens",
     ),
     Rule(
         "columns",  # wav2vec2-k10-s5, weights: 1.4, 3.5
-        lambda p: p.result == "kernel" and p.geometry.rank == 1 and (p.fine == 1 or p.double),
+        lambda p: p.result == "kernel" and p.rank == 1 and (p.fine == 1 or p.bits == 64),
         "a one-channel waveform, or one in float64, whose convolutions XLA may run naively",
     ),
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; newer, for few channels: 17, 15
         lambda p: (
             p.result == "kernel"
-            and p.geometry.rank > 1
-            and (p.fine > FEWEST["kernel"] or p.geometry.rank > 2)
-            and not (p.tiny and p.flat)
+            and p.rank > 1
+            and (p.fine > FEWEST["kernel"] or p.rank > 2)
+            and not (p.tiny and p.rank == 2)
         ),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(
         "columns",  # r2plus1d-3x1x1, forward: 14, 19
-        lambda p: p.result == "coarse" and p.dense and p.geometry.rank > 2 and p.along_first,
+        lambda p: p.result == "coarse" and p.dense and p.rank > 2 and p.along_first,
         "taps along the first axis only: the windows are few",
     ),
     Rule(

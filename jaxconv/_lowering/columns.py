@@ -42,7 +42,7 @@ def to_coarse(
 
     def some(start: Any, size: int) -> Any:
         windows = rows.as_numbers(_windows(bits, geometry, start, size), fine.dtype)
-        return rows.by_weights(windows, weights, 1, precision, dtype)
+        return rows.by_weights(windows, weights, precision, dtype)
 
     total, size = geometry.axes[0].coarse, _block(fine, geometry)
     if size == total:
@@ -69,7 +69,7 @@ def to_kernel(
     def some(start: Any, size: int) -> Any:
         windows = rows.as_numbers(_windows(bits, geometry, start, size), fine.dtype)
         block = lax.dynamic_slice_in_dim(coarse, start, size, axis=1)
-        return rows.by_rows(windows, block, 1, precision, dtype)
+        return rows.by_rows(windows, block, precision, dtype)
 
     total, size = geometry.axes[0].coarse, _block(fine, geometry)
     if size == total:

@@ -25,8 +25,8 @@ from jaxconv._lowering import (
     slabs,
     taps,
 )
-from jaxconv._lowering.choice import Rule, choose, possible
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.choice import choose, possible
+from jaxconv._lowering.problem import Problem, Rule
 from jaxconv._reshape import reorder
 
 

@@ -49,18 +49,13 @@ def to_coarse(
         pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
         fine = lax.optimization_barrier(_pad(fine, spatial, pads))
         even = [_Even(0, 0, 0) for _ in pads]
-    out = lax.conv_general_dilated(
+    out = reference.to_coarse(
         fine,
         kernel,
-        window_strides=[a.stride for a in geometry.axes],
-        padding=[(e.pad, e.pad) for e in even],
-        rhs_dilation=[a.dilation for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(
-            geometry.data.spec, geometry.kernel.spec, geometry.data.spec
-        ),
-        feature_group_count=geometry.groups,
+        geometry=geometry,
         precision=precision,
-        preferred_element_type=dtype,
+        dtype=dtype,
+        padding=[(e.pad, e.pad) for e in even],
     )
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 

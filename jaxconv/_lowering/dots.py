@@ -1,6 +1,14 @@
-"""One dot for each tap: where its product is cheaper to add than windows are to write out."""
+"""One dot for each tap, in the layouts at hand: where no convolution will do.
 
+On GPU that is where cuDNN has none. On CPU, groups that are split over devices: dots
+partition on a sharded batch, where a grouped convolution gathers it (openxla/xla#47945).
+Groups are a batch axis of the dot. What is summed over taps is in `dtype`, which should be
+wide: a dot does not widen its operands for that.
+"""
+
+from collections.abc import Iterator
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,41 +16,70 @@ from jax import lax
 
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Geometry
-from jaxconv._lowering import rows, window
+from jaxconv._geometry import DataLayout, Geometry
+from jaxconv._reshape import replace_axes
 
 
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """The sum over taps of what the tap reads times its weights."""
-    bits = window.padded(rows.as_bits(fine), geometry)
+    groups, data, layout = geometry.groups, geometry.data, geometry.kernel
+    kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
+    kernel = replace_axes(kernel, geometry.rank + 1, 1, (groups, kernel.shape[-1] // groups))
     products = [
-        rows.by_weights(
-            rows.as_numbers(window.read_by(tap, bits, geometry), fine.dtype),
-            window.at(tap, kernel),
-            geometry.groups,
-            precision,
-            dtype,
+        lax.dot_general(
+            _split(read, groups, data),
+            kernel[tap],  # i, g, o
+            (((data.channel + 1,), (0,)), ((data.channel,), (1,))),
+            precision=precision,
+            preferred_element_type=dtype,
         )
-        for tap in window.taps(geometry)
+        for tap, read in _reads(fine, geometry)
     ]
-    return reduce(lax.add, products)
+    out = jnp.moveaxis(reduce(lax.add, products), (0, -1), (data.channel, data.channel + 1))
+    return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
 
 
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """For each tap, what it reads times the coarse tensor, over all rows."""
-    bits = window.padded(rows.as_bits(fine), geometry)
+    """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
+    groups, data, layout = geometry.groups, geometry.data, geometry.kernel
+    coarse = _split(coarse, groups, data)
+    summed = tuple(a + (a > data.channel) for a in (data.batch, *data.spatial))
     products = [
-        rows.by_rows(
-            rows.as_numbers(window.read_by(tap, bits, geometry), fine.dtype),
+        lax.dot_general(
+            _split(read, groups, data),
             coarse,
-            geometry.groups,
-            precision,
-            dtype,
+            ((summed, summed), ((data.channel,), (data.channel,))),
+            precision=precision,
+            preferred_element_type=dtype,
         )
-        for tap in window.taps(geometry)
+        for _, read in _reads(fine, geometry)
     ]
-    return jnp.stack(products).reshape(*(a.kernel for a in geometry.axes), *products[0].shape)
+    out = jnp.stack(products)  # taps, g, i, o
+    extents = (a.kernel for a in geometry.axes)
+    out = jnp.swapaxes(out, 1, 2).reshape(*extents, out.shape[2], -1)
+    order = {at: n for n, at in enumerate((*layout.spatial, layout.fine, layout.coarse))}
+    return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
+
+
+def _reads(fine: Any, geometry: Geometry) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Each tap, and what it reads of the fine tensor."""
+    spatial = geometry.data.spatial
+    config = [(0, 0, 0)] * fine.ndim
+    for at, axis in zip(spatial, geometry.axes, strict=True):
+        config[at] = (axis.pad_low, axis.pad_high, 0)
+    fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    for tap in product(*(range(a.kernel) for a in geometry.axes)):
+        window = [slice(None)] * fine.ndim
+        for at, axis, t in zip(spatial, geometry.axes, tap, strict=True):
+            start = axis.dilation * t
+            window[at] = slice(start, start + axis.span, axis.stride)
+        yield tap, fine[tuple(window)]
+
+
+def _split(x: Any, groups: int, data: DataLayout) -> Any:
+    """The channels as two axes: groups, and the channels of one."""
+    return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))

@@ -6,7 +6,7 @@ of a dilated kernel, and a dilated weights gradient.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,8 @@ from jax import lax
 
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout, Slot
-from jaxconv._lowering import accelerator, cudnn, phases, slabs, tapwise
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering import accelerator, cudnn, dots, phases, slabs
+from jaxconv._lowering.problem import Problem, Rule
 from jaxconv._reshape import reorder, replace_axes
 
 
@@ -36,7 +36,7 @@ def contract(
     problem = Problem.of(result, first, second, geometry, partitioned)
     rule = next(rule for rule in RULES if rule.when(problem))
     again = partial(contract, partitioned=partitioned)
-    return rule.spelling(result, first, second, geometry=geometry, again=again, **params)
+    return SPELLINGS[rule.spelling](result, first, second, geometry=geometry, again=again, **params)
 
 
 # The spellings: all take `again`, which contracts by the rules, for those that rewrite.
@@ -88,7 +88,7 @@ def _by_slabs(result: Slot, first: Any, second: Any, *, again: Any, **params: An
 
 def _by_dots(result: Slot, first: Any, second: Any, *, again: Any, **params: Any) -> Any:
     """A dot for each tap, which sums in a wide type without widening its operands."""
-    spelling = tapwise.to_coarse if result == "coarse" else tapwise.to_kernel
+    spelling = dots.to_coarse if result == "coarse" else dots.to_kernel
     return _wide(spelling, first, second, **params)
 
 
@@ -125,13 +125,14 @@ def _channels_last(
 # Which one when.
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Use `spelling` `when` this holds, because of `why`."""
-
-    spelling: Callable[..., Any]
-    when: Callable[[Problem], bool]
-    why: str
+SPELLINGS: dict[str, Callable[..., Any]] = {
+    "zeros": _zeros,
+    "unit axis": _with_unit_axis,
+    "phases": _by_phases,
+    "slabs": _by_slabs,
+    "dots": _by_dots,
+    "cudnn": _by_cudnn,
+}
 
 
 def _dilated(p: Problem) -> bool:
@@ -140,34 +141,34 @@ def _dilated(p: Problem) -> bool:
 
 RULES = (
     Rule(
-        _zeros,
+        "zeros",
         lambda p: any(a.fine < 1 for a in cudnn.trimmed(p.geometry)[0].axes),
         "no window reads anything but padding",
     ),
     Rule(
-        _with_unit_axis,
-        lambda p: p.geometry.rank == 1 and p.dtype.itemsize == 2,
+        "unit axis",
+        lambda p: p.rank == 1 and p.bits == 16,
         "16-bit tensors are laid out for tensor cores in 2-D only (and see jax-ml/jax#37922)",
     ),
     Rule(
-        _by_phases,
-        lambda p: p.result == "fine" and (not p.dense or _dilated(p) or p.geometry.rank > 3),
+        "phases",
+        lambda p: p.result == "fine" and (not p.dense or _dilated(p) or p.rank > 3),
         "no backward data form; a forward one would write out the coarse tensor spread out",
     ),
     Rule(
-        _by_slabs,
-        lambda p: p.geometry.rank > 3,
+        "slabs",
+        lambda p: p.rank > 3,
         "no form has more than three spatial axes",
     ),
     Rule(
-        _by_dots,
+        "dots",
         lambda p: p.result == "kernel" and _dilated(p),
         "no backward filter form; a forward one would have the coarse tensor as its kernel",
     ),
     Rule(
-        _by_dots,
+        "dots",
         lambda p: p.result == "coarse" and not p.dense and p.fine > 1 and p.partitioned,
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),
-    Rule(_by_cudnn, lambda p: True, "one convolution of cuDNN's"),
+    Rule("cudnn", lambda p: True, "one convolution of cuDNN's"),
 )

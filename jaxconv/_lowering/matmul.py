@@ -29,7 +29,7 @@ def to_coarse(
         )
         return groups.each(one, fine, kernel, geometry.groups, geometry.groups)
     weights = kernel.reshape(-1, kernel.shape[-1])
-    return rows.by_weights(_patches(fine, geometry), weights, 1, precision, dtype)
+    return rows.by_weights(_patches(fine, geometry), weights, precision, dtype)
 
 
 def to_fine(
@@ -60,7 +60,7 @@ def to_kernel(
             to_kernel, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
         )
         return groups.each(one, fine, coarse, geometry.groups, geometry.groups)
-    out = rows.by_rows(_patches(fine, geometry), coarse, 1, precision, dtype)
+    out = rows.by_rows(_patches(fine, geometry), coarse, precision, dtype)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
 

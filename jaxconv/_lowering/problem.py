@@ -1,6 +1,7 @@
-"""What a choice of spelling may look at of one contraction."""
+"""What a choice of spelling may look at of one contraction, and what makes a choice."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,24 +87,14 @@ class Problem:
         return self.patches and any(a.coarse > 1 < a.kernel for a in self.geometry.axes)
 
     @property
-    def flat(self) -> bool:
-        """Two spatial axes."""
-        return self.geometry.rank == 2
+    def rank(self) -> int:
+        """Spatial axes."""
+        return self.geometry.rank
 
     @property
-    def single(self) -> bool:
-        """Operands of 32 bits."""
-        return self.dtype.itemsize == 4
-
-    @property
-    def double(self) -> bool:
-        """Operands of 64 bits."""
-        return self.dtype.itemsize == 8
-
-    @property
-    def half(self) -> bool:
-        """Operands of 16 bits."""
-        return self.dtype.itemsize == 2
+    def bits(self) -> int:
+        """Of one element of the operands."""
+        return 8 * self.dtype.itemsize
 
     @property
     def along_first(self) -> bool:
@@ -128,4 +119,13 @@ class Problem:
         """In two dimensions or more, many channels, and few rows or taps far apart."""
         axes = [a for a in self.geometry.axes if a.kernel > 1]
         small = any(a.coarse <= 14 or a.dilation > 4 for a in axes)
-        return self.geometry.rank > 1 and self.fine >= 64 and small
+        return self.rank > 1 and self.fine >= 64 and small
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Use `spelling` `when` this holds, because of `why`."""
+
+    spelling: str
+    when: Callable[[Problem], bool]
+    why: str

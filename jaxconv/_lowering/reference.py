@@ -3,7 +3,7 @@
 Every other spelling must give what these give.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,14 +16,20 @@ from jaxconv._reshape import move_groups
 
 
 def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any,
+    kernel: Any,
+    *,
+    geometry: Geometry,
+    precision: Precision,
+    dtype: DType,
+    padding: Sequence[tuple[int, int]] | None = None,
 ) -> Any:
-    """The forward convolution."""
+    """The forward convolution, with the geometry's padding unless another is given."""
     return lax.conv_general_dilated(
         fine,
         kernel,
         window_strides=[a.stride for a in geometry.axes],
-        padding=[(a.pad_low, a.pad_high) for a in geometry.axes],
+        padding=padding or [(a.pad_low, a.pad_high) for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
         dimension_numbers=lax.ConvDimensionNumbers(
             geometry.data.spec, geometry.kernel.spec, geometry.data.spec

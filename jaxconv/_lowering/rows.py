@@ -1,6 +1,6 @@
 """The two dots that convolutions are spelled by, in the forms that XLA:CPU runs at its peak.
 
-Data is channels-last; all its other axes are rows. What is peculiar here is measured:
+Data is channels-last, of one group; all its other axes are rows. What is peculiar here is measured:
 a dot of 16-bit operands is fast if it gives a float32 result and the left operand
 contracts its last axis, and elsewhere up to 20 times slower.
 """
@@ -13,56 +13,35 @@ from jax import lax
 
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
-from jaxconv._reshape import merge_groups, split_groups
 
 _BITS = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
-def by_weights(rows: Any, weights: Any, groups: int, precision: Precision, dtype: DType) -> Any:
-    """(N, X, (g, i)) by (i, (g, o)) to (N, X, (g, o))."""
-    last = rows.ndim - 1
-    if groups == 1:
-        return lax.dot_general(
-            rows,
-            weights,
-            (((last,), (0,)), ((), ())),
-            precision=precision,
-            preferred_element_type=dtype,
-        )
-    out = lax.dot_general(
-        split_groups(rows, groups),
-        split_groups(weights, groups),
-        (((last + 1,), (0,)), ((last,), (1,))),
+def by_weights(rows: Any, weights: Any, precision: Precision, dtype: DType) -> Any:
+    """(N, X, i) by (i, o) to (N, X, o)."""
+    return lax.dot_general(
+        rows,
+        weights,
+        (((rows.ndim - 1,), (0,)), ((), ())),
         precision=precision,
         preferred_element_type=dtype,
     )
-    return merge_groups(jnp.moveaxis(out, 0, -2))  # g, N, X, o
 
 
-def by_rows(fine: Any, coarse: Any, groups: int, precision: Precision, dtype: DType) -> Any:
-    """(N, X, (g, i)) by (N, X, (g, o)) to (i, (g, o))."""
+def by_rows(fine: Any, coarse: Any, precision: Precision, dtype: DType) -> Any:
+    """(N, X, i) by (N, X, o) to (i, o)."""
     last = fine.ndim - 1
-    rows = tuple(range(last))
-    if groups == 1:
-        swap = _swapped(fine.shape, coarse.shape)
-        one, other = (coarse, fine) if swap else (fine, coarse)
-        out = lax.dot_general(
-            _channels_first(one),
-            other,
-            ((tuple(range(1, last + 1)), rows), ((), ())),
-            precision=precision,
-            preferred_element_type=dtype,
-        )
-        # Without the barrier XLA turns a transposed dot into one of swapped operands.
-        return lax.optimization_barrier(out).T if swap else out
+    swap = _swapped(fine.shape, coarse.shape)
+    one, other = (coarse, fine) if swap else (fine, coarse)
     out = lax.dot_general(
-        split_groups(fine, groups),
-        split_groups(coarse, groups),
-        ((rows, rows), ((last,), (last,))),
+        _channels_first(one),
+        other,
+        ((tuple(range(1, last + 1)), tuple(range(last))), ((), ())),
         precision=precision,
         preferred_element_type=dtype,
     )
-    return merge_groups(jnp.moveaxis(out, 0, 1))  # g, i, o
+    # Without the barrier XLA turns a transposed dot into one of swapped operands.
+    return lax.optimization_barrier(out).T if swap else out
 
 
 def _swapped(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
