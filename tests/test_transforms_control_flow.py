@@ -1,7 +1,6 @@
 """Inside scan, cond, while and remat: the same numbers, in the same fast code."""
 
 import re
-import time
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +20,7 @@ from small import (
     integers,
     operands,
 )
+from timing import least_ratio
 
 import jaxconv
 
@@ -161,21 +161,16 @@ def test_a_loop_costs_what_its_steps_cost(layer, formats, name):
 
 
 @pytest.mark.timed
-@pytest.mark.xfail(
-    reason="XLA:CPU runs a fused sum of products on one thread where it is written into a "
-    "stack: 3 to 4 times as long on JAX 0.10.2, up to 1.9 on 0.12",
-    strict=False,  # a noisy moment may hide the difference
-)
 def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
-    """Of small groups, which one fusion sums; `lax.map` stacks up what comes out of it."""
+    """Of small groups, which one fusion sums; both stack up what comes out of it."""
     form = LAYERS["grouped"]
     a, b, _ = (jnp.asarray(x) for x in operands(form, "convolution"))
     once = jax.jit(form.op("convolution"))
     looped = jax.jit(lambda stack, b: lax.map(lambda a: form.op("convolution")(a, b), stack))
-    stack = jnp.stack([a] * STEPS)
+    stack, stacked = jnp.stack([a] * STEPS), jax.jit(jnp.stack)
     ratio = least_ratio(
         lambda: jax.block_until_ready(looped(stack, b)),
-        lambda: [jax.block_until_ready(once(a, b)) for _ in range(STEPS)],
+        lambda: jax.block_until_ready(stacked([once(a, b) for _ in range(STEPS)])),
     )
     assert ratio < 1.3
 
@@ -201,16 +196,3 @@ def loop_over_steps(step, carry, a, b, t):
     for x, y in zip(apart(), together(), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-2)
     return least_ratio(together, apart)
-
-
-def least_ratio(one, other):
-    ratios = []
-    for _ in range(7):
-        ratios.append(min(timed(one) for _ in range(3)) / min(timed(other) for _ in range(3)))
-    return min(ratios[1:])  # the first warms up
-
-
-def timed(f):
-    start = time.perf_counter()
-    f()
-    return time.perf_counter() - start

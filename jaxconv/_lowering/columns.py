@@ -6,9 +6,7 @@ axis, for the whole batch, at least. Groups are taken a few at a time, each one 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +16,9 @@ from jaxconv import _sharding
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import groups, rows, window
+from jaxconv._lowering import rows, window
+from jaxconv._lowering.apart import apart
+from jaxconv._lowering.groups import by_group
 
 #: Bytes of windows that are written at once, and else of one block. The C library maps
 #: buffers above 32 MiB anew at each call, and first touching their pages takes longer
@@ -30,13 +30,24 @@ TOGETHER = 8 << 20
 SOME_BATCH = 8
 
 
+def _bytes(fine: Any, geometry: Geometry) -> int:
+    """Of all windows."""
+    batch = fine.shape[0] if isinstance(fine.shape[0], int) else SOME_BATCH
+    extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
+    return batch * extents * int(fine.shape[-1]) * int(fine.dtype.itemsize)
+
+
+def _together(fine: Any, geometry: Geometry) -> int:
+    """How many groups are taken at a time."""
+    return geometry.groups * TOGETHER // max(_bytes(fine, geometry), 1)
+
+
+@by_group(_together)
+@apart
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Windows by the whole kernel."""
-    if geometry.groups > 1:
-        one = partial(to_coarse, precision=precision, dtype=dtype)
-        return _each_group(one, fine, kernel, geometry)
     bits = window.padded(rows.as_bits(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
@@ -57,13 +68,12 @@ def to_coarse(
     return lax.fori_loop(0, -(-total // size), step, out)
 
 
+@by_group(_together)
+@apart
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Windows by the coarse tensor, over all rows."""
-    if geometry.groups > 1:
-        one = partial(to_kernel, precision=precision, dtype=dtype)
-        return _each_group(one, fine, coarse, geometry)
     bits = window.padded(rows.as_bits(fine), geometry)
 
     def some(start: Any, size: int) -> Any:
@@ -99,16 +109,3 @@ def _block(fine: Any, geometry: Geometry) -> int:
     if whole <= WHOLE:
         return total
     return min(max(1, total * BLOCK // whole), total)
-
-
-def _bytes(fine: Any, geometry: Geometry) -> int:
-    """Of all windows."""
-    batch = fine.shape[0] if isinstance(fine.shape[0], int) else SOME_BATCH
-    extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
-    return batch * extents * int(fine.shape[-1]) * int(fine.dtype.itemsize)
-
-
-def _each_group(contract: Callable[..., Any], fine: Any, other: Any, geometry: Geometry) -> Any:
-    one = partial(contract, geometry=replace(geometry, groups=1))
-    together = geometry.groups * TOGETHER // max(_bytes(fine, geometry), 1)
-    return groups.each(one, fine, other, geometry.groups, together)

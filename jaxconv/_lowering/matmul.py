@@ -6,8 +6,6 @@ sharded over devices stays so.
 """
 
 import math
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,31 +14,27 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import groups, rows, window
+from jaxconv._lowering import rows, window
+from jaxconv._lowering.apart import apart
+from jaxconv._lowering.groups import by_group
 
 
+@by_group()
+@apart
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Each window is a row of patches."""
-    if geometry.groups > 1:
-        one = partial(
-            to_coarse, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
-        )
-        return groups.each(one, fine, kernel, geometry.groups, geometry.groups)
     weights = kernel.reshape(-1, kernel.shape[-1])
     return rows.by_weights(_patches(fine, geometry), weights, precision, dtype)
 
 
+@by_group()
+@apart
 def to_fine(
     coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Each coarse element makes a window of its own."""
-    if geometry.groups > 1:
-        one = partial(
-            to_fine, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
-        )
-        return groups.each(one, coarse, kernel, geometry.groups, geometry.groups)
     windows = lax.dot_general(
         coarse,
         kernel.reshape(-1, kernel.shape[-1]),
@@ -51,15 +45,12 @@ def to_fine(
     return _unpatched(windows, kernel.shape[-2], geometry)
 
 
+@by_group()
+@apart
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """All windows at once: one dot over batch and extents."""
-    if geometry.groups > 1:
-        one = partial(
-            to_kernel, geometry=replace(geometry, groups=1), precision=precision, dtype=dtype
-        )
-        return groups.each(one, fine, coarse, geometry.groups, geometry.groups)
     out = rows.by_rows(_patches(fine, geometry), coarse, precision, dtype)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 

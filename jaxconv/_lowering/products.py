@@ -14,8 +14,10 @@ from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import rows, window
+from jaxconv._lowering.apart import apart
 
 
+@apart
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:

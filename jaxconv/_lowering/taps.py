@@ -15,9 +15,11 @@ from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
+from jaxconv._lowering.apart import apart
 from jaxconv._reshape import merge_groups, split_groups
 
 
+@apart
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
@@ -35,6 +37,7 @@ def to_coarse(
     return merge_groups(reduce(lax.add, terms))
 
 
+@apart
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:

@@ -1,0 +1,61 @@
+"""On CPU, what stands around a convolution in a program is not fused into it, nor it into them."""
+
+import re
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import DENSE, OPS, operands
+from timing import least_ratio
+
+import jaxconv
+
+# The rules call for taps, for windows by groups, and for one dot.
+FORMS = {
+    "depthwise": replace(DENSE, channels=(4, 4), groups=4, strides=(1, 1)),
+    "grouped": replace(DENSE, channels=(24, 24), groups=2, strides=(1, 1)),
+    "pointwise": replace(DENSE, kernel=(1, 1), dilations=(1, 1)),
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_no_loop_holds_work_of_both(form, op):
+    """XLA names each instruction after the function that asked for it."""
+    a, b, _ = operands(form, op)
+    program = jax.jit(lambda a, b: jnp.tanh(form.op(op)(jnp.tanh(a), jnp.tanh(b))))
+    text = program.lower(a, b).compile().as_text()
+    loops = [c for c in text.split("\n}\n") if re.search(r"^ .* tanh\(", c, re.MULTILINE)]
+    assert loops
+    ours = "multiply|add|concatenate|pad"
+    if form.groups == 1:  # several are moved to the front beside it, each element once
+        ours += "|transpose"
+    work = re.compile(rf' (?:{ours})\(.*op_name="[^"]*\b{op}\)')
+    for loop in loops:
+        assert not work.search(loop), loop
+
+
+@pytest.mark.timed
+def test_a_layer_costs_in_a_program_what_it_costs_alone():
+    """Normalised and activated on both sides, as networks are, 32 groups of 4 channels."""
+
+    def around(x):
+        scale = jax.lax.rsqrt(x.var((0, 1, 2), keepdims=True) + 1e-5)
+        return jax.nn.relu((x - x.mean((0, 1, 2), keepdims=True)) * scale)
+
+    def layer(x, w):
+        return jaxconv.convolution(x, w, pads_begin=1, pads_end=1, groups=32)
+
+    rng = np.random.default_rng(3)
+    x = jnp.asarray(rng.standard_normal((8, 28, 28, 128)), np.float32)
+    w = jnp.asarray(rng.standard_normal((3, 3, 4, 128)), np.float32)
+    whole = jax.jit(lambda x, w: around(layer(around(x), w)))
+    before, alone, after = jax.jit(around), jax.jit(layer), jax.jit(around)
+    np.testing.assert_allclose(whole(x, w), after(alone(before(x), w)), rtol=1e-3, atol=1e-3)
+    ratio = least_ratio(
+        lambda: jax.block_until_ready(whole(x, w)),
+        lambda: jax.block_until_ready(after(jax.block_until_ready(alone(before(x), w)))),
+    )
+    assert ratio < 1.3
