@@ -23,6 +23,10 @@ def slow(value):
 
 FORMS = {
     "dense": DENSE,
+    "bare": Form(
+        fine=(7, 6), kernel=(3, 2), strides=(1, 1), dilations=(1, 2), pads_begin=(0, 0),
+        pads_end=(0, 0), channels=(16, 5),
+    ),
     "cropped": Form(
         fine=(9, 8), kernel=(2, 3), strides=(3, 2), dilations=(2, 1), pads_begin=(4, 0),
         pads_end=(0, 1), channels=(3, 5),

@@ -17,27 +17,47 @@ def _all(first: Any, geometry: Geometry) -> int:
     return geometry.groups
 
 
-def by_group(together: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
+def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
     """Make a spelling of one group one of all groups, whose channels are the last axis everywhere.
 
-    At most `together(first operand, geometry)` groups at a time, which bounds the memory of
-    a spelling that needs much.
+    At most `most(first operand, geometry)` groups at a time, which bounds the memory of a
+    spelling that needs much, and of moving the groups to the front.
     """
 
     def decorate(spelling: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(spelling)
         def each(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
-            if geometry.groups == 1:
+            groups = geometry.groups
+            if groups == 1:
                 return spelling(first, second, geometry=geometry, **params)
-            groups, count = geometry.groups, together(first, geometry)
             one = partial(spelling, geometry=replace(geometry, groups=1), **params)
-            operands = [jnp.moveaxis(split_groups(x, groups), -2, 0) for x in (first, second)]
-            if count >= groups:
-                out = jax.vmap(one)(*operands)
+            some = _divisor(groups, most(first, geometry))
+
+            def of_some(*operands: Any) -> Any:
+                return jax.vmap(one)(*(_groups_first(x, some) for x in operands))
+
+            if some == groups:
+                out = of_some(first, second)
             else:
-                out = lax.map(lambda pair: one(*pair), tuple(operands), batch_size=max(count, 1))
+                parts = [split_groups(x, groups // some) for x in (first, second)]
+                count = jnp.arange(groups // some)
+                out = lax.map(lambda n: of_some(*(_part(x, n) for x in parts)), count)
+                out = out.reshape(groups, *out.shape[2:])
             return merge_groups(jnp.moveaxis(out, 0, -2))
 
         return each
 
     return decorate
+
+
+def _groups_first(x: Any, groups: int) -> Any:
+    return jnp.moveaxis(split_groups(x, groups), -2, 0)
+
+
+def _part(x: Any, n: Any) -> Any:
+    return lax.dynamic_index_in_dim(x, n, x.ndim - 2, keepdims=False)
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest one that is at most so large, and at least 1."""
+    return next(n for n in range(max(min(number, most), 1), 0, -1) if number % n == 0)
