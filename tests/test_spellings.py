@@ -84,6 +84,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         one_tap = all(k == 1 for k in form.kernel)
         tiles = form.kernel == form.strides and all(d == 1 for d in form.dilations)
         return one_tap or tiles
+    if spelling == "each":
+        return form.groups > 1
     if spelling == "products":
         return form.groups == 1 and op != "convolution_backward_weights"
     if spelling == "phases":
@@ -106,6 +108,19 @@ def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling):
     np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **attributes))
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("groups", [10, 11])
+def test_many_groups_are_taken_in_a_loop(groups, op):
+    """Some at a time, or one by one if their number is prime."""
+    form = replace(DENSE, channels=(2 * groups, 3 * groups), groups=groups)
+    a, b, _ = operands(form, op)
+    with jaxconv.forced("each"):
+        lowered = jax.jit(form.op(op)).lower(a, b)
+    assert "while" in lowered.as_text()
+    attributes = dict(form.op(op).keywords)
+    np.testing.assert_array_equal(lowered.compile()(a, b), getattr(oracle, op)(a, b, **attributes))
+
+
 @pytest.mark.parametrize("channels", [(1, 4), (3, 4)])
 def test_a_waveform_is_spread_out_by_the_convolution_itself(channels):
     """One channel: no phases. Either way the values are those of the oracle."""
@@ -119,7 +134,7 @@ def test_a_waveform_is_spread_out_by_the_convolution_itself(channels):
 
 
 def test_every_spelling_is_tested():
-    assert {*cpu.SPELLINGS, "reference", "phases", "slabs"} == set(force.SPELLINGS)
+    assert {*cpu.SPELLINGS, *cpu.REWRITES, "reference"} == set(force.SPELLINGS)
 
 
 def test_forcing_reaches_a_compiled_outer_function():
@@ -233,6 +248,7 @@ def test_an_unknown_spelling_lists_the_known():
     ("name", "spelling"),
     [
         ("grouped", "direct"), ("grouped", "columns"), ("grouped", "dots"), ("grouped", "taps"),
+        ("grouped", "each"),
         ("dense", "products"), ("dense", "columns"), ("pointwise", "matmul"),
         ("patches", "matmul"), ("grouped pointwise", "matmul"), ("one place", "matmul"),
     ],

@@ -24,7 +24,7 @@ def apart(spelling: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(spelling)
     def kept(*operands: Any, **params: Any) -> Any:
-        taken = partial(spelling, **params)
+        taken = jax.jit(partial(spelling, **params))  # traced once, for its shape and as branch
         result = jax.eval_shape(taken, *operands)
 
         def never(*operands: Any) -> Any:

@@ -19,12 +19,15 @@ NEWER = jax.__version_info__ >= (0, 11)
 #: Of a dot by windows, this many result channels or fine ones are too few for it to be fast.
 FEWEST = {"coarse": 4, "kernel": 4 if NEWER else 1}
 
+#: Products of a pair of groups' channels, by bits, of which multiply-adds give a weights gradient.
+FEW = {16: 16, 32: 4, 64: 4}
 
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
+    "each": lambda p: not p.dense,
     "products": lambda p: p.dense and p.result != "kernel",
 }
 
@@ -66,10 +69,10 @@ RULES = (
         "as stride-1 convolutions, which are fast forms",
     ),
     Rule(
-        "taps",  # resnext50-56-g32x4, forward: 6.7, 45; its weights: 18, 37
+        "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
         lambda p: (
             not p.dense
-            and (p.fine * p.coarse <= 16 if p.result == "kernel" else p.fine <= 8)
+            and (p.fine * p.coarse <= FEW[p.bits] if p.result == "kernel" else p.fine <= 8)
             and p.taps * p.fine <= MOST_TERMS
         ),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
@@ -100,9 +103,9 @@ RULES = (
         "split over devices: other spellings would loop over an axis that may be split",
     ),
     Rule(
-        "direct",  # resnext50-7-g32x32, forward: 7.2, 7.6; shufflenet-28-1x1-g3: 1.4, 1.6
-        lambda p: NEWER and p.result == "coarse" and p.bits == 32 and p.rank == 2 and not p.dense,
-        "grouped: newer XLA convolves them as fast",
+        "each",  # regnet-28-g5x24, forward: 4.6, 8.5; resnext50-56-g32x4, weights: 18, 32
+        lambda p: not p.dense and p.bits > 16 and not p.tiny,
+        "grouped: one contraction for each group is twice as fast as one for all",
     ),
     Rule(
         "matmul",  # shufflenet-28-1x1-g3, forward: 1.0, 1.9

@@ -18,6 +18,7 @@ from jaxconv._lowering import (
     columns,
     direct,
     dots,
+    each,
     matmul,
     phases,
     products,
@@ -98,14 +99,11 @@ def _contract(
         told.append(rule)
     if result in SPELLINGS.get(rule.spelling, {}):
         return SPELLINGS[name][result](first, second, geometry=geometry, **params)
-    # The rewrites hand on to other contractions, which choose for themselves.
-    if name == rule.spelling:
+    if name == rule.spelling:  # a rewrite; what it hands on to chooses for itself
         forced = None
     inner = partial(_contract, partitioned=partitioned, forced=forced, told=told)
-    if result == "fine":
-        return phases.to_fine(first, second, geometry=geometry, contract=inner, **params)
-    spelling = slabs.to_coarse if result == "coarse" else slabs.to_kernel
-    return spelling(first, second, geometry=geometry, contract=inner, **params)
+    rewrite = REWRITES[rule.spelling][result]
+    return rewrite(first, second, geometry=geometry, contract=inner, **params)
 
 
 def _tiled(geometry: Geometry) -> Geometry:
@@ -133,4 +131,11 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
     "dots": {"coarse": dots.to_coarse, "kernel": dots.to_kernel},
     "products": {"coarse": products.to_coarse},
     "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
+}
+
+#: As other contractions, which choose for themselves.
+REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
+    "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
+    "phases": {"fine": phases.to_fine},
+    "slabs": {"coarse": slabs.to_coarse, "kernel": slabs.to_kernel},
 }

@@ -13,6 +13,7 @@ SPELLINGS = (
     "dots",
     "products",
     "taps",
+    "each",
     "phases",
     "slabs",
 )

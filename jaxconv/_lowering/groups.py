@@ -31,7 +31,7 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
             if groups == 1:
                 return spelling(first, second, geometry=geometry, **params)
             one = partial(spelling, geometry=replace(geometry, groups=1), **params)
-            some = _divisor(groups, most(first, geometry))
+            some = divisor(groups, most(first, geometry))
 
             def of_some(*operands: Any) -> Any:
                 return jax.vmap(one)(*(_groups_first(x, some) for x in operands))
@@ -41,7 +41,7 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
             else:
                 parts = [split_groups(x, groups // some) for x in (first, second)]
                 count = jnp.arange(groups // some)
-                out = lax.map(lambda n: of_some(*(_part(x, n) for x in parts)), count)
+                out = lax.map(lambda n: of_some(*(part(x, n) for x in parts)), count)
                 out = out.reshape(groups, *out.shape[2:])
             return merge_groups(jnp.moveaxis(out, 0, -2))
 
@@ -54,10 +54,11 @@ def _groups_first(x: Any, groups: int) -> Any:
     return jnp.moveaxis(split_groups(x, groups), -2, 0)
 
 
-def _part(x: Any, n: Any) -> Any:
+def part(x: Any, n: Any) -> Any:
+    """The n-th of the last axis but one."""
     return lax.dynamic_index_in_dim(x, n, x.ndim - 2, keepdims=False)
 
 
-def _divisor(number: int, most: int) -> int:
+def divisor(number: int, most: int) -> int:
     """The largest one that is at most so large, and at least 1."""
     return next(n for n in range(max(min(number, most), 1), 0, -1) if number % n == 0)
