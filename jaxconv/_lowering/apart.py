@@ -9,6 +9,7 @@ fusion never crosses its border.
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
 
@@ -18,13 +19,27 @@ from jax import lax
 
 from jaxconv import _sharding
 
+_within = ContextVar("within", default=False)
+
 
 def apart(spelling: Callable[..., Any]) -> Callable[..., Any]:
-    """The same spelling as a branch that is always taken."""
+    """The same spelling as a branch that is always taken; one within another is not kept apart.
+
+    So the sums of phases, each a spelling, are written by the one loop that interleaves them.
+    """
+
+    def alone(*operands: Any, **params: Any) -> Any:
+        before = _within.set(True)
+        try:
+            return spelling(*operands, **params)
+        finally:
+            _within.reset(before)
 
     @wraps(spelling)
     def kept(*operands: Any, **params: Any) -> Any:
-        taken = jax.jit(partial(spelling, **params))  # traced once, for its shape and as branch
+        if _within.get():
+            return spelling(*operands, **params)
+        taken = jax.jit(partial(alone, **params))  # traced once, for its shape and as branch
         result = jax.eval_shape(taken, *operands)
 
         def never(*operands: Any) -> Any:
