@@ -19,3 +19,11 @@ def strict_jax():
 
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def however_little(monkeypatch):
+    """Keep spellings apart from their neighbours for the little data of tests, too."""
+    from jaxconv._lowering import apart
+
+    monkeypatch.setattr(apart, "LITTLE", 0)

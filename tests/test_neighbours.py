@@ -12,6 +12,8 @@ from timing import least_ratio
 
 import jaxconv
 
+pytestmark = pytest.mark.usefixtures("however_little")
+
 # The rules call for taps, for windows by groups, and for one dot.
 FORMS = {
     "depthwise": replace(DENSE, channels=(4, 4), groups=4, strides=(1, 1)),

@@ -94,6 +94,7 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "op", "spelling"), CASES)
+@pytest.mark.usefixtures("however_little")
 def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling):
     form = FORMS[name]
     a, b, _ = operands(form, op)

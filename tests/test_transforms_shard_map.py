@@ -11,6 +11,8 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from small import FORMS, GROUPED, OPS, ROLES, collectives, each, operands
 
+pytestmark = pytest.mark.usefixtures("however_little")
+
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = each("form", FORMS, slow=("dense",))
 

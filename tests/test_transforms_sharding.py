@@ -9,6 +9,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from small import CHANNELS_LAST, DENSE, GROUPED, OPS, ROLES, Form, collectives, each, operands
 
+pytestmark = pytest.mark.usefixtures("however_little")
+
 MESH = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 
 FORMS = {

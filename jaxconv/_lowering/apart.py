@@ -8,6 +8,7 @@ as long. A barrier does not help, since XLA:CPU drops barriers before it fuses. 
 fusion never crosses its border.
 """
 
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -18,6 +19,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv import _sharding
+
+#: Elements of all operands, below which a branch is not worth the time to compile it.
+LITTLE = 1 << 12
 
 _within = ContextVar("within", default=False)
 
@@ -37,7 +41,7 @@ def apart(spelling: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(spelling)
     def kept(*operands: Any, **params: Any) -> Any:
-        if _within.get():
+        if _within.get() or _little(operands):
             return spelling(*operands, **params)
         taken = jax.jit(partial(alone, **params))  # traced once, for its shape and as branch
         result = jax.eval_shape(taken, *operands)
@@ -49,3 +53,9 @@ def apart(spelling: Callable[..., Any]) -> Callable[..., Any]:
         return lax.cond(lax.optimization_barrier(jnp.array(True)), taken, never, *operands)
 
     return kept
+
+
+def _little(operands: tuple[Any, ...]) -> bool:
+    """Never of a symbolic batch."""
+    known = all(isinstance(n, int) for x in operands for n in x.shape)
+    return known and sum(math.prod(x.shape) for x in operands) < LITTLE
