@@ -296,6 +296,7 @@ def test_per_example_gradients_are_fast():
     assert least["ours"] <= 1.2 * min(t for name, t in least.items() if name != "ours"), least
 
 
+@pytest.mark.usefixtures("however_little")
 def test_compiling_does_not_grow_with_the_batch():
     """As many instructions for 32 examples as for 4: nothing is unrolled over them."""
 

@@ -5,7 +5,7 @@ one loop writes its result. XLA's fusion knows nothing of that. It puts the norm
 activation before a convolution inside the convolution's loop, where it is computed again for
 every tap, and the whole sum inside each of its consumers: training steps took up to four times
 as long. A barrier does not help, since XLA:CPU drops barriers before it fuses. A branch does:
-fusion never crosses its border.
+fusion never crosses its border. On a GPU a branch would wait for the host, so this is for CPU only.
 """
 
 import math

@@ -114,7 +114,7 @@ RULES = (
     ),
     Rule(
         "columns",  # resnext50-7-g32x32, forward: 7.3, 12; its weights: 9.5, 37
-        lambda p: not p.dense and not (p.tiny and p.result == "coarse" and p.bits > 16),
+        lambda p: not p.dense and (p.bits == 16 or p.result == "kernel"),
         "grouped: dots with several groups as their batch",
     ),
     Rule(

@@ -26,6 +26,7 @@ from jaxconv._lowering import (
     slabs,
     taps,
 )
+from jaxconv._lowering.apart import apart
 from jaxconv._lowering.choice import choose, possible
 from jaxconv._lowering.problem import Problem, Rule
 from jaxconv._reshape import reorder
@@ -133,9 +134,17 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
     "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
 }
 
+
+def _phases(coarse: Any, kernel: Any, *, geometry: Geometry, **params: Any) -> Any:
+    """Apart if there are several, so that one loop writes and interleaves them."""
+    several = any(a.stride > 1 for a in geometry.axes)
+    spelling = apart(phases.to_fine) if several else phases.to_fine
+    return spelling(coarse, kernel, geometry=geometry, **params)
+
+
 #: As other contractions, which choose for themselves.
 REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
-    "phases": {"fine": phases.to_fine},
+    "phases": {"fine": _phases},
     "slabs": {"coarse": slabs.to_coarse, "kernel": slabs.to_kernel},
 }

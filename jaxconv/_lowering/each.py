@@ -6,12 +6,10 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
 
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering.apart import apart
-from jaxconv._lowering.groups import divisor, part
-from jaxconv._reshape import merge_groups, split_groups
+from jaxconv._lowering.groups import at_most
 
 #: As many groups as may each have a piece of the program, which XLA may run side by side.
 MOST = 8
@@ -29,18 +27,12 @@ def _each(
 ) -> Any:
     """Spell with `contract`, of one group; the channels are the last axis everywhere."""
     one = partial(contract, result, geometry=replace(geometry, groups=1), **params)
-    some = divisor(geometry.groups, MOST)
 
-    def of_some(*operands: Any) -> Any:
-        split = (jnp.split(x, some, -1) for x in operands)
+    def some(count: int, *operands: Any) -> Any:
+        split = (jnp.split(x, count, -1) for x in operands)
         return jnp.concatenate([one(*pair) for pair in zip(*split, strict=True)], -1)
 
-    if some == geometry.groups:
-        return of_some(first, second)
-    parts = [split_groups(x, geometry.groups // some) for x in (first, second)]
-    count = jnp.arange(geometry.groups // some)
-    out = lax.map(lambda n: of_some(*(part(x, n) for x in parts)), count)
-    return merge_groups(jnp.moveaxis(out, 0, -2))
+    return at_most(MOST, some, first, second, geometry.groups)
 
 
 to_coarse = partial(_each, result="coarse")

@@ -1,4 +1,4 @@
-"""Group by group: each one contiguous, several at a time, and none sees another's numbers."""
+"""Group by group, and none sees another's numbers; channels are the last axis everywhere."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ def _all(first: Any, geometry: Geometry) -> int:
 
 
 def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
-    """Make a spelling of one group one of all groups, whose channels are the last axis everywhere.
+    """Make a spelling of one group one of all groups, each contiguous.
 
     At most `most(first operand, geometry)` groups at a time, which bounds the memory of a
     spelling that needs much, and of moving the groups to the front.
@@ -27,38 +27,31 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
     def decorate(spelling: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(spelling)
         def each(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
-            groups = geometry.groups
-            if groups == 1:
+            if geometry.groups == 1:
                 return spelling(first, second, geometry=geometry, **params)
             one = partial(spelling, geometry=replace(geometry, groups=1), **params)
-            some = divisor(groups, most(first, geometry))
 
-            def of_some(*operands: Any) -> Any:
-                return jax.vmap(one)(*(_groups_first(x, some) for x in operands))
+            def some(count: int, *operands: Any) -> Any:
+                moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
+                return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            if some == groups:
-                out = of_some(first, second)
-            else:
-                parts = [split_groups(x, groups // some) for x in (first, second)]
-                count = jnp.arange(groups // some)
-                out = lax.map(lambda n: of_some(*(part(x, n) for x in parts)), count)
-                out = out.reshape(groups, *out.shape[2:])
-            return merge_groups(jnp.moveaxis(out, 0, -2))
+            return at_most(most(first, geometry), some, first, second, geometry.groups)
 
         return each
 
     return decorate
 
 
-def _groups_first(x: Any, groups: int) -> Any:
-    return jnp.moveaxis(split_groups(x, groups), -2, 0)
+def at_most(most: int, spelling: Callable[..., Any], first: Any, second: Any, groups: int) -> Any:
+    """`spelling(groups, first, second)`, in a loop over equal parts of at most so many groups."""
+    some = next(n for n in range(max(min(groups, most), 1), 0, -1) if groups % n == 0)
+    if some == groups:
+        return spelling(groups, first, second)
+    parts = [split_groups(x, groups // some) for x in (first, second)]
 
+    def part(n: Any) -> Any:
+        one = (lax.dynamic_index_in_dim(x, n, x.ndim - 2, keepdims=False) for x in parts)
+        return spelling(some, *one)
 
-def part(x: Any, n: Any) -> Any:
-    """The n-th of the last axis but one."""
-    return lax.dynamic_index_in_dim(x, n, x.ndim - 2, keepdims=False)
-
-
-def divisor(number: int, most: int) -> int:
-    """The largest one that is at most so large, and at least 1."""
-    return next(n for n in range(max(min(number, most), 1), 0, -1) if number % n == 0)
+    out = lax.map(part, jnp.arange(groups // some))
+    return merge_groups(jnp.moveaxis(out, 0, -2))

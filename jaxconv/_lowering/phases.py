@@ -13,9 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Axis, Geometry
-from jaxconv._lowering.apart import apart
 from jaxconv._reshape import move_groups, replace_axes
 
 
@@ -31,11 +29,11 @@ def to_fine(
     coarse: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
 ) -> Any:
     """Spell with `contract`, to coarse, in the same layouts."""
-    layout = geometry.kernel
+    data, layout, kernel_shape = geometry.data, geometry.kernel, kernel.shape
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
     kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)  # o is fine, (g, i) coarse
 
-    def spell(axes: tuple[Axis, ...], coarse: Any, kernel: Any) -> Any:
+    def spell(axes: tuple[Axis, ...], kernel: Any) -> Any:
         return contract(
             "coarse",
             coarse,
@@ -45,27 +43,17 @@ def to_fine(
         )
 
     if all(a.stride == 1 for a in geometry.axes):
-        return spell(geometry.axes, coarse, kernel)
-    return _interleaved(coarse, kernel, geometry=geometry, spell=spell, dtype=params["dtype"])
-
-
-@apart
-def _interleaved(
-    coarse: Any, kernel: Any, *, geometry: Geometry, spell: Callable[..., Any], dtype: DType
-) -> Any:
-    """A contraction for each phase; the kernel's channels are swapped, and not yet reversed."""
-    data, layout = geometry.data, geometry.kernel
+        return spell(geometry.axes, kernel)
 
     def interleave(chosen: tuple[Phase, ...]) -> Any:
         """All phases of the axes that are not chosen yet."""
         if len(chosen) == geometry.rank:
             axes = tuple(p.axis for p in chosen)
             if any(a.kernel == 0 for a in axes):
-                nothing = replace(geometry, axes=tuple(_reversed(a) for a in axes))
-                return jnp.zeros(nothing.shape("coarse", coarse.shape, kernel.shape), dtype)
+                shape = replace(geometry, axes=axes).shape("fine", coarse.shape, kernel_shape)
+                return jnp.zeros(shape, params["dtype"])
             taps = dict(zip(layout.spatial, (p.taps for p in chosen), strict=True))
-            met = kernel[tuple(taps.get(a, slice(None)) for a in range(kernel.ndim))]
-            return spell(axes, coarse, met)
+            return spell(axes, kernel[tuple(taps.get(a, slice(None)) for a in range(kernel.ndim))])
         axis, at = geometry.axes[len(chosen)], data.spatial[len(chosen)]
         parts = [interleave((*chosen, phase(axis, r))) for r in range(axis.stride)]
         if len(parts) == 1:
