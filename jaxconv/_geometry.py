@@ -124,11 +124,12 @@ class Geometry:
         """The same geometry over another number of groups."""
         return replace(self, groups=groups)
 
-    def canonical(self) -> "Geometry":
-        """The same geometry channels-last: data (N, X, C), kernel (X, fine, coarse)."""
+    def canonical(self, channels_first: bool = False) -> "Geometry":
+        """The same geometry with data (N, X, C), or (N, C, X), and kernel (X, fine, coarse)."""
         spatial = tuple(range(self.rank))
+        before, channel = (2, 1) if channels_first else (1, self.rank + 1)
         return replace(
             self,
-            data=DataLayout(0, self.rank + 1, tuple(a + 1 for a in spatial)),
+            data=DataLayout(0, channel, tuple(a + before for a in spatial)),
             kernel=KernelLayout(self.rank + 1, self.rank, spatial),
         )

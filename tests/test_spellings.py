@@ -23,6 +23,7 @@ def slow(value):
 
 FORMS = {
     "dense": DENSE,
+    "wide": replace(DENSE, channels=(33, 5)),
     "bare": Form(
         fine=(7, 6), kernel=(3, 2), strides=(1, 1), dilations=(1, 2), pads_begin=(0, 0),
         pads_end=(0, 0), channels=(16, 5),
@@ -84,6 +85,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         one_tap = all(k == 1 for k in form.kernel)
         tiles = form.kernel == form.strides and all(d == 1 for d in form.dilations)
         return one_tap or tiles
+    if spelling == "planes":
+        return all(k == 1 for k in form.kernel)
     if spelling == "each":
         return form.groups > 1
     if spelling == "products":

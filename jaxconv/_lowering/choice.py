@@ -16,8 +16,8 @@ MOST_TAPS = 256
 #: for few channels too, but takes twice as long for small images.
 NEWER = jax.__version_info__ >= (0, 11)
 
-#: Of a dot by windows, this many result channels or fine ones are too few for it to be fast.
-FEWEST = {"coarse": 4, "kernel": 4 if NEWER else 1}
+#: So few result channels are too few for a dot by windows to be fast.
+FEWEST = 4
 
 #: Products of a pair of groups' channels, by bits, of which multiply-adds give a weights gradient.
 FEW = {16: 16, 32: 4, 64: 4}
@@ -25,6 +25,7 @@ FEW = {16: 16, 32: 4, 64: 4}
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
+    "planes": lambda p: p.pointwise,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
     "each": lambda p: not p.dense,
@@ -40,6 +41,17 @@ RULES = (
             NEWER and p.result == "coarse" and p.tiled and p.dense and p.bits == 32 and p.rank == 2
         ),
         "windows that tile: newer XLA has a convolution that needs no copy of them",
+    ),
+    Rule(
+        "planes",  # resnet50-56-1x1, channels first, forward: 8.9, 17; weights: 8.4, 15 (AMD)
+        lambda p: (
+            p.pointwise
+            and p.channels_first
+            and max(p.fine, p.coarse) <= p.positions
+            and not (p.bits == 16 and p.result == "kernel")
+            and not p.partitioned
+        ),
+        "one tap, channels first: a dot for each image, and no transposition",
     ),
     Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50
@@ -124,9 +136,7 @@ RULES = (
     ),
     Rule(
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
-        lambda p: (
-            p.bits == 16 and (p.coarse if p.result == "coarse" else p.fine) > FEWEST[p.result]
-        ),
+        lambda p: p.bits == 16 and (p.result == "kernel" or p.coarse > FEWEST),
         "16 bits: dots are several times faster than convolutions, which XLA widens",
     ),
     Rule(
@@ -135,13 +145,8 @@ RULES = (
         "a one-channel waveform, or one in float64, whose convolutions XLA may run naively",
     ),
     Rule(
-        "columns",  # resnet50-56-3x3, weights: 19, 47; newer, for few channels: 17, 15
-        lambda p: (
-            p.result == "kernel"
-            and p.rank > 1
-            and (p.fine > FEWEST["kernel"] or p.rank > 2)
-            and not (p.tiny and p.rank == 2)
-        ),
+        "columns",  # resnet50-56-3x3, weights: 19, 47; resnet50-stem: 13, 55 (AMD)
+        lambda p: p.result == "kernel" and p.rank > 1 and not (p.tiny and p.rank == 2),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(

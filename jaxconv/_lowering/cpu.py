@@ -2,7 +2,7 @@
 
 XLA:CPU finds its fast convolutions by dimension numbers, and canonicalises those only
 outside loops and branches. So the operands are transposed here, explicitly, and what
-follows knows one layout.
+follows knows one layout; but `planes` keeps channels first.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from jaxconv._lowering import (
     each,
     matmul,
     phases,
+    planes,
     products,
     reference,
     slabs,
@@ -58,23 +59,30 @@ def spell(
             told.append(Rule(spelling, lambda p: True, "forced"))
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
         return lax.convert_element_type(out, dtype)
-    there = _tiled(geometry.canonical())
-    first, second = (
-        reorder(x, geometry.layout(slot), there.layout(slot))
-        for slot, x in zip(OPERANDS[result], (first, second), strict=True)
-    )
-    out = _contract(
-        result,
-        first,
-        second,
-        geometry=there,
-        partitioned=partitioned,
-        forced=spelling,
-        told=told,
-        **params,
-    )
-    out = lax.convert_element_type(out, dtype)
-    return reorder(out, there.layout(result), geometry.layout(result))
+    problem = Problem.of(result, first, second, geometry, partitioned)
+    planes = choose(problem, spelling).spelling == "planes"
+    there = _tiled(geometry.canonical(channels_first=planes))
+
+    def there_and_back(*operands: Any) -> Any:
+        operands = tuple(
+            reorder(x, geometry.layout(slot), there.layout(slot))
+            for slot, x in zip(OPERANDS[result], operands, strict=True)
+        )
+        out = _contract(
+            result,
+            *operands,
+            geometry=there,
+            partitioned=partitioned,
+            forced=spelling,
+            told=told,
+            **params,
+        )
+        out = lax.convert_element_type(out, dtype)
+        return reorder(out, there.layout(result), geometry.layout(result))
+
+    # XLA copies data on the way into a branch in one layout and, in the branch, to another.
+    transposed = there.data != geometry.data
+    return (apart(there_and_back) if transposed else there_and_back)(first, second)
 
 
 def _contract(
@@ -130,6 +138,11 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
     },
     "columns": {"coarse": columns.to_coarse, "kernel": columns.to_kernel},
     "dots": {"coarse": dots.to_coarse, "kernel": dots.to_kernel},
+    "planes": {
+        "coarse": planes.to_coarse,
+        "fine": planes.to_fine,
+        "kernel": planes.to_kernel,
+    },
     "products": {"coarse": products.to_coarse},
     "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
 }

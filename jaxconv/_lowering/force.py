@@ -9,6 +9,7 @@ SPELLINGS = (
     "reference",
     "direct",
     "matmul",
+    "planes",
     "columns",
     "dots",
     "products",

@@ -52,9 +52,8 @@ class Problem:
     @property
     def tiny(self) -> bool:
         """So little work that the pieces of a program cost more; never of a symbolic batch."""
-        positions = math.prod(a.coarse for a in self.geometry.axes)
         channels = self.geometry.groups * self.fine * self.coarse
-        return self.batch is not None and self.batch * positions * self.taps * channels < 24e6
+        return self.batch is not None and self.batch * self.positions * self.taps * channels < 24e6
 
     @property
     def dense(self) -> bool:
@@ -65,6 +64,16 @@ class Problem:
     def depthwise(self) -> bool:
         """Each group has one fine channel."""
         return not self.dense and self.fine == 1
+
+    @property
+    def channels_first(self) -> bool:
+        """The channels stand before the spatial axes."""
+        return self.geometry.data.channel == 1
+
+    @property
+    def positions(self) -> int:
+        """Places of the windows."""
+        return math.prod(a.coarse for a in self.geometry.axes)
 
     @property
     def strided(self) -> bool:

@@ -30,18 +30,23 @@ def by_weights(rows: Any, weights: Any, precision: Precision, dtype: DType) -> A
 
 def by_rows(fine: Any, coarse: Any, precision: Precision, dtype: DType) -> Any:
     """(N, X, i) by (N, X, o) to (i, o)."""
-    last = fine.ndim - 1
     swap = _swapped(fine.shape, coarse.shape)
     one, other = (coarse, fine) if swap else (fine, coarse)
-    out = lax.dot_general(
-        _channels_first(one),
-        other,
-        ((tuple(range(1, last + 1)), tuple(range(last))), ((), ())),
+    out = first_by_rows(_channels_first(one), other, precision, dtype)
+    # Without the barrier XLA turns a transposed dot into one of swapped operands.
+    return lax.optimization_barrier(out).T if swap else out
+
+
+def first_by_rows(fine: Any, coarse: Any, precision: Precision, dtype: DType) -> Any:
+    """(i, N, X) by (N, X, o) to (i, o)."""
+    rows = range(coarse.ndim - 1)
+    return lax.dot_general(
+        fine,
+        coarse,
+        ((tuple(axis + 1 for axis in rows), tuple(rows)), ((), ())),
         precision=precision,
         preferred_element_type=dtype,
     )
-    # Without the barrier XLA turns a transposed dot into one of swapped operands.
-    return lax.optimization_barrier(out).T if swap else out
 
 
 def _swapped(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
