@@ -32,16 +32,16 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "products": lambda p: p.dense and p.result != "kernel",
 }
 
+
+def _few_channels(p: Problem) -> bool:
+    """In each group, so that multiply-adds are fast: of the operand that is data."""
+    summed = p.coarse if p.result == "fine" else p.fine
+    return not p.dense and summed <= 8 and p.taps * summed <= MOST_TERMS
+
+
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
 #: against the next best.
 RULES = (
-    Rule(
-        "direct",  # convnext-patchify, forward: 1.3, 3.1
-        lambda p: (
-            NEWER and p.result == "coarse" and p.tiled and p.dense and p.bits == 32 and p.rank == 2
-        ),
-        "windows that tile: newer XLA has a convolution that needs no copy of them",
-    ),
     Rule(
         "planes",  # resnet50-56-1x1, channels first, forward: 8.9, 17; weights: 8.4, 15 (AMD)
         lambda p: (
@@ -52,6 +52,26 @@ RULES = (
             and not p.partitioned
         ),
         "one tap, channels first: a dot for each image, and no transposition",
+        channels_first=True,
+    ),
+    Rule(
+        "phases",
+        lambda p: p.channels_first and p.result == "fine" and _few_channels(p),
+        "as stride-1 convolutions of a few channels a group, where nothing is transposed",
+        channels_first=True,
+    ),
+    Rule(
+        "taps",  # mobilenetv2-56-dw3, channels first, forward: 2.7, 11 (AMD)
+        lambda p: p.channels_first and p.result == "coarse" and _few_channels(p),
+        "few channels a group: multiply-adds, and no transposition",
+        channels_first=True,
+    ),
+    Rule(
+        "direct",  # convnext-patchify, forward: 1.3, 3.1
+        lambda p: (
+            NEWER and p.result == "coarse" and p.tiled and p.dense and p.bits == 32 and p.rank == 2
+        ),
+        "windows that tile: newer XLA has a convolution that needs no copy of them",
     ),
     Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50
@@ -82,11 +102,7 @@ RULES = (
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        lambda p: (
-            not p.dense
-            and (p.fine * p.coarse <= FEW[p.bits] if p.result == "kernel" else p.fine <= 8)
-            and p.taps * p.fine <= MOST_TERMS
-        ),
+        lambda p: _few_channels(p) and (p.result == "coarse" or p.fine * p.coarse <= FEW[p.bits]),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
@@ -166,7 +182,12 @@ RULES = (
 def choose(problem: Problem, forced: str | None = None) -> Rule:
     """The first rule that holds, unless a spelling is forced."""
     if forced:
-        return Rule(forced, POSSIBLE.get(forced, lambda p: True), "forced")
+        return Rule(
+            forced,
+            POSSIBLE.get(forced, lambda p: True),
+            "forced",
+            channels_first=forced == "planes",
+        )
     return next(rule for rule in RULES if rule.when(problem))
 
 

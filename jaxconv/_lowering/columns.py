@@ -25,11 +25,14 @@ from jaxconv._reshape import replace_axes
 #: buffers above 32 MiB anew at each call, and first touching their pages takes longer
 #: than the dot.
 WHOLE, BLOCK = 15 << 20, 4 << 20
+#: Of one block at least, where the sum over the blocks is small: contractions that stand side by
+#: side have their blocks at the same time.
+LEAST = 2 << 20
 #: Bytes of the windows of the groups that are taken together.
 TOGETHER = 8 << 20
 #: Fewer channels than this would be written as slivers side by side. A weights gradient has them
 #: one after another instead, each with whole rows: the stem of ResNet-50 in half the time (AMD).
-FEW = 32
+FEW = 8
 #: What a symbolic batch is taken for.
 SOME_BATCH = 8
 
@@ -94,12 +97,13 @@ def to_kernel(
             windows, dot = jnp.concatenate(reads, -1), rows.by_rows
         return dot(rows.as_numbers(windows, fine.dtype), block, precision, dtype)
 
-    total, size = geometry.axes[0].coarse, _block(fine, geometry)
+    shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[-1])
+    sums = math.prod(shape) * dtype.itemsize if fine.dtype.itemsize > 2 else WHOLE
+    total, size = geometry.axes[0].coarse, _block(fine, geometry, sums)
     if size == total:
         out = some(0, total)
     else:
         blocks, left = divmod(total, size)
-        shape = (math.prod(a.kernel for a in geometry.axes) * fine.shape[-1], coarse.shape[-1])
         out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, coarse)
         out = lax.fori_loop(0, blocks, lambda b, out: out + some(b * size, size), out)
         if left:
@@ -116,9 +120,13 @@ def _reads(bits: Any, geometry: Geometry, start: Any, size: int) -> list[Any]:
     return [window.read_by(tap, bits, some) for tap in window.taps(some)]
 
 
-def _block(fine: Any, geometry: Geometry) -> int:
-    """How many rows of the coarse tensor, along its first axis, make a block."""
+def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> int:
+    """How many rows of the coarse tensor, along its first axis, make a block.
+
+    Each block reads and writes the sums, so that it should be several times their bytes.
+    """
     total, whole = geometry.axes[0].coarse, _bytes(fine, geometry)
-    if whole <= WHOLE:
+    if whole <= min(max(8 * sums, 2 * LEAST), WHOLE):
         return total
-    return min(max(1, total * BLOCK // whole), total)
+    block = min(max(4 * sums, LEAST), BLOCK)
+    return min(max(1, total * block // whole), total)

@@ -1,8 +1,8 @@
-"""CPU: every contraction by the spelling that `choice` names, channels-last, with wide sums.
+"""CPU: every contraction by the spelling that `choice` names, with wide sums.
 
 XLA:CPU finds its fast convolutions by dimension numbers, and canonicalises those only
 outside loops and branches. So the operands are transposed here, explicitly, and what
-follows knows one layout; but `planes` keeps channels first.
+follows knows one layout, channels-last; a few spellings know channels first, too.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def spell(
     told: list[Rule] | None = None,
     **params: Any,
 ) -> Any:
-    """Transposed to channels-last, summed in a wide type, rounded once, transposed back.
+    """Summed in a wide type and rounded once.
 
     The rules that choose are added to `told`, if anyone asks.
     """
@@ -59,30 +59,17 @@ def spell(
             told.append(Rule(spelling, lambda p: True, "forced"))
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
         return lax.convert_element_type(out, dtype)
-    problem = Problem.of(result, first, second, geometry, partitioned)
-    planes = choose(problem, spelling).spelling == "planes"
-    there = _tiled(geometry.canonical(channels_first=planes))
-
-    def there_and_back(*operands: Any) -> Any:
-        operands = tuple(
-            reorder(x, geometry.layout(slot), there.layout(slot))
-            for slot, x in zip(OPERANDS[result], operands, strict=True)
-        )
-        out = _contract(
-            result,
-            *operands,
-            geometry=there,
-            partitioned=partitioned,
-            forced=spelling,
-            told=told,
-            **params,
-        )
-        out = lax.convert_element_type(out, dtype)
-        return reorder(out, there.layout(result), geometry.layout(result))
-
-    # XLA copies data on the way into a branch in one layout and, in the branch, to another.
-    transposed = there.data != geometry.data
-    return (apart(there_and_back) if transposed else there_and_back)(first, second)
+    out = _contract(
+        result,
+        first,
+        second,
+        geometry=_tiled(geometry),
+        partitioned=partitioned,
+        forced=spelling,
+        told=told,
+        **params,
+    )
+    return lax.convert_element_type(out, dtype)
 
 
 def _contract(
@@ -96,12 +83,17 @@ def _contract(
     told: list[Rule] | None,
     **params: Any,
 ) -> Any:
-    """One contraction, channels-last, by the spelling forced or chosen."""
+    """One contraction by the spelling forced or chosen, in the layouts that it knows."""
     problem = Problem.of(result, first, second, geometry, partitioned)
     rule = choose(problem, forced)
     name = rule.spelling
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
+    inner = partial(_contract, partitioned=partitioned, told=told)
+    there = geometry.canonical(rule.channels_first)
+    if geometry != there:
+        inner = partial(inner, result, geometry=there, forced=forced, **params)
+        return _transposed(inner, result, first, second, geometry, there)
     if result == "fine" and result not in SPELLINGS.get(name, {}):
         rule = replace(rule, spelling="phases")
     if told is not None:
@@ -110,9 +102,33 @@ def _contract(
         return SPELLINGS[name][result](first, second, geometry=geometry, **params)
     if name == rule.spelling:  # a rewrite; what it hands on to chooses for itself
         forced = None
-    inner = partial(_contract, partitioned=partitioned, forced=forced, told=told)
     rewrite = REWRITES[rule.spelling][result]
-    return rewrite(first, second, geometry=geometry, contract=inner, **params)
+    contract = partial(inner, forced=forced)
+    return rewrite(first, second, geometry=geometry, contract=contract, **params)
+
+
+def _transposed(
+    contract: Callable[..., Any],
+    result: Slot,
+    first: Any,
+    second: Any,
+    here: Geometry,
+    there: Geometry,
+) -> Any:
+    """There and back.
+
+    As one branch if data is transposed: XLA would copy it in one layout on the way into the
+    spelling's own branch, and once more within.
+    """
+
+    def transposed(*operands: Any) -> Any:
+        moved = (
+            reorder(x, here.layout(slot), there.layout(slot))
+            for slot, x in zip(OPERANDS[result], operands, strict=True)
+        )
+        return reorder(contract(*moved), there.layout(result), here.layout(result))
+
+    return (transposed if here.data == there.data else apart(transposed))(first, second)
 
 
 def _tiled(geometry: Geometry) -> Geometry:

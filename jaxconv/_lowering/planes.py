@@ -13,7 +13,7 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import rows
+from jaxconv._lowering import rows, window
 from jaxconv._lowering.apart import apart
 from jaxconv._reshape import merge_groups, split_groups
 
@@ -80,6 +80,4 @@ def _split(data: Any, geometry: Geometry) -> Any:
 
 def _read(fine: Any, geometry: Geometry) -> Any:
     """What the tap reads, of the coarse extents."""
-    pads = [(a.pad_low, a.pad_high, 0) for a in geometry.axes]
-    fine = lax.pad(fine, jnp.zeros((), fine.dtype), [(0, 0, 0), (0, 0, 0), *pads])
-    return lax.slice(fine, (0,) * fine.ndim, fine.shape, (1, 1, *(a.stride for a in geometry.axes)))
+    return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)

@@ -138,3 +138,5 @@ class Rule:
     spelling: str
     when: Callable[[Problem], bool]
     why: str
+    #: in data of this layout
+    channels_first: bool = False

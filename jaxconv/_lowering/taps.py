@@ -16,25 +16,28 @@ from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.apart import apart
-from jaxconv._reshape import merge_groups, split_groups
+from jaxconv._reshape import merge_groups, replace_axes, split_groups
 
 
 @apart
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """Sum over taps and fine channels i of (N, X, g, 1) times (g, o)."""
+    """Sum over taps and fine channels i of (N, X, g, 1) times (g, o), or (N, g, 1, X)."""
     del precision  # products and sums are in `dtype`
     fine = _widened(window.padded(fine, geometry), dtype)
     kernel = _widened(kernel, dtype)
+    groups, channel = geometry.groups, geometry.data.channel
+    other = [axis for axis in range(fine.ndim + 1) if axis not in (channel, channel + 1)]
     terms = []
     for tap in window.taps(geometry):
-        read = split_groups(window.read_by(tap, fine, geometry), geometry.groups)
-        weights = split_groups(window.at(tap, kernel), geometry.groups)  # i, g, o
+        read = window.read_by(tap, fine, geometry)
+        read = replace_axes(read, channel, 1, (groups, read.shape[channel] // groups))
+        weights = split_groups(window.at(tap, kernel), groups)  # i, g, o
         for i in range(weights.shape[0]):
-            one = lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1)
-            terms.append(one * _like(read, lax.index_in_dim(weights, i, keepdims=False)))
-    return merge_groups(reduce(lax.add, terms))
+            one = lax.slice_in_dim(read, i, i + 1, axis=channel + 1)
+            terms.append(one * lax.expand_dims(weights[i], other))
+    return replace_axes(reduce(lax.add, terms), channel, 2, (kernel.shape[-1],))
 
 
 @apart
@@ -62,11 +65,6 @@ def to_kernel(
     )
     out = jnp.stack([merge_groups(jnp.sum(s, tuple(range(s.ndim - 2)))) for s in sums])
     return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
-
-
-def _like(data: Any, weights: Any) -> Any:
-    """Weights (g, o) with leading axes to broadcast over data (N, X, g, ...)."""
-    return lax.expand_dims(weights, tuple(range(data.ndim - 2)))
 
 
 def _widened(x: Any, dtype: DType) -> Any:

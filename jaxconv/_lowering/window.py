@@ -1,4 +1,4 @@
-"""Views of the fine tensor, channels-last: what each tap of the kernel reads."""
+"""Views of the fine tensor: what each tap of the kernel reads."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -14,8 +14,10 @@ Tap = tuple[int, ...]
 
 def padded(fine: Any, geometry: Geometry) -> Any:
     """The fine tensor from the first element that any window reads to the last."""
-    config = [(a.pad_low, a.pad_high, 0) for a in geometry.axes]
-    return lax.pad(fine, jnp.zeros((), fine.dtype), [(0, 0, 0), *config, (0, 0, 0)])
+    config = [(0, 0, 0)] * fine.ndim
+    for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
+        config[at] = (a.pad_low, a.pad_high, 0)
+    return lax.pad(fine, jnp.zeros((), fine.dtype), config)
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:
@@ -24,18 +26,12 @@ def taps(geometry: Geometry) -> Iterator[Tap]:
 
 
 def read_by(tap: Tap, fine: Any, geometry: Geometry) -> Any:
-    """What one tap reads of the padded fine tensor: (N, coarse extents, C)."""
-    starts = [a.dilation * t for a, t in zip(geometry.axes, tap, strict=True)]
-    return lax.slice(
-        fine,
-        (0, *starts, 0),
-        (
-            fine.shape[0],
-            *(s + a.span for s, a in zip(starts, geometry.axes, strict=True)),
-            fine.shape[-1],
-        ),
-        (1, *(a.stride for a in geometry.axes), 1),
-    )
+    """What one tap reads of the padded fine tensor, of the coarse extents."""
+    starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
+    for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
+        starts[at], strides[at] = a.dilation * t, a.stride
+        limits[at] = starts[at] + a.span
+    return lax.slice(fine, starts, limits, strides)
 
 
 def at(tap: Tap, kernel: Any) -> Any:
