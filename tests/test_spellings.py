@@ -14,6 +14,7 @@ from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, operands
 
 import jaxconv
 from jaxconv._lowering import columns, cpu, force
+from jaxconv._lowering.problem import Problem
 
 
 def slow(value):
@@ -110,6 +111,53 @@ def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling):
         got = run(a, b)
     attributes = dict(form.op(op).keywords)
     np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **attributes))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.usefixtures("however_little")
+def test_exact_with_channels_first(name, op, monkeypatch):
+    """As if there were much work, which no rule calls tiny."""
+    monkeypatch.setattr(Problem, "tiny", False)
+    form = replace(FORMS[name], formats=CHANNELS_FIRST)
+    a, b, _ = operands(form, op)
+    got = jax.jit(lambda a, b: form.op(op)(a, b))(a, b)
+    np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **form.op(op).keywords))
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "spellings"),
+    [
+        *(("pointwise", op, ["planes"]) for op in OPS),
+        *(("grouped pointwise", op, ["planes"]) for op in OPS),
+        ("depthwise", "convolution", ["taps"]),
+        ("depthwise", "convolution_backward_data", ["phases", "taps"]),
+    ],
+)
+def test_channels_first_stay_so(name, op, spellings):
+    """Only weights are transposed."""
+    form = replace(FORMS[name], formats=CHANNELS_FIRST, batch=11)
+    a, b, _ = operands(form, op)
+    told = jaxconv.explain(op, a, b, **form.op(op).keywords)
+    assert [spelling for spelling, _ in told.steps] == spellings
+    text = jax.jit(lambda a, b: form.op(op)(a, b)).lower(a, b).as_text()
+    moved = [line for line in text.splitlines() if "stablehlo.transpose" in line]
+    assert not any("<11x" in line for line in moved), moved
+
+
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+def test_groups_side_by_side_share_the_memory(formats):
+    """Windows of 5 MiB a group, of which eight would be alive at the same time."""
+    form = Form(
+        batch=8, fine=(28, 28), kernel=(3, 3), strides=(1, 1), dilations=(1, 1),
+        pads_begin=(1, 1), pads_end=(1, 1), channels=(192, 192), groups=8, formats=formats,
+    )  # fmt: skip
+    fine, coarse = (
+        jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ("fine", "coarse")
+    )
+    run = form.op("convolution_backward_weights")
+    compiled = jax.jit(lambda a, b: run(a, b)).lower(fine, coarse).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 32 << 20
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -254,6 +302,7 @@ def test_an_unknown_spelling_lists_the_known():
         ("grouped", "direct"), ("grouped", "columns"), ("grouped", "dots"), ("grouped", "taps"),
         ("grouped", "each"),
         ("dense", "products"), ("dense", "columns"), ("pointwise", "matmul"),
+        ("pointwise", "planes"), ("grouped pointwise", "planes"),
         ("patches", "matmul"), ("grouped pointwise", "matmul"), ("one place", "matmul"),
     ],
 )  # fmt: skip

@@ -33,10 +33,17 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 }
 
 
-def _few_channels(p: Problem) -> bool:
-    """In each group, so that multiply-adds are fast: of the operand that is data."""
-    summed = p.coarse if p.result == "fine" else p.fine
-    return not p.dense and summed <= 8 and p.taps * summed <= MOST_TERMS
+def _few(p: Problem) -> bool:
+    """So few channels in each group that multiply-adds are fast."""
+    summed, most = p.coarse if p.result == "fine" else p.fine, 4 if p.channels_first else 8
+    if p.result == "kernel" and p.fine * p.coarse > FEW[p.bits]:
+        return False
+    return not p.dense and summed <= most and p.taps * summed <= MOST_TERMS
+
+
+def _grouped(p: Problem) -> bool:
+    """Worth a contraction for each group."""
+    return not (p.dense or p.bits == 16 or p.tiny or p.partitioned or p.taps > MOST_TAPS)
 
 
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
@@ -55,23 +62,24 @@ RULES = (
         channels_first=True,
     ),
     Rule(
-        "phases",
-        lambda p: p.channels_first and p.result == "fine" and _few_channels(p),
-        "as stride-1 convolutions of a few channels a group, where nothing is transposed",
+        "phases",  # resnext50-28-g32x8-s2, channels first, data: 30, 59 (AMD)
+        lambda p: (
+            p.channels_first and p.result == "fine" and (_few(p) or _grouped(p)) and not p.patches
+        ),
+        "as stride-1 convolutions, of which only groups are transposed",
         channels_first=True,
     ),
     Rule(
         "taps",  # mobilenetv2-56-dw3, channels first, forward: 2.7, 11 (AMD)
-        lambda p: p.channels_first and p.result == "coarse" and _few_channels(p),
+        lambda p: p.channels_first and p.result == "coarse" and _few(p),
         "few channels a group: multiply-adds, and no transposition",
         channels_first=True,
     ),
     Rule(
-        "direct",  # convnext-patchify, forward: 1.3, 3.1
-        lambda p: (
-            NEWER and p.result == "coarse" and p.tiled and p.dense and p.bits == 32 and p.rank == 2
-        ),
-        "windows that tile: newer XLA has a convolution that needs no copy of them",
+        "each",  # resnext50-28-g32x8-s2, channels first, weights: 20, 85 (AMD)
+        lambda p: p.channels_first and p.result != "fine" and _grouped(p) and not _few(p),
+        "grouped: one contraction for each group, transposed by itself",
+        channels_first=True,
     ),
     Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50
@@ -102,7 +110,7 @@ RULES = (
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        lambda p: _few_channels(p) and (p.result == "coarse" or p.fine * p.coarse <= FEW[p.bits]),
+        _few,
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
@@ -132,7 +140,7 @@ RULES = (
     ),
     Rule(
         "each",  # regnet-28-g5x24, forward: 4.6, 8.5; resnext50-56-g32x4, weights: 18, 32
-        lambda p: not p.dense and p.bits > 16 and not p.tiny,
+        _grouped,
         "grouped: one contraction for each group is twice as fast as one for all",
     ),
     Rule(

@@ -25,14 +25,17 @@ def _each(
     contract: Callable[..., Any],
     **params: Any,
 ) -> Any:
-    """Spell with `contract`, of one group; the channels are the last axis everywhere."""
+    """Spell with `contract`, of one group; the kernel's groups are along its last axis."""
     one = partial(contract, result, geometry=replace(geometry, groups=1), **params)
+    data, kernel = geometry.data.channel, geometry.kernel.coarse
+    channels = (data, kernel, data) if result == "coarse" else (data, data, kernel)
 
     def some(count: int, *operands: Any) -> Any:
-        split = (jnp.split(x, count, -1) for x in operands)
-        return jnp.concatenate([one(*pair) for pair in zip(*split, strict=True)], -1)
+        *ins, out = channels
+        split = (jnp.split(x, count, axis) for x, axis in zip(operands, ins, strict=True))
+        return jnp.concatenate([one(*pair) for pair in zip(*split, strict=True)], out)
 
-    return at_most(MOST, some, first, second, geometry.groups)
+    return at_most(MOST, some, first, second, geometry.groups, channels)
 
 
 to_coarse = partial(_each, result="coarse")

@@ -1,4 +1,4 @@
-"""Group by group, and none sees another's numbers; channels are the last axis everywhere."""
+"""Group by group, and none sees another's numbers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv._geometry import Geometry
-from jaxconv._reshape import merge_groups, split_groups
+from jaxconv._reshape import merge_groups, replace_axes, split_groups
 
 
 def _all(first: Any, geometry: Geometry) -> int:
@@ -18,7 +18,7 @@ def _all(first: Any, geometry: Geometry) -> int:
 
 
 def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
-    """Make a spelling of one group one of all groups, each contiguous.
+    """Make a spelling of one group, channels-last, one of all groups, each contiguous.
 
     At most `most(first operand, geometry)` groups at a time, which bounds the memory of a
     spelling that needs much, and of moving the groups to the front.
@@ -42,16 +42,34 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
     return decorate
 
 
-def at_most(most: int, spelling: Callable[..., Any], first: Any, second: Any, groups: int) -> Any:
-    """`spelling(groups, first, second)`, in a loop over equal parts of at most so many groups."""
+def at_most(
+    most: int,
+    spelling: Callable[..., Any],
+    first: Any,
+    second: Any,
+    groups: int,
+    channels: tuple[int, int, int] | None = None,
+) -> Any:
+    """`spelling(groups, first, second)`, in a loop over equal parts of at most so many groups.
+
+    `channels` are the axes of the groups in the operands and the result, if not the last.
+    """
     some = next(n for n in range(max(min(groups, most), 1), 0, -1) if groups % n == 0)
     if some == groups:
         return spelling(groups, first, second)
-    parts = [split_groups(x, groups // some) for x in (first, second)]
+    count = groups // some
+    *ins, out_axis = channels or (first.ndim - 1, second.ndim - 1, first.ndim - 1)
+    parts = [
+        replace_axes(x, axis, 1, (count, x.shape[axis] // count))
+        for x, axis in zip((first, second), ins, strict=True)
+    ]
 
     def part(n: Any) -> Any:
-        one = (lax.dynamic_index_in_dim(x, n, x.ndim - 2, keepdims=False) for x in parts)
+        one = [
+            lax.dynamic_index_in_dim(x, n, a, keepdims=False)
+            for x, a in zip(parts, ins, strict=True)
+        ]
         return spelling(some, *one)
 
-    out = lax.map(part, jnp.arange(groups // some))
-    return merge_groups(jnp.moveaxis(out, 0, -2))
+    out = jnp.moveaxis(lax.map(part, jnp.arange(count)), 0, out_axis)
+    return replace_axes(out, out_axis, 2, (out.shape[out_axis] * out.shape[out_axis + 1],))
