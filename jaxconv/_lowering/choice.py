@@ -33,9 +33,9 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 }
 
 
-def _few(p: Problem) -> bool:
-    """So few channels in each group that multiply-adds are fast."""
-    summed, most = p.coarse if p.result == "fine" else p.fine, 4 if p.channels_first else 8
+def _few(p: Problem, most: int) -> bool:
+    """At most so few channels of each group are summed that multiply-adds are fast."""
+    summed = p.coarse if p.result == "fine" else p.fine
     if p.result == "kernel" and p.fine * p.coarse > FEW[p.bits]:
         return False
     return not p.dense and summed <= most and p.taps * summed <= MOST_TERMS
@@ -64,20 +64,23 @@ RULES = (
     Rule(
         "phases",  # resnext50-28-g32x8-s2, channels first, data: 30, 59 (AMD)
         lambda p: (
-            p.channels_first and p.result == "fine" and (_few(p) or _grouped(p)) and not p.patches
+            p.channels_first
+            and p.result == "fine"
+            and (_few(p, 4) or _grouped(p))
+            and not p.patches
         ),
         "as stride-1 convolutions, of which only groups are transposed",
         channels_first=True,
     ),
     Rule(
         "taps",  # mobilenetv2-56-dw3, channels first, forward: 2.7, 11 (AMD)
-        lambda p: p.channels_first and p.result == "coarse" and _few(p),
+        lambda p: p.channels_first and p.result == "coarse" and _few(p, 1 if p.strided else 4),
         "few channels a group: multiply-adds, and no transposition",
         channels_first=True,
     ),
     Rule(
         "each",  # resnext50-28-g32x8-s2, channels first, weights: 20, 85 (AMD)
-        lambda p: p.channels_first and p.result != "fine" and _grouped(p) and not _few(p),
+        lambda p: p.channels_first and p.result != "fine" and _grouped(p) and not _few(p, 4),
         "grouped: one contraction for each group, transposed by itself",
         channels_first=True,
     ),
@@ -110,7 +113,7 @@ RULES = (
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        _few,
+        lambda p: _few(p, 8),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(

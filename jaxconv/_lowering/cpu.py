@@ -67,6 +67,7 @@ def spell(
         partitioned=partitioned,
         forced=spelling,
         told=told,
+        rounded=dtype,
         **params,
     )
     return lax.convert_element_type(out, dtype)
@@ -81,9 +82,13 @@ def _contract(
     partitioned: bool,
     forced: str | None,
     told: list[Rule] | None,
+    rounded: DType | None = None,
     **params: Any,
 ) -> Any:
-    """One contraction by the spelling forced or chosen, in the layouts that it knows."""
+    """One contraction by the spelling forced or chosen, in the layouts that it knows.
+
+    What is transposed is `rounded` before, since there is less of it then.
+    """
     problem = Problem.of(result, first, second, geometry, partitioned)
     rule = choose(problem, forced)
     name = rule.spelling
@@ -93,7 +98,7 @@ def _contract(
     there = geometry.canonical(rule.channels_first)
     if geometry != there:
         inner = partial(inner, result, geometry=there, forced=forced, **params)
-        return _transposed(inner, result, first, second, geometry, there)
+        return _transposed(inner, result, first, second, geometry, there, rounded)
     if result == "fine" and result not in SPELLINGS.get(name, {}):
         rule = replace(rule, spelling="phases")
     if told is not None:
@@ -114,6 +119,7 @@ def _transposed(
     second: Any,
     here: Geometry,
     there: Geometry,
+    rounded: DType | None,
 ) -> Any:
     """There and back.
 
@@ -126,7 +132,9 @@ def _transposed(
             reorder(x, here.layout(slot), there.layout(slot))
             for slot, x in zip(OPERANDS[result], operands, strict=True)
         )
-        return reorder(contract(*moved), there.layout(result), here.layout(result))
+        out = contract(*moved)
+        out = out if rounded is None else lax.convert_element_type(out, rounded)
+        return reorder(out, there.layout(result), here.layout(result))
 
     return (transposed if here.data == there.data else apart(transposed))(first, second)
 
