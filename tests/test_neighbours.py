@@ -7,32 +7,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import DENSE, OPS, operands
+from small import CHANNELS_FIRST, DENSE, OPS, operands
 from timing import least_ratio
 
 import jaxconv
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
-# The rules call for taps, for windows by groups, and for one dot.
-FORMS = {
-    "depthwise": replace(DENSE, channels=(4, 4), groups=4, strides=(1, 1)),
-    "grouped": replace(DENSE, channels=(24, 24), groups=2, strides=(1, 1)),
-    "pointwise": replace(DENSE, kernel=(1, 1), dilations=(1, 1)),
-}
+DEPTHWISE = replace(DENSE, channels=(4, 4), groups=4, strides=(1, 1))
+GROUPED = replace(DENSE, channels=(24, 24), groups=2, strides=(1, 1))
+POINTWISE = replace(DENSE, kernel=(1, 1), dilations=(1, 1))
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_no_loop_holds_work_of_both(form, op):
+@pytest.mark.parametrize(
+    ("form", "spelling"),
+    [
+        pytest.param(form, spelling, id=f"{name}-{spelling}")
+        for name, form, spelling in (
+            ("depthwise", DEPTHWISE, "taps"),
+            ("strided-depthwise", replace(DEPTHWISE, strides=(2, 2)), "taps"),
+            ("grouped", GROUPED, "columns"),
+            ("grouped", GROUPED, "each"),
+            ("pointwise", POINTWISE, "matmul"),
+            ("pointwise-first", replace(POINTWISE, formats=CHANNELS_FIRST), "planes"),
+            ("dense-first", replace(DENSE, formats=CHANNELS_FIRST), "columns"),
+        )
+    ],
+)
+def test_no_loop_holds_work_of_both(form, spelling, op):
     """XLA names each instruction after the function that asked for it."""
     a, b, _ = operands(form, op)
     program = jax.jit(lambda a, b: jnp.tanh(form.op(op)(jnp.tanh(a), jnp.tanh(b))))
-    text = program.lower(a, b).compile().as_text()
+    with jaxconv.forced(spelling):
+        text = program.lower(a, b).compile().as_text()
     loops = [c for c in text.split("\n}\n") if re.search(r"^ .* tanh\(", c, re.MULTILINE)]
     assert loops
     ours = "multiply|add|concatenate|pad"
-    if form.groups == 1:  # several are moved to the front beside it, each element once
+    if form.groups == 1 and spelling != "planes":  # which move groups or weights, once each
         ours += "|transpose"
     work = re.compile(rf' (?:{ours})\(.*op_name="[^"]*\b{op}\)')
     for loop in loops:

@@ -249,7 +249,7 @@ def in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("spelling", force.SPELLINGS)
-@pytest.mark.parametrize("name", ["dense", slow("grouped"), slow("patches")])
+@pytest.mark.parametrize("name", ["dense", "pointwise", slow("grouped"), slow("patches")])
 @pytest.mark.parametrize("op", OPS)
 def test_a_symbolic_batch(op, name, spelling, in_blocks):
     form = FORMS[name]
