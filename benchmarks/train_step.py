@@ -3,6 +3,7 @@
 import math
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import app, flags
@@ -19,27 +20,31 @@ UPDATE_TOLERANCE = {"f32": 5e-2, "f64": 1e-8, "bf16": math.inf, "f16": math.inf}
 def judge(
     name: str, dtype: str, operands: list[np.ndarray], results: dict[str, list[np.ndarray]]
 ) -> dict[str, dict]:
-    """Losses and updates against the median loss's engine; notes for `measure`."""
+    """Losses and updates against the median ones of all engines; notes for `measure`."""
     if not results:
         return {}
-    losses = {key: float(arrays[0]) for key, arrays in results.items()}
-    reference = sorted(losses, key=losses.get)[len(losses) // 2]
     before = operands[networks.data_count(name) :]
     before = [p for p, t in zip(before, networks.trainable(name), strict=True) if t]
-    expected = _update(before, results[reference])
+    losses = {key: float(arrays[0]) for key, arrays in results.items()}
+    updates = {key: _update(before, arrays) for key, arrays in results.items()}
+    loss, expected = _median(list(losses.values())), _median(list(updates.values()))
     notes = {}
-    for key, arrays in results.items():
-        loss_error = abs(losses[key] - losses[reference]) / abs(losses[reference])
-        update = _update(before, arrays)
+    for key, update in updates.items():
+        loss_error = abs(losses[key] - loss) / abs(loss)
         error = float(np.linalg.norm(update - expected) / np.linalg.norm(expected))
-        ok = loss_error <= LOSS_TOLERANCE[dtype] and error <= UPDATE_TOLERANCE[dtype]
+        ok = bool(loss_error <= LOSS_TOLERANCE[dtype] and error <= UPDATE_TOLERANCE[dtype])
         notes[key] = {"ok": ok, "loss": losses[key], "error": error}
         if not ok:
             notes[key]["reason"] = (
-                f"loss {losses[key]:.6g} against {losses[reference]:.6g} of {reference}, "
+                f"loss {losses[key]:.6g} against {loss:.6g} by the median engine, "
                 f"update differs by {error:.3g} of its norm"
             )
     return notes
+
+
+def _median(values: list[Any]) -> Any:
+    """By element, and of an even number the greater one, which some engine has computed."""
+    return np.sort(np.stack(values), axis=0)[len(values) // 2]
 
 
 def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:

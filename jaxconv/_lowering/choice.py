@@ -12,6 +12,9 @@ MOST_TERMS = 128
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
 
+#: More taps than this, and a reduction to all of them at once is slow.
+MANY_TAPS = 32
+
 #: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
 #: for few channels too, but takes twice as long for small images.
 NEWER = jax.__version_info__ >= (0, 11)
@@ -90,9 +93,14 @@ RULES = (
         "one tap, or windows that tile: one dot",
     ),
     Rule(
-        "matmul",  # eegnet-spatial-m2, data: 0.7, 50
-        lambda p: p.patches and not p.pointwise and p.result == "fine" and not p.partitioned,
-        "windows that tile: a dot for each group, not a phase for each tap",
+        "matmul",  # eegnet-spatial-m2, data: 0.7, 50; weights: 2.4, 5.8 (AMD)
+        lambda p: (
+            p.patches
+            and not p.pointwise
+            and (p.result == "fine" or (p.result == "kernel" and p.taps > MANY_TAPS))
+            and not p.partitioned
+        ),
+        "windows that tile: a dot for each group, not a phase or a sum for each tap",
     ),
     Rule(
         "direct",  # wav2vec2-k10-s5, data: 1.6, 10; with more axes XLA:CPU may abort the process
