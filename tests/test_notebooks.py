@@ -19,8 +19,7 @@ import jaxconv
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-# For a whole notebook, on two cores, or on one's share of them beside other tests.
-SECONDS = 60 * min(2, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+SECONDS = 60  # for a whole notebook, on two cores
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
