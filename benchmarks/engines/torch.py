@@ -36,7 +36,10 @@ def prepare(job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.benchmark = True  # the fastest algorithm of those tried, as XLA does
     if job["kind"] == "layer":
-        formats = _formats(Layer.from_json(job["layer"]).rank)
+        layer = Layer.from_json(job["layer"])
+        formats = _formats(layer.rank)
+        if _writes_past_its_workspace(layer, job["op"]):
+            del formats["channels_last"]
         return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
     if job["kind"] == "step":
         return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
@@ -47,6 +50,22 @@ def _formats(rank: int) -> dict[str, torch.memory_format]:
     last = {2: torch.channels_last, 3: torch.channels_last_3d}.get(rank)
     formats = {"contiguous": torch.contiguous_format}
     return formats | {"channels_last": last} if last else formats
+
+
+def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
+    """Whether oneDNN's kernel for channels last would corrupt memory (its issue 6035).
+
+    Its weights gradient of a strided 1x1 convolution gathers the fine channels in a workspace
+    made for fewer than it writes, if they do not fill a vector register. What comes of it is
+    wrong sums with two threads and a crash with one. Seen in PyTorch 2.13.
+    """
+    return (
+        op == "weights"
+        and layer.rank == 2
+        and set(layer.kernel) == {1}
+        and max(layer.strides) > 1
+        and layer.fine_channels // layer.groups < 16
+    )
 
 
 def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
