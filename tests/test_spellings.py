@@ -160,6 +160,41 @@ def test_groups_side_by_side_share_the_memory(formats):
     assert compiled.memory_analysis().temp_size_in_bytes < 32 << 20
 
 
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize(
+    ("fine", "kernel", "stride"),
+    [
+        ((7, 7), (3, 3), 1),  # seven columns at once; four rows and three
+        ((5, 17), (3, 2), 1),  # sixteen columns and one
+        ((17, 22), (4, 5), 2),  # nine columns and two; rows in threes
+        ((1, 16), (1, 16), 1),
+        ((23, 1), (3, 1), 1),
+        ((3, 4, 5), (2, 1, 3), 1),
+        ((19,), (3,), 1),
+        ((40,), (11,), 1),  # more taps than one loop has
+    ],
+)
+@pytest.mark.parametrize("channels", [(4, 4), slow((4, 12)), slow((8, 4))])
+@pytest.mark.usefixtures("however_little")
+def test_a_weights_gradient_meets_every_place_once(
+    fine, kernel, stride, channels, formats, monkeypatch
+):
+    """However its loops divide them, in both layouts."""
+    monkeypatch.setattr(Problem, "long_rows", property(lambda p: p.rank > 1))
+    form = Form(
+        batch=2, fine=fine, kernel=kernel, strides=(stride,) * len(fine),
+        dilations=(1,) * len(fine), pads_begin=tuple(k // 2 for k in kernel),
+        pads_end=tuple((k - 1) // 2 for k in kernel), channels=channels, groups=4,
+        formats=formats,
+    )  # fmt: skip
+    op = "convolution_backward_weights"
+    a, b, _ = operands(form, op)
+    run = form.op(op)
+    assert [name for name, _ in jaxconv.explain(op, a, b, **run.keywords).steps] == ["taps"]
+    expected = oracle.convolution_backward_weights(a, b, **run.keywords)
+    np.testing.assert_array_equal(jax.jit(run)(a, b), expected)
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("groups", [10, 11])
 def test_many_groups_are_taken_in_a_loop(groups, op):

@@ -12,9 +12,6 @@ MOST_TERMS = 128
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
 
-#: More taps than this, and a reduction to all of them at once is slow.
-MANY_TAPS = 32
-
 #: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
 #: for few channels too, but takes twice as long for small images.
 NEWER = jax.__version_info__ >= (0, 11)
@@ -23,7 +20,7 @@ NEWER = jax.__version_info__ >= (0, 11)
 FEWEST = 4
 
 #: Products of a pair of groups' channels, by bits, of which multiply-adds give a weights gradient.
-FEW = {16: 16, 32: 4, 64: 4}
+FEW = {16: 32, 32: 32, 64: 64}
 
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
@@ -82,8 +79,19 @@ RULES = (
         channels_first=True,
     ),
     Rule(
+        "taps",  # mobilenetv2-56-dw3, channels first, weights: 5.0, 16 (AMD)
+        lambda p: p.channels_first and p.result == "kernel" and p.long_rows and _few(p, 2),
+        "few channels a group: multiply-adds, and no transposition",
+        channels_first=True,
+    ),
+    Rule(
         "each",  # resnext50-28-g32x8-s2, channels first, weights: 20, 85 (AMD)
-        lambda p: p.channels_first and p.result != "fine" and _grouped(p) and not _few(p, 4),
+        lambda p: (
+            p.channels_first
+            and p.result != "fine"
+            and _grouped(p)
+            and not _few(p, 2 if p.result == "kernel" else 4)
+        ),
         "grouped: one contraction for each group, transposed by itself",
         channels_first=True,
     ),
@@ -93,14 +101,9 @@ RULES = (
         "one tap, or windows that tile: one dot",
     ),
     Rule(
-        "matmul",  # eegnet-spatial-m2, data: 0.7, 50; weights: 2.4, 5.8 (AMD)
-        lambda p: (
-            p.patches
-            and not p.pointwise
-            and (p.result == "fine" or (p.result == "kernel" and p.taps > MANY_TAPS))
-            and not p.partitioned
-        ),
-        "windows that tile: a dot for each group, not a phase or a sum for each tap",
+        "matmul",  # eegnet-spatial-m2, data: 0.7, 50
+        lambda p: p.patches and not p.pointwise and p.result == "fine" and not p.partitioned,
+        "windows that tile: a dot for each group, not a phase for each tap",
     ),
     Rule(
         "direct",  # wav2vec2-k10-s5, data: 1.6, 10; with more axes XLA:CPU may abort the process

@@ -76,6 +76,11 @@ class Problem:
         return math.prod(a.coarse for a in self.geometry.axes)
 
     @property
+    def long_rows(self) -> bool:
+        """In two dimensions or more, enough places along the last axis to make vectors of."""
+        return self.rank > 1 and self.geometry.axes[-1].coarse >= 16
+
+    @property
     def strided(self) -> bool:
         """Some stride is not 1."""
         return any(a.stride > 1 for a in self.geometry.axes)

@@ -5,6 +5,7 @@ times slower. Multiply-adds also partition on a sharded batch, where a grouped
 convolution gathers it (openxla/xla#47945).
 """
 
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -14,9 +15,15 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import window
+from jaxconv._lowering import places, window
 from jaxconv._lowering.apart import apart
+from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
+
+#: One loop of a weights gradient: that many taps and fine channels, or else a row of them, and
+#: products, of two or three places each, which compile in half a second. Where fewer places are
+#: added up, more is left than is worth it.
+MOST_FACTORS, MOST_PRODUCTS, FEWEST_PLACES = 9, 49, 4
 
 
 @apart
@@ -44,27 +51,76 @@ def to_coarse(
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """All taps and fine channels i in one pass: a reduction with as many results.
+    """Over places, the sum of (N, X, g, 1), for each tap and fine channel i, by (N, X, g, o).
 
-    It leaves the last spatial axis, so that its inner loop runs over neighbours in memory;
-    what it leaves is small, and summed after.
+    A loop adds up a few places of a few such factors; of what it leaves, which is several times
+    less than the data, the sum is taken after.
     """
     del precision
-    fine = _widened(window.padded(fine, geometry), dtype)
-    coarse = split_groups(_widened(coarse, dtype), geometry.groups)
-    products = []
-    for tap in window.taps(geometry):
-        read = split_groups(window.read_by(tap, fine, geometry), geometry.groups)
-        for i in range(read.shape[-1]):
-            products.append(lax.slice_in_dim(read, i, i + 1, axis=read.ndim - 1) * coarse)
-    sums = lax.reduce(
-        products,
-        [jnp.zeros((), dtype)] * len(products),
-        lambda one, other: [a + b for a, b in zip(one, other, strict=True)],
-        range(1, max(geometry.rank, 2)),
+    groups, channel = geometry.groups, geometry.data.channel
+    fine, coarse = (
+        replace_axes(x, channel, 1, (groups, x.shape[channel] // groups)) for x in (fine, coarse)
     )
-    out = jnp.stack([merge_groups(jnp.sum(s, tuple(range(s.ndim - 2)))) for s in sums])
-    return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
+    spatial = tuple(at if at < channel else at + 1 for at in geometry.data.spatial)
+    geometry = replace(geometry, data=geometry.data._replace(spatial=spatial))
+    # Padded in this shape: XLA would write a padded tensor twice that it finds in two shapes.
+    fine, coarse = _widened(window.padded(fine, geometry), dtype), _widened(coarse, dtype)
+    factors = [(tap, i) for tap in window.taps(geometry) for i in range(fine.shape[channel + 1])]
+    together, every = _unrolled(geometry, len(factors))
+    out = []
+    for first in range(0, len(factors), together):
+        some = factors[first : first + together]
+        parts = [
+            _sums(fine, coarse, some, box, moves, geometry)
+            for box, moves in places.boxes(geometry, every)
+        ]
+        out += [reduce(lax.add, one) for one in zip(*parts, strict=True)]
+    return jnp.stack(out).reshape(*(a.kernel for a in geometry.axes), -1, out[0].shape[-1])
+
+
+def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
+    """How many factors a loop has, and how many neighbours it adds up for each."""
+    extent = geometry.axes[places.summed(geometry)[-1]].coarse
+    row = min(geometry.axes[-1].kernel, MOST_FACTORS)
+    for together in (factors, row):
+        divisors = [n for n in range(1, MOST_PRODUCTS // together + 1) if extent % n == 0]
+        if together <= MOST_FACTORS and divisors[-1] >= FEWEST_PLACES:
+            return together, divisors[-1]
+    return row, min(extent, MOST_PRODUCTS // row)
+
+
+def _sums(
+    fine: Any,
+    coarse: Any,
+    factors: list[tuple[Tap, int]],
+    box: places.Box,
+    moves: int,
+    geometry: Geometry,
+) -> list[Any]:
+    """Of each factor, over a box and where it moves to."""
+    axes, channel, spatial = geometry.axes, geometry.data.channel, geometry.data.spatial
+    boxes = [places.moved(box, places.summed(geometry)[-1], by) for by in range(moves)]
+    products = []
+    for tap, i in factors:
+        one = lax.slice_in_dim(fine, i, i + 1, axis=channel + 1)
+        reads = [list(map(places.read_by, tap, box, axes)) for box in boxes]
+        terms = [
+            places.cut(one, read, spatial) * places.cut(coarse, box, spatial)
+            for read, box in zip(reads, boxes, strict=True)
+        ]
+        products.append(reduce(lax.add, terms))
+    along, few = places.few(box, geometry)
+    if few > 1:
+        # So short a loop is written out, and is none. All factors in one reduction read the
+        # data once.
+        at = spatial[along]
+        products = lax.reduce(
+            [replace_axes(x, at, 1, (len(box[along]) // few, few)) for x in products],
+            [jnp.zeros((), coarse.dtype)] * len(products),
+            lambda one, other: [a + b for a, b in zip(one, other, strict=True)],
+            [at + 1],
+        )
+    return [merge_groups(jnp.sum(x, (0, *spatial))) for x in products]
 
 
 def _widened(x: Any, dtype: DType) -> Any:
