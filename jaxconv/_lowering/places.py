@@ -22,7 +22,7 @@ def summed(geometry: Geometry) -> range:
 def boxes(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
     """Every so many places along the last summed axis, and how often to move them by one.
 
-    So often moved, the boxes are all places. In few enough places there are pairs, or threes.
+    All boxes, so often moved, are all places. Each has pairs of places, or threes, if it can.
     """
     axes = summed(geometry)
     whole = [range(a.coarse) for a in geometry.axes]

@@ -20,10 +20,16 @@ from jaxconv._lowering.apart import apart
 from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
 
-#: One loop of a weights gradient: that many taps and fine channels, or else a row of them, and
-#: products, of two or three places each, which compile in half a second. Where fewer places are
-#: added up, more is left than is worth it.
-MOST_FACTORS, MOST_PRODUCTS, FEWEST_PLACES = 9, 49, 4
+#: One loop of a weights gradient has all taps and fine channels, if they are so few, or else a
+#: row of them.
+MOST_FACTORS = 9
+#: It has so many products, for each of two or three places. The compiler does not write out a
+#: loop over places that has twice as many, and then makes no vectors.
+MOST_PRODUCTS = 49
+#: What is written out for all factors, for each of two places: it compiles in a second.
+MOST_IN_ALL = 450
+#: Where loops add up fewer neighbours, they leave more than is worth it.
+FEWEST_PLACES = 4
 
 
 @apart
@@ -83,12 +89,14 @@ def to_kernel(
 def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
     """How many factors a loop has, and how many neighbours it adds up for each."""
     extent = geometry.axes[places.summed(geometry)[-1]].coarse
-    row = min(geometry.axes[-1].kernel, MOST_FACTORS)
+    row = geometry.axes[-1].kernel
+    row = row if 3 <= row <= MOST_FACTORS else MOST_FACTORS
     for together in (factors, row):
-        divisors = [n for n in range(1, MOST_PRODUCTS // together + 1) if extent % n == 0]
+        most = max(1, min(MOST_PRODUCTS // together, MOST_IN_ALL // factors))
+        divisors = [n for n in range(1, most + 1) if extent % n == 0]
         if together <= MOST_FACTORS and divisors[-1] >= FEWEST_PLACES:
             return together, divisors[-1]
-    return row, min(extent, MOST_PRODUCTS // row)
+    return row, min(extent, most)
 
 
 def _sums(
