@@ -33,9 +33,9 @@ def move_groups(x: Any, groups: int, source: int, target: int) -> Any:
     return replace_axes(x, target, 2, (groups * x.shape[target + 1],))
 
 
-def split_groups(x: Any, groups: int) -> Any:
-    """From (g, a) on the last axis to g, a on the last two."""
-    return replace_axes(x, x.ndim - 1, 1, (groups, x.shape[-1] // groups))
+def split_groups(x: Any, groups: int, axis: int = -1) -> Any:
+    """From (g, a) on an axis to g, a on two."""
+    return replace_axes(x, axis % x.ndim, 1, (groups, x.shape[axis] // groups))
 
 
 def merge_groups(x: Any) -> Any:

@@ -26,8 +26,9 @@ MOST_FACTORS = 9
 #: It has so many products, for each of two or three places. The compiler does not write out a
 #: loop over places that has twice as many, and then makes no vectors.
 MOST_PRODUCTS = 49
-#: What is written out for all factors, for each of two places: it compiles in a second.
-MOST_IN_ALL = 450
+#: What is written out for all factors, for each of two places: it compiles in a second, or in two
+#: with several channels a group.
+MOST_IN_ALL = 490
 #: Where loops add up fewer neighbours, they leave more than is worth it.
 FEWEST_PLACES = 4
 
@@ -44,8 +45,7 @@ def to_coarse(
     other = [axis for axis in range(fine.ndim + 1) if axis not in (channel, channel + 1)]
     terms = []
     for tap in window.taps(geometry):
-        read = window.read_by(tap, fine, geometry)
-        read = replace_axes(read, channel, 1, (groups, read.shape[channel] // groups))
+        read = split_groups(window.read_by(tap, fine, geometry), groups, channel)
         weights = split_groups(window.at(tap, kernel), groups)  # i, g, o
         for i in range(weights.shape[0]):
             one = lax.slice_in_dim(read, i, i + 1, axis=channel + 1)
@@ -65,10 +65,8 @@ def to_kernel(
     less than the data, the sum is taken after.
     """
     del precision
-    groups, channel = geometry.groups, geometry.data.channel
-    fine, coarse = (
-        replace_axes(x, channel, 1, (groups, x.shape[channel] // groups)) for x in (fine, coarse)
-    )
+    channel = geometry.data.channel
+    fine, coarse = (split_groups(x, geometry.groups, channel) for x in (fine, coarse))
     spatial = tuple(at if at < channel else at + 1 for at in geometry.data.spatial)
     geometry = replace(geometry, data=geometry.data._replace(spatial=spatial))
     # Padded in this shape: XLA would write a padded tensor twice that it finds in two shapes.
