@@ -220,6 +220,51 @@ def test_a_waveform_is_spread_out_by_the_convolution_itself(channels):
     np.testing.assert_array_equal(lowered.compile()(diff_dst, weights), expected)
 
 
+@pytest.mark.parametrize(
+    ("fine", "coarse", "spread"), [(3, 64, True), (1, 64, False), (8, 64, False)]
+)
+def test_few_results_of_a_transposed_convolution_are_spread_out_too(fine, coarse, spread):
+    """In the form that lax itself has for it."""
+    form = replace(
+        DENSE, channels=(fine, coarse), fine=(16, 16), kernel=(4, 4), strides=(2, 2),
+        dilations=(1, 1), pads_begin=(1, 1), pads_end=(1, 1),
+    )  # fmt: skip
+    src, weights, _ = operands(form, "conv_transpose")
+    op = form.op("conv_transpose")
+    lowered = jax.jit(op).lower(src, weights)
+    assert ("lhs_dilate = [2, 2]" in lowered.as_text()) == spread
+    np.testing.assert_array_equal(
+        lowered.compile()(src, weights), oracle.conv_transpose(src, weights, **op.keywords)
+    )
+
+
+@pytest.mark.parametrize(("spelling", "branches"), [("direct", 0), ("columns", 1)])
+def test_a_convolution_alone_stands_in_no_branch(spelling, branches):
+    """Channels first: what is transposed on the way out of a branch is copied twice."""
+    form = replace(DENSE, formats=CHANNELS_FIRST, batch=64)
+    src, weights, _ = operands(form, "convolution")
+    with jaxconv.forced(spelling):
+        text = jax.jit(lambda a, b: form.op("convolution")(a, b)).lower(src, weights).as_text()
+    assert text.count("stablehlo.case") == branches
+
+
+@pytest.mark.parametrize(("rows", "dots"), [(28, 1), (29, 2)])
+def test_blocks_divide_the_rows_if_they_can(rows, dots):
+    """What is left over would be compiled a second time."""
+    form = replace(
+        DENSE, batch=8, channels=(64, 64), fine=(rows, 56), kernel=(3, 3), strides=(1, 1),
+        dilations=(1, 1), pads_begin=(1, 1), pads_end=(1, 1),
+    )  # fmt: skip
+    fine, coarse = (
+        jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ("fine", "coarse")
+    )
+    run = form.op("convolution_backward_weights")
+    with jaxconv.forced("columns"):
+        text = jax.jit(lambda a, b: run(a, b)).lower(fine, coarse).as_text()
+    assert "stablehlo.while" in text
+    assert text.count("stablehlo.dot_general") == dots
+
+
 def test_every_spelling_is_tested():
     assert {*cpu.SPELLINGS, *cpu.REWRITES, "reference"} == set(force.SPELLINGS)
 

@@ -98,6 +98,19 @@ RULES = (
         channels_first=True,
     ),
     Rule(
+        "direct",  # convnext-patchify, forward, newer: 2.4, 4.7; vit-patchify 9.9, 10.6 (AMD)
+        lambda p: (
+            NEWER
+            and p.result == "coarse"
+            and p.dense
+            and p.tiled
+            and p.rank == 2
+            and p.bits == 32
+            and not p.small_images
+        ),
+        "windows that tile: newer XLA has a convolution for them",
+    ),
+    Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50
         lambda p: p.dense and POSSIBLE["matmul"](p),
         "one tap, or windows that tile: one dot",
@@ -118,6 +131,24 @@ RULES = (
             and p.bits < 64
         ),
         "a one-channel waveform: XLA has a dot and a scatter for it",
+    ),
+    Rule(
+        "direct",  # dcgan-image, forward: 3.3, 4.4; channels first 5.2, 17 (AMD)
+        lambda p: p.spread_to_few,
+        "few result channels: a phase of them hardly uses the machine",
+    ),
+    Rule(
+        "direct",  # resnet50-14-3x3-s2, data: 17, 24; newer 16, 17 (AMD)
+        lambda p: (
+            not NEWER
+            and p.result == "fine"
+            and p.dense
+            and p.strided
+            and p.rank == 2
+            and p.bits == 32
+            and p.small_images
+        ),
+        "small images, of whose phases XLA makes smaller ones",
     ),
     Rule(
         "phases",  # mobilenetv2-56-dw3-s2, data: 1.1, 201

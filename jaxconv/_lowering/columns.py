@@ -129,4 +129,6 @@ def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> int:
     if whole <= min(max(8 * sums, 2 * LEAST), WHOLE):
         return total
     block = min(max(4 * sums, LEAST), BLOCK)
-    return min(max(1, total * block // whole), total)
+    most = min(max(1, total * block // whole), total)
+    # Equal blocks, if they are not much smaller: rows left over compile to a second block.
+    return next((n for n in range(most, most // 2, -1) if total % n == 0), most)

@@ -129,6 +129,19 @@ class Problem:
         )
 
     @property
+    def spread_to_few(self) -> bool:
+        """In two dimensions, strided, not many coarse places to very few fine channels."""
+        return (
+            self.result == "fine"
+            and self.dense
+            and self.strided
+            and self.rank == 2
+            and self.bits == 32
+            and 1 < self.fine <= 4
+            and self.positions <= 4096
+        )
+
+    @property
     def small_images(self) -> bool:
         """In two dimensions or more, many channels, and few rows or taps far apart."""
         axes = [a for a in self.geometry.axes if a.kernel > 1]
