@@ -252,7 +252,7 @@ def test_a_convolution_alone_stands_in_no_branch(spelling, branches):
 def test_blocks_divide_the_rows_if_they_can(rows, dots):
     """What is left over would be compiled a second time."""
     form = replace(
-        DENSE, batch=8, channels=(64, 64), fine=(rows, 56), kernel=(3, 3), strides=(1, 1),
+        DENSE, batch=5, channels=(64, 64), fine=(rows, 56), kernel=(3, 3), strides=(1, 1),
         dilations=(1, 1), pads_begin=(1, 1), pads_end=(1, 1),
     )  # fmt: skip
     fine, coarse = (
