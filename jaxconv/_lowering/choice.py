@@ -148,7 +148,7 @@ RULES = (
             and p.bits == 32
             and p.small_images
         ),
-        "small images, of whose phases XLA makes smaller ones",
+        "small images, whose phases would be smaller still",
     ),
     Rule(
         "phases",  # mobilenetv2-56-dw3-s2, data: 1.1, 201
