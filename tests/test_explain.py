@@ -7,6 +7,7 @@ import pytest
 from small import DENSE, OPS, operands
 
 import jaxconv
+from jaxconv._lowering import choice
 
 
 def spellings(explanation):
@@ -37,6 +38,21 @@ def test_weights_gradients_of_little_work_stay_one_convolution(batch, expected):
         (3, 3, 32, 64),
     )  # fmt: skip
     assert spellings(found) == [expected]
+
+
+def test_what_is_best_differs_between_versions():
+    """Of windows that tile, and of what strides spread out over small images."""
+    tiles = jaxconv.explain("convolution", (2, 32, 32, 3), (4, 4, 3, 96), strides=4)
+    small = jaxconv.explain(
+        jaxconv.convolution_backward_data, (2, 7, 7, 64), (3, 3, 64, 64), (2, 14, 14, 64),
+        strides=2, pads_begin=1, pads_end=0,
+    )  # fmt: skip
+    if choice.NEWER:
+        assert spellings(tiles) == ["direct"]
+        assert spellings(small)[0] == "phases"
+    else:
+        assert spellings(tiles) == ["matmul"]
+        assert spellings(small) == ["direct"]
 
 
 def test_little_grouped_work_is_spelled_too():

@@ -134,20 +134,12 @@ RULES = (
     ),
     Rule(
         "direct",  # dcgan-image, forward: 3.3, 4.4; channels first 5.2, 17 (AMD)
-        lambda p: p.spread_to_few,
+        lambda p: p.spread and 1 < p.fine <= FEWEST and p.positions <= 4096,
         "few result channels: a phase of them hardly uses the machine",
     ),
     Rule(
         "direct",  # resnet50-14-3x3-s2, data: 17, 24; newer 16, 17 (AMD)
-        lambda p: (
-            not NEWER
-            and p.result == "fine"
-            and p.dense
-            and p.strided
-            and p.rank == 2
-            and p.bits == 32
-            and p.small_images
-        ),
+        lambda p: p.spread and p.small_images and not NEWER,
         "small images, whose phases would be smaller still",
     ),
     Rule(

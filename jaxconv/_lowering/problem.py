@@ -129,17 +129,10 @@ class Problem:
         )
 
     @property
-    def spread_to_few(self) -> bool:
-        """In two dimensions, strided, not many coarse places to very few fine channels."""
-        return (
-            self.result == "fine"
-            and self.dense
-            and self.strided
-            and self.rank == 2
-            and self.bits == 32
-            and 1 < self.fine <= 4
-            and self.positions <= 4096
-        )
+    def spread(self) -> bool:
+        """A plane that strides spread out, in float32: lax has one convolution for it."""
+        plane = self.dense and self.rank == 2 and self.bits == 32
+        return plane and self.result == "fine" and self.strided
 
     @property
     def small_images(self) -> bool:
