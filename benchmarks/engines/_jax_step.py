@@ -47,12 +47,11 @@ class Ops:
     def norm(self, x, scale, shift):
         wide = _wide(x)
         axes = tuple(range(x.ndim - 1))
-        mean = wide.mean(axes, keepdims=True)
-        variance = jnp.square(wide - mean).mean(axes, keepdims=True)
-        normal = ((wide - mean) * jax.lax.rsqrt(variance + 1e-5)).astype(x.dtype)
-        return normal * scale.reshape((1,) * len(axes) + (-1,)) + shift.reshape(
-            (1,) * len(axes) + (-1,)
-        )
+        mean = wide.mean(axes)
+        variance = jnp.square(wide - mean).mean(axes)
+        # As one multiplication and one addition of `x`: three quarters of the step's time.
+        slope = scale * jax.lax.rsqrt(variance + 1e-5)
+        return (wide * slope + (shift - mean * slope)).astype(x.dtype)
 
     def relu(self, x):
         return jax.nn.relu(x)

@@ -55,11 +55,11 @@ def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Windows by the whole kernel."""
-    bits = window.padded(rows.as_bits(fine), geometry)
+    source = window.padded(rows.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def some(start: Any, size: int) -> Any:
-        windows = jnp.concatenate(_reads(bits, geometry, start, size), -1)
+        windows = jnp.concatenate(_reads(source, geometry, start, size), -1)
         return rows.by_weights(rows.as_numbers(windows, fine.dtype), weights, precision, dtype)
 
     total, size = geometry.axes[0].coarse, _block(fine, geometry)
@@ -81,14 +81,14 @@ def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """Windows by the coarse tensor, over all rows."""
-    bits, channels = window.padded(rows.as_bits(fine), geometry), fine.shape[-1]
+    source, channels = window.padded(rows.movable(fine), geometry), fine.shape[-1]
     few = channels < FEW
     if few:  # each with the batch as an image of its own
-        bits = replace_axes(jnp.moveaxis(bits, -1, 0), 0, 2, (channels * bits.shape[0],))
-        bits = lax.expand_dims(bits, (bits.ndim,))
+        source = replace_axes(jnp.moveaxis(source, -1, 0), 0, 2, (channels * source.shape[0],))
+        source = lax.expand_dims(source, (source.ndim,))
 
     def some(start: Any, size: int) -> Any:
-        reads = _reads(bits, geometry, start, size)
+        reads = _reads(source, geometry, start, size)
         block = lax.dynamic_slice_in_dim(coarse, start, size, axis=1)
         if few:
             windows = jnp.concatenate(reads).reshape(len(reads) * channels, *block.shape[:-1])
@@ -111,13 +111,13 @@ def to_kernel(
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
 
-def _reads(bits: Any, geometry: Geometry, start: Any, size: int) -> list[Any]:
+def _reads(source: Any, geometry: Geometry, start: Any, size: int) -> list[Any]:
     """What the taps read for some rows of the coarse tensor: (N, size, X, C) each."""
     first, *rest = geometry.axes
     part = replace(first, fine=(size - 1) * first.stride + first.extent, coarse=size, pad_low=0)
-    bits = lax.dynamic_slice_in_dim(bits, start * first.stride, part.fine, axis=1)
+    source = lax.dynamic_slice_in_dim(source, start * first.stride, part.fine, axis=1)
     some = replace(geometry, axes=(part, *rest))
-    return [window.read_by(tap, bits, some) for tap in window.taps(some)]
+    return [window.read_by(tap, source, some) for tap in window.taps(some)]
 
 
 def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> int:

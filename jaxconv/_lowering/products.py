@@ -22,7 +22,7 @@ def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
     """The products of each fine element with all taps, added where the taps read it."""
-    fine = rows.as_numbers(window.padded(rows.as_bits(fine), geometry), fine.dtype)
+    fine = rows.as_numbers(window.padded(rows.movable(fine), geometry), fine.dtype)
     weights = jnp.moveaxis(kernel, -2, 0).reshape(kernel.shape[-2], -1)  # i, (taps, o)
     products = lax.optimization_barrier(rows.by_weights(fine, weights, precision, dtype))
     last, width = products.ndim - 1, kernel.shape[-1]

@@ -63,11 +63,16 @@ def _channels_first(x: Any) -> Any:
     return as_numbers(jnp.moveaxis(as_bits(x), -1, 0), x.dtype)
 
 
+def movable(x: Any) -> Any:
+    """What XLA moves as it is: 16 bits as integers, since as numbers they go through float32."""
+    return as_bits(x) if x.dtype.itemsize == 2 else x
+
+
 def as_bits(x: Any) -> Any:
     """Numbers as integers of their size."""
     return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
 
 
 def as_numbers(x: Any, dtype: DType) -> Any:
-    """The reverse."""
-    return lax.bitcast_convert_type(x, dtype)
+    """The reverse, of what `movable` left as it is too."""
+    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
