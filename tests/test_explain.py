@@ -41,16 +41,26 @@ def test_weights_gradients_of_little_work_stay_one_convolution(batch, expected):
 
 
 def test_what_is_best_differs_between_versions():
-    """Of windows that tile, and of what strides spread out over small images."""
+    """Of windows that tile, and over small images, of what strides spread out and light kernels."""
     tiles = jaxconv.explain("convolution", (2, 32, 32, 3), (4, 4, 3, 96), strides=4)
     small = jaxconv.explain(
         jaxconv.convolution_backward_data, (2, 7, 7, 64), (3, 3, 64, 64), (2, 14, 14, 64),
         strides=2, pads_begin=1, pads_end=0,
     )  # fmt: skip
+    light, heavy = (
+        spellings(jaxconv.explain("convolution", (2, 9, 9, c), (3, 3, c, c))) for c in (64, 512)
+    )
+    first = jaxconv.explain(
+        "convolution", (2, 512, 9, 9), (512, 512, 3, 3), data_format="NCX", weights_format="OIX"
+    )
+    assert heavy == ["columns"]
+    assert spellings(first) == ["columns" if choice.NEWER else "direct"]
     if choice.NEWER:
+        assert light == ["columns"]
         assert spellings(tiles) == ["direct"]
         assert spellings(small)[0] == "phases"
     else:
+        assert light == ["direct"]
         assert spellings(tiles) == ["matmul"]
         assert spellings(small) == ["direct"]
 

@@ -82,6 +82,7 @@ def _contract(
     partitioned: bool,
     forced: str | None,
     told: list[Rule] | None,
+    chosen: Rule | None = None,
     rounded: DType | None = None,
     **params: Any,
 ) -> Any:
@@ -90,14 +91,14 @@ def _contract(
     What is transposed is `rounded` before, since there is less of it then.
     """
     problem = Problem.of(result, first, second, geometry, partitioned)
-    rule = choose(problem, forced)
+    rule = chosen or choose(problem, forced)
     name = rule.spelling
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
     inner = partial(_contract, partitioned=partitioned, told=told)
     there = geometry.canonical(rule.channels_first)
     if geometry != there:
-        inner = partial(inner, result, geometry=there, forced=forced, **params)
+        inner = partial(inner, result, geometry=there, forced=forced, chosen=rule, **params)
         transposed = _transposed(inner, result, geometry, there, rounded)
         if name != "direct" and geometry.data != there.data:
             # XLA would copy data in one layout on the way into the spelling's own branch, and

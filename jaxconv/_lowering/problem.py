@@ -141,6 +141,11 @@ class Problem:
         small = any(a.coarse <= 14 or a.dilation > 4 for a in axes)
         return self.rank > 1 and self.fine >= 64 and small
 
+    @property
+    def heavy(self) -> bool:
+        """Weights that outgrow a core's cache by much, and are read for each tile of an image."""
+        return self.taps * self.fine * self.coarse >= 2 << 20
+
 
 @dataclass(frozen=True)
 class Rule:
