@@ -112,6 +112,8 @@ def _remainder(form: Form) -> tuple[int, ...]:
 
 DENSE = Form()
 GROUPED = replace(DENSE, groups=2, formats=CHANNELS_FIRST)
+# Its strides become channels.
+DIVIDED = replace(DENSE, kernel=(4, 2), strides=(2, 2), dilations=(1, 1), pads_begin=(1, 2))
 FORMS = {"dense": DENSE, "grouped": GROUPED}
 
 

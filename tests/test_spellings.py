@@ -59,6 +59,14 @@ FORMS = {
         fine=(11,), kernel=(4,), strides=(3,), dilations=(2,), pads_begin=(2,), pads_end=(1,),
         channels=(3, 4),
     ),
+    "strides that divide": Form(
+        fine=(10, 8), kernel=(4, 6), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 2),
+        pads_end=(0, 0), channels=(3, 4),
+    ),
+    "the last stride divides": Form(
+        fine=(7, 12), kernel=(2, 4), strides=(3, 2), dilations=(2, 1), pads_begin=(1, 5),
+        pads_end=(2, 3), channels=(2, 3),
+    ),
     "3-D": Form(
         batch=2, fine=(4, 5, 3), kernel=(2, 3, 2), strides=(2, 1, 1), dilations=(1, 1, 2),
         pads_begin=(0, 2, 1), pads_end=(1, 0, 0), channels=(2, 3),
@@ -92,6 +100,12 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         return form.groups > 1
     if spelling == "products":
         return form.groups == 1 and op != "convolution_backward_weights"
+    if spelling == "depth":
+        axes = list(zip(form.kernel, form.strides, form.dilations, strict=True))
+        axes = axes if op == "convolution_backward_data" else axes[-1:]
+        divided = all(s == 1 or (k % s == 0 and d == 1) for k, s, d in axes)
+        strided = any(s > 1 for _, s, _ in axes)
+        return form.groups == 1 and op != "convolution" and divided and strided
     if spelling == "phases":
         return op == "convolution_backward_data"
     return spelling != "slabs" or len(form.kernel) > 1
@@ -220,21 +234,37 @@ def test_a_waveform_is_spread_out_by_the_convolution_itself(channels):
     np.testing.assert_array_equal(lowered.compile()(diff_dst, weights), expected)
 
 
-@pytest.mark.parametrize(
-    ("fine", "coarse", "spread"), [(3, 64, True), (1, 64, False), (8, 64, False)]
-)
-def test_few_results_of_a_transposed_convolution_are_spread_out_too(fine, coarse, spread):
-    """In the form that lax itself has for it."""
+@pytest.mark.parametrize(("kernel", "first"), [(4, "depth"), (3, "phases")])
+def test_strides_that_divide_the_kernel_need_no_phases(kernel, first):
     form = replace(
-        DENSE, channels=(fine, coarse), fine=(16, 16), kernel=(4, 4), strides=(2, 2),
+        DENSE, channels=(3, 64), fine=(64, 64), kernel=(kernel, kernel), strides=(2, 2),
         dilations=(1, 1), pads_begin=(1, 1), pads_end=(1, 1),
     )  # fmt: skip
     src, weights, _ = operands(form, "conv_transpose")
     op = form.op("conv_transpose")
-    lowered = jax.jit(op).lower(src, weights)
-    assert ("lhs_dilate = [2, 2]" in lowered.as_text()) == spread
+    told = jaxconv.explain("conv_transpose", src, weights, **op.keywords)
+    assert told.steps[0][0] == first
     np.testing.assert_array_equal(
-        lowered.compile()(src, weights), oracle.conv_transpose(src, weights, **op.keywords)
+        jax.jit(op)(src, weights), oracle.conv_transpose(src, weights, **op.keywords)
+    )
+
+
+@pytest.mark.parametrize(("pads", "barriers"), [((0, 0), 1), ((1, 1), 0)])
+def test_float64_is_padded_before_a_convolution_that_would_be_naive(pads, barriers):
+    """With more padding than keeps the extents, as a gradient of one without any has."""
+    form = replace(
+        DENSE, channels=(16, 24), kernel=(3, 3), strides=(1, 1), dilations=(1, 1),
+        pads_begin=pads, pads_end=pads,
+    )  # fmt: skip
+    with jax.enable_x64(True):
+        diff_dst, weights, _ = operands(form, "convolution_backward_data", np.float64)
+        op = form.op("convolution_backward_data")
+        lowered = jax.jit(op).lower(diff_dst, weights)
+        got = lowered.compile()(diff_dst, weights)
+    assert lowered.as_text().count("stablehlo.convolution") == 1
+    assert lowered.as_text().count("stablehlo.optimization_barrier") == barriers
+    np.testing.assert_array_equal(
+        got, oracle.convolution_backward_data(diff_dst, weights, **op.keywords)
     )
 
 

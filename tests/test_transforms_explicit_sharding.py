@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import DENSE, FORMS, GROUPED, OPS, ROLES, collectives, each, integers, operands
+from small import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each, integers, operands
 
 import jaxconv
 
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS, slow=("dense",))
+each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
 
 EXPLICIT = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit,) * 2)
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export
-from small import FORMS, GROUPED, OPS, ROLES, each, operands, primitives
+from small import DIVIDED, FORMS, GROUPED, OPS, ROLES, each, operands, primitives
 
 each_op = pytest.mark.parametrize("name", OPS)
 
@@ -29,7 +29,7 @@ def described(form, name, batch):
 
 
 @each_op
-@each("form", FORMS, slow=("dense",))
+@each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
 def test_symbolic_batch(form, name):
     """Lowered once for three platforms and any batch, with gradients; saved, loaded, called."""
     (batch,) = export.symbolic_shape("batch")

@@ -9,12 +9,12 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from small import FORMS, GROUPED, OPS, ROLES, collectives, each, operands
+from small import DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each, operands
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS, slow=("dense",))
+each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
 
 MESH = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 BACKWARD_WEIGHTS = [name for name in OPS if name.endswith("backward_weights")]

@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import CHANNELS_LAST, DENSE, GROUPED, OPS, ROLES, Form, collectives, each, operands
+from small import (
+    CHANNELS_LAST,
+    DENSE,
+    DIVIDED,
+    GROUPED,
+    OPS,
+    ROLES,
+    Form,
+    collectives,
+    each,
+    operands,
+)
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
@@ -17,6 +28,7 @@ FORMS = {
     "dense": replace(DENSE, batch=8),
     "grouped": replace(GROUPED, batch=8),
     "depthwise": replace(DENSE, batch=8, channels=(6, 6), groups=6),
+    "divided": replace(DIVIDED, batch=8),
     # more than a fused sum of shifted products holds
     "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
 }

@@ -30,6 +30,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "planes": lambda p: p.pointwise,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
+    "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
     "each": lambda p: not p.dense,
     "products": lambda p: p.dense and p.result != "kernel",
 }
@@ -133,9 +134,17 @@ RULES = (
         "a one-channel waveform: XLA has a dot and a scatter for it",
     ),
     Rule(
-        "direct",  # dcgan-image, forward: 3.3, 4.4; channels first 5.2, 17 (AMD)
-        lambda p: p.spread and 1 < p.fine <= FEWEST and p.positions <= 4096,
-        "few result channels: a phase of them hardly uses the machine",
+        # demucs-k8-s4, data: 6.5, 7.8; dcgan-image, forward, newer: 1.6, 2.0; but 4 x 4 images of
+        # 512 channels, transposed 4x4 to 256, newer: 16, 12 (AMD)
+        "depth",
+        lambda p: (
+            p.result == "fine"
+            and POSSIBLE["depth"](p)
+            and p.bits > 16
+            and not p.partitioned
+            and not (NEWER and p.small_images)
+        ),
+        "strides that divide the kernel: one convolution to more channels, not several phases",
     ),
     Rule(
         "direct",  # resnet50-14-3x3-s2, data: 17, 24; newer 16, 17 (AMD)
@@ -193,6 +202,11 @@ RULES = (
         "columns",
         lambda p: not p.dense and (p.bits == 16 or p.result == "kernel"),
         "grouped: dots with several groups as their batch",
+    ),
+    Rule(
+        "depth",  # hifigan-up-k4-s2, weights: 4.2, 5.3; newer 3.2, 4.2 (AMD)
+        lambda p: p.result == "kernel" and POSSIBLE["depth"](p) and p.bits > 16 and not p.tiny,
+        "a stride that divides the kernel: fewer taps of more channels",
     ),
     Rule(
         "products",  # dcgan-image, forward, bfloat16: 1.6, 16

@@ -16,6 +16,7 @@ from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering import (
     columns,
+    depth,
     direct,
     dots,
     each,
@@ -106,7 +107,7 @@ def _contract(
             # first, forward, 15 in one, and 7.5 (AMD).
             transposed = apart(transposed)
         return transposed(first, second)
-    if result == "fine" and result not in SPELLINGS.get(name, {}):
+    if result not in {**SPELLINGS, **REWRITES}[name]:  # then it is to fine
         rule = replace(rule, spelling="phases")
     if told is not None:
         told.append(rule)
@@ -182,6 +183,7 @@ def _phases(coarse: Any, kernel: Any, *, geometry: Geometry, **params: Any) -> A
 
 #: As other contractions, which choose for themselves.
 REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
+    "depth": {"fine": depth.to_fine, "kernel": depth.to_kernel},
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
     "phases": {"fine": _phases},
     "slabs": {"coarse": slabs.to_coarse, "kernel": slabs.to_kernel},

@@ -16,6 +16,7 @@ SPELLINGS = (
     "taps",
     "each",
     "phases",
+    "depth",
     "slabs",
 )
 

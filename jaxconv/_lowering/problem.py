@@ -96,6 +96,13 @@ class Problem:
         return all(a.kernel == a.stride and a.dilation == 1 for a in self.geometry.axes)
 
     @property
+    def foldable(self) -> bool:
+        """The strides, to the kernel the last one, divide the kernel and can become channels."""
+        axes = self.geometry.axes if self.result == "fine" else self.geometry.axes[-1:]
+        divided = all(a.stride == 1 or (a.kernel % a.stride == 0 and a.dilation == 1) for a in axes)
+        return divided and any(a.stride > 1 for a in axes)
+
+    @property
     def tiled(self) -> bool:
         """As patches, and there is more than one of them."""
         return self.patches and any(a.coarse > 1 < a.kernel for a in self.geometry.axes)
