@@ -50,7 +50,7 @@ class Ops:
         scale, shift = (jnp.expand_dims(p, axes) for p in (scale, shift))
         mean = wide.mean(axes, keepdims=True)
         variance = jnp.square(wide - mean).mean(axes, keepdims=True)
-        # As one multiplication and one addition of `x`: three quarters of the step's time.
+        # As one multiplication and one addition of `x`: three quarters of a ResNeXt step's time.
         slope = scale * jax.lax.rsqrt(variance + 1e-5)
         return (wide * slope + (shift - mean * slope)).astype(x.dtype)
 
