@@ -40,6 +40,23 @@ def test_weights_gradients_of_little_work_stay_one_convolution(batch, expected):
     assert spellings(found) == [expected]
 
 
+@pytest.mark.parametrize(("batch", "expected"), [(2, "taps"), (8, "each")])
+def test_few_channels_a_group_of_much_data(batch, expected):
+    shapes = (batch, 56, 56, 128), (batch, 56, 56, 128), (3, 3, 4, 128)
+    found = jaxconv.explain(
+        "convolution_backward_weights", *shapes, groups=32, pads_begin=1, pads_end=1
+    )
+    assert spellings(found)[0] == expected
+
+
+def test_the_type_is_common_to_all_arrays():
+    src, weights = jnp.ones((1, 4, 4, 2)), jnp.ones((3, 3, 2, 4), jnp.bfloat16)
+    with pytest.raises(TypeError, match="same type"):
+        jaxconv.explain("convolution", src, weights)
+    with pytest.raises(TypeError, match="same type"):
+        jaxconv.explain("convolution", src, weights.astype(jnp.float32), weights[0, 0, 0])
+
+
 def test_what_is_best_differs_between_versions():
     """Of windows that tile, and over small images, of what strides spread out and light kernels."""
     tiles = jaxconv.explain("convolution", (2, 32, 32, 3), (4, 4, 3, 96), strides=4)

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, operands
 
 import jaxconv
-from jaxconv._lowering import columns, cpu, force
+from jaxconv._lowering import columns, cpu, force, pieces
 from jaxconv._lowering.problem import Problem
 
 
@@ -113,7 +113,9 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
 
 @pytest.mark.parametrize(("name", "op", "spelling"), CASES)
 @pytest.mark.usefixtures("however_little")
-def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling):
+def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling, monkeypatch):
+    monkeypatch.setattr(pieces, "DEPTHWISE", 3)
+    monkeypatch.setattr(pieces, "OTHERS", 4)
     form = FORMS[name]
     a, b, _ = operands(form, op)
     run = jax.jit(form.op(op))
@@ -295,6 +297,48 @@ def test_blocks_divide_the_rows_if_they_can(rows, dots):
     assert text.count("stablehlo.dot_general") == dots
 
 
+MANY_TAPS = {
+    "depthwise": Form(
+        fine=(13, 15), kernel=(12, 11), strides=(1, 3), dilations=(1, 1), pads_begin=(3, 0),
+        pads_end=(0, 5), channels=(3, 6), groups=3,
+    ),
+    "a prime number": Form(
+        fine=(140,), kernel=(131,), strides=(2,), dilations=(1,), pads_begin=(4,), pads_end=(0,),
+        channels=(2, 2), groups=2,
+    ),
+    "each row has many": Form(
+        fine=(4, 150), kernel=(2, 140), strides=(1, 2), dilations=(2, 1), pads_begin=(1, 0),
+        pads_end=(0, 3), channels=(2, 2), groups=2,
+    ),
+    "wide groups": Form(
+        fine=(18, 17), kernel=(17, 16), strides=(1, 1), dilations=(1, 1), pads_begin=(0, 8),
+        pads_end=(2, 7), channels=(18, 4), groups=2,
+    ),
+    "3-D": Form(
+        batch=2, fine=(4, 8, 13), kernel=(3, 7, 13), strides=(2, 1, 1), dilations=(1, 1, 1),
+        pads_begin=(0, 2, 6), pads_end=(1, 0, 6), channels=(4, 4), groups=2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, slow(CHANNELS_FIRST)])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", MANY_TAPS)
+@pytest.mark.usefixtures("however_little")
+def test_many_taps_are_taken_some_at_a_time(name, op, formats):
+    """Grouped convolutions, whose programs do not grow with the taps."""
+    form = replace(MANY_TAPS[name], formats=formats)
+    a, b, _ = operands(form, op)
+    run = form.op(op)
+    lowered = jax.jit(lambda a, b: run(a, b)).lower(a, b)
+    if op != "convolution_backward_data" or form.strides == (1, 1):  # phases have fewer
+        assert "pieces" in [name for name, _ in jaxconv.explain(op, a, b, **run.keywords).steps]
+        assert lowered.as_text().count(" = ") < 2500
+    np.testing.assert_array_equal(
+        lowered.compile()(a, b), getattr(oracle, op)(a, b, **run.keywords)
+    )
+
+
 def test_every_spelling_is_tested():
     assert {*cpu.SPELLINGS, *cpu.REWRITES, "reference"} == set(force.SPELLINGS)
 
@@ -353,9 +397,10 @@ def columns_bytes(form, dtype):
 
 @pytest.fixture
 def in_blocks(monkeypatch):
-    """Windows one row a block and one group at a time, as if layers were large."""
+    """Windows one row a block, one group and few taps at a time, as if layers were large."""
     for size in ("WHOLE", "BLOCK", "TOGETHER"):
         monkeypatch.setattr(columns, size, 0)
+    monkeypatch.setattr(pieces, "OTHERS", 4)
 
 
 @pytest.mark.parametrize("spelling", force.SPELLINGS)
@@ -379,8 +424,9 @@ def test_a_symbolic_batch(op, name, spelling, in_blocks):
 
 @pytest.mark.parametrize("name", ["dense", "grouped"])
 @pytest.mark.parametrize("op", OPS)
-def test_windows_in_blocks_under_shard_map(op, name, in_blocks):
-    """Their loops carry what varies over the devices."""
+@pytest.mark.parametrize("spelling", ["columns", "pieces"])
+def test_loops_under_shard_map(spelling, op, name, in_blocks):
+    """They carry what varies over the devices."""
     form = replace(FORMS[name], batch=4)
     a, b, _ = operands(form, op)
     mesh = jax.make_mesh((2,), ("batch",), axis_types=(AxisType.Auto,))
@@ -393,8 +439,10 @@ def test_windows_in_blocks_under_shard_map(op, name, in_blocks):
         return jax.lax.psum(out, "batch") if weights else out
 
     sharded = jax.shard_map(local, mesh=mesh, in_specs=tuple(specs[:2]), out_specs=specs[2])
-    with jaxconv.forced("columns"):
-        got = jax.jit(sharded)(a, b)
+    with jaxconv.forced(spelling):
+        lowered = jax.jit(sharded).lower(a, b)
+        assert "stablehlo.while" in lowered.as_text()
+        got = lowered.compile()(a, b)
     np.testing.assert_array_equal(got, run(a, b))
 
 

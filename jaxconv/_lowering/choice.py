@@ -6,8 +6,10 @@ import jax
 
 from jaxconv._lowering.problem import Problem, Rule
 
-#: As many multiply-adds as one fused loop may hold before compiling it takes too long.
-MOST_TERMS = 128
+#: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
+#: it becomes several times slower: 127 taps, depthwise, forward, 80, in pieces 12; 9x9, weights,
+#: 42, in pieces 21 (AMD).
+MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
@@ -41,12 +43,16 @@ def _few(p: Problem, most: int) -> bool:
     summed = p.coarse if p.result == "fine" else p.fine
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
         return False
-    return not p.dense and summed <= most and p.taps * summed <= MOST_TERMS
+    return not p.dense and summed <= most and p.taps * summed <= _most_terms(p)
 
 
 def _grouped(p: Problem) -> bool:
     """Worth a contraction for each group."""
     return not (p.dense or p.bits == 16 or p.tiny or p.partitioned or p.taps > MOST_TAPS)
+
+
+def _most_terms(p: Problem) -> int:
+    return MOST_TERMS_TO_KERNEL if p.result == "kernel" else MOST_TERMS
 
 
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
@@ -157,13 +163,33 @@ RULES = (
         "as stride-1 convolutions, which are fast forms",
     ),
     Rule(
+        "each",  # resnext50-56-g32x4, weights: 24, 33; newer 24, 39 (AMD)
+        lambda p: (
+            p.result == "kernel"
+            and p.large
+            and p.bits == 32
+            and p.fine > 1
+            and not p.strided
+            and _few(p, 8)
+            and _grouped(p)
+        ),
+        "few channels a group of much data: windows group by group, which is transposed for that",
+        channels_first=True,
+    ),
+    Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
         lambda p: _few(p, 8),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
+        # depthwise 31x31, 4 images of 32 x 32 with 128 channels, forward: 45, 1,775 (AMD)
+        "pieces",
+        lambda p: not p.dense and p.taps > (_most_terms(p) if p.depthwise else MOST_TAPS),
+        "grouped, and too many taps for one program: a loop over pieces of the kernel",
+    ),
+    Rule(
         "direct",
-        lambda p: p.taps > MOST_TAPS or (p.depthwise and p.taps > MOST_TERMS),
+        lambda p: p.taps > MOST_TAPS,
         "too many taps to have a piece of the program for each",
     ),
     Rule(
@@ -177,7 +203,7 @@ RULES = (
             p.result == "coarse"
             and p.dense
             and p.rank > 2
-            and (p.partitioned or not (p.along_first or (p.bits == 16 and p.coarse > 4)))
+            and (p.partitioned or not (p.along_first or (p.bits == 16 and p.coarse > FEWEST)))
         ),
         "XLA's fast convolution has two spatial axes",
     ),

@@ -22,6 +22,7 @@ from jaxconv._lowering import (
     each,
     matmul,
     phases,
+    pieces,
     planes,
     products,
     reference,
@@ -186,5 +187,6 @@ REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
     "depth": {"fine": depth.to_fine, "kernel": depth.to_kernel},
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
     "phases": {"fine": _phases},
+    "pieces": {"coarse": pieces.to_coarse, "kernel": pieces.to_kernel},
     "slabs": {"coarse": slabs.to_coarse, "kernel": slabs.to_kernel},
 }

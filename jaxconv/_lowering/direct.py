@@ -27,8 +27,7 @@ def to_coarse(
         # Naive otherwise: unet-enc1, data, 455 and 37, newer 500 and 25 (AMD). XLA would take the
         # padding back into the convolution, but for the barrier.
         fine = lax.optimization_barrier(window.padded(fine, geometry))
-        axes = (replace(a, fine=a.span - 1 + a.extent, pad_low=0) for a in geometry.axes)
-        geometry = replace(geometry, axes=tuple(axes))
+        geometry = window.of_padded(geometry)
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
         # XLA has no other fast form for these, and this one wants two axes.
         unit = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)

@@ -18,6 +18,7 @@ SPELLINGS = (
     "phases",
     "depth",
     "slabs",
+    "pieces",
 )
 
 #: Part of the key of every jit: a change recompiles what is compiled already.

@@ -56,6 +56,12 @@ class Problem:
         return self.batch is not None and self.batch * self.positions * self.taps * channels < 24e6
 
     @property
+    def large(self) -> bool:
+        """So much of the coarse tensor that no cache holds it; never of a symbolic batch."""
+        channels = self.geometry.groups * self.coarse
+        return self.batch is not None and self.batch * self.positions * channels >= 2 << 20
+
+    @property
     def dense(self) -> bool:
         """One group."""
         return self.geometry.groups == 1

@@ -1,6 +1,7 @@
 """Views of the fine tensor: what each tap of the kernel reads."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,6 +19,12 @@ def padded(fine: Any, geometry: Geometry) -> Any:
     for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
         config[at] = (a.pad_low, a.pad_high, 0)
     return lax.pad(fine, jnp.zeros((), fine.dtype), config)
+
+
+def of_padded(geometry: Geometry) -> Geometry:
+    """The geometry of the padded tensor."""
+    axes = (replace(a, fine=a.span - 1 + a.extent, pad_low=0) for a in geometry.axes)
+    return replace(geometry, axes=tuple(axes))
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:

@@ -1,0 +1,80 @@
+"""Many taps, some at a time: a loop over pieces of the kernel, each a contraction of its own.
+
+A grouped convolution has no fast form in XLA:CPU, and gathers a batch that is split over
+devices. With few taps it is multiply-adds or dots instead, but a program with one for each of
+many taps would take too long to compile.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv import _sharding
+from jaxconv._geometry import Geometry
+from jaxconv._lowering import window
+from jaxconv._lowering.apart import apart
+
+#: As many taps as one piece has, of depthwise and of other groups. Of twice as many, a depthwise
+#: 31 x 31 takes twice as long; of half as many, 17 x 17 with 16 channels a group does (AMD).
+DEPTHWISE, OTHERS = 32, 64
+
+
+@apart
+def to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
+) -> Any:
+    """The sum over pieces."""
+    at, size = _pieces(fine, geometry)
+    shape = geometry.shape("coarse", fine.shape, kernel.shape)
+    fine = window.padded(fine, geometry)
+
+    def piece(start: Any, size: int) -> Any:
+        some = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
+        read, inner = _read(fine, geometry, at, start, size)
+        return contract("coarse", read, some, geometry=inner, **params)
+
+    count, left = divmod(geometry.axes[at].kernel, size)
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, kernel)
+    out = lax.fori_loop(0, count, lambda n, out: out + piece(n * size, size), out)
+    return out + piece(count * size, left) if left else out
+
+
+@apart
+def to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
+) -> Any:
+    """The pieces one after the other; the last overlaps its neighbour."""
+    at, size = _pieces(fine, geometry)
+    shape, taps = geometry.shape("kernel", fine.shape, coarse.shape), geometry.axes[at].kernel
+    fine = window.padded(fine, geometry)
+
+    def step(n: Any, out: Any) -> Any:
+        start = jnp.minimum(n * size, taps - size)
+        read, inner = _read(fine, geometry, at, start, size)
+        piece = contract("kernel", read, coarse, geometry=inner, **params)
+        return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
+
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, coarse)
+    return lax.fori_loop(0, -(-taps // size), step, out)
+
+
+def _pieces(fine: Any, geometry: Geometry) -> tuple[int, int]:
+    """The axis whose taps make pieces, and how many of them one has."""
+    most = DEPTHWISE if fine.shape[-1] == geometry.groups else OTHERS
+    kernel = [a.kernel for a in geometry.axes]
+    at = next((n for n, k in enumerate(kernel) if k > 1), 0)
+    return at, min(max(most * kernel[at] // math.prod(kernel), 1), kernel[at])
+
+
+def _read(fine: Any, geometry: Geometry, at: int, start: Any, size: int) -> tuple[Any, Geometry]:
+    """What so many taps along an axis read of the padded fine tensor."""
+    axes = list(geometry.axes)
+    axes[at] = replace(axes[at], kernel=size)
+    inner = window.of_padded(replace(geometry, axes=tuple(axes)))
+    axis = inner.axes[at]
+    read = lax.dynamic_slice_in_dim(fine, axis.dilation * start, axis.fine, axis=1 + at)
+    return read, inner
