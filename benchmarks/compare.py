@@ -8,7 +8,7 @@ Noise: a row's time is the median over its rounds, and its uncertainty is found 
 bootstrap: runs, and rounds within a run, are drawn again with replacement. When both sides
 are the same files, the same rounds are drawn for both, as their noise is shared. Only an
 interval that lies wholly beyond the threshold counts. The exit code is 1 if anything is
-slower, else 0.
+slower, or newly fails or has too few rounds to tell, else 0.
 """
 
 import json
@@ -170,10 +170,11 @@ def main(argv: list[str]) -> None:
         return not wanted or engine in wanted
 
     rows = {k: c for k, c in changes["rows"].items() if keep(k[-1])}
-    if not rows:
+    few = sorted(key for key in changes["few"] if keep(key[-1]))
+    if not rows and not few:
         raise app.UsageError("the two sides share no row that both measured")
     print(f"time of {argv[2]} / time of {argv[1]}, {_CONFIDENCE.value:.1%} intervals")
-    slower = 0
+    slower = {"rows": 0, "means": 0}
     for title, group in (
         ("all rows, geometric mean", {(e, "all"): c for e, c in changes["all"].items() if keep(e)}),
         ("by class", {k: c for k, c in changes["classes"].items() if keep(k[0])}),
@@ -182,13 +183,18 @@ def main(argv: list[str]) -> None:
         print(title)
         for key, change in sorted(group.items(), key=lambda item: -item[1].ratio):
             verdict = change.verdict(threshold)
-            slower += verdict == "slower"
+            slower["rows" if title == "rows" else "means"] += verdict == "slower"
             if verdict or title != "rows" or _ALL.value:
                 _show(" ".join(filter(None, key)), change, verdict)
     only_a = {k for k in a.rounds.keys() - b.rounds.keys() if keep(k[-1])}
     for key in sorted(only_a):
         became = "fails" if key in b.failed else "is not there"
         print(f"  {' '.join(key)} {became} in {argv[2]}")
+    short = 0
+    for key in few:
+        before, after = (sum(map(len, side.rounds[key])) for side in (a, b))
+        print(f"  {' '.join(key)} has too few rounds: {before} and {after}")
+        short += before >= LEAST_ROUNDS
     broken = sum(key in b.failed for key in only_a)
     runs = min(len(r) for side in (a, b) for r in side.rounds.values())
     if runs == 1 and a.source != b.source:
@@ -198,10 +204,11 @@ def main(argv: list[str]) -> None:
         )
     chance = len(rows) * (1 - _CONFIDENCE.value) / 2
     print(
-        f"{slower} slower, {broken} newly failing; were nothing changed and the threshold 0, "
-        f"about {chance:.1f} of {len(rows)} rows would look slower"
+        f"{slower['rows']} rows and {slower['means']} means slower, {broken} newly failing, "
+        f"{short} newly below {LEAST_ROUNDS} rounds; were nothing changed and the "
+        f"threshold 0, about {chance:.1f} of {len(rows)} rows would look slower"
     )
-    sys.exit(1 if slower or broken else 0)
+    sys.exit(1 if any(slower.values()) or broken or short else 0)
 
 
 if __name__ == "__main__":

@@ -165,9 +165,11 @@ def test_too_few_rounds_say_nothing(sides):
 @pytest.mark.parametrize(
     ("after", "code", "told"),
     [
-        (entry(1.0, 1.01, 0.99), 0, "0 slower"),
+        (entry(1.0, 1.01, 0.99), 0, "0 rows and 0 means slower"),
         (entry(0.5, 0.5, 0.5), 0, "faster  x forward"),
         (entry(1.3, 1.3, 1.3), 1, "slower  x forward"),
+        (entry(1.3, 1.3, 1.3), 1, "1 rows and 0 means slower"),
+        (entry(9.0, 9.0), 1, "x forward f32 NXC jaxconv has too few rounds: 3 and 2"),
         ({"status": "failed", "reason": "it broke"}, 1, "x forward f32 NXC jaxconv fails"),
     ],
 )
