@@ -47,7 +47,9 @@ def conv_transpose(
       output_padding: extra extent at the end of each axis, any non-negative int.
       dst_shape: the full shape of the result in `data_format` order, instead of
         `output_padding`: a tuple, list, NumPy array or concrete JAX array of ints.
-        PyTorch calls it output_size, ONNX output_shape.
+        PyTorch calls it output_size, ONNX output_shape. With an `auto_pad` of same_*, it
+        decides the pads, which the Backward operations must then be told: those of
+        :func:`jaxconv.resolve`, and ``auto_pad="none"``.
       strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
         weights_format: see :mod:`jaxconv`.
       precision, preferred_element_type, out_sharding: see :mod:`jaxconv`.
@@ -118,7 +120,8 @@ def conv_transpose_backward_data(
       output_padding: that of the operation. 0 means not given: then it is what the
         strides leave over.
       strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
-        weights_format: those of the operation; see :mod:`jaxconv`.
+        weights_format: those of the operation; see :mod:`jaxconv`. If its dst_shape decided
+        same_* pads, give those that :func:`jaxconv.resolve` finds.
       precision, preferred_element_type, out_sharding: see :mod:`jaxconv`.
 
     Returns:
@@ -188,7 +191,8 @@ def conv_transpose_backward_weights(
         channels the result's layout divides.
       output_padding: that of the operation; 0 means not given.
       strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
-        weights_format: those of the operation; see :mod:`jaxconv`.
+        weights_format: those of the operation; see :mod:`jaxconv`. If its dst_shape decided
+        same_* pads, give those that :func:`jaxconv.resolve` finds.
       precision, preferred_element_type, out_sharding: see :mod:`jaxconv`.
 
     Returns:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv import _inspect, _lowering
+from jaxconv import _arguments, _inspect, _lowering
 from jaxconv._dtypes import canonical
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._op import OPS
@@ -63,7 +63,7 @@ def explain(
     Args:
       op: one of the six operations, or its name.
       args, attributes: what the operation takes. Its arrays may be given as shapes.
-      dtype: of the inputs; by default that of the first array among them, or else float32.
+      dtype: of the inputs; by default that of the arrays among them, or else float32.
 
     Raises:
       TypeError, ValueError: what the operation itself would raise.
@@ -76,9 +76,11 @@ def explain(
     """
     resolved = _inspect.resolve(op, *args, **attributes)
     record = OPS[resolved.op]
-    given = [*args[:2], *(attributes.get(name) for name in record.inputs)]
     if dtype is None:
-        dtype = next((x.dtype for x in given if hasattr(x, "dtype")), jnp.float32)
+        _, given = _inspect.arguments(op, *args, **attributes)
+        arrays = ((name, given.get(name)) for name in (*record.inputs, "bias"))
+        typed = {name: x for name, x in arrays if hasattr(x, "dtype")}
+        dtype = _arguments.common_dtype(resolved.op, **typed) if typed else jnp.float32
     inputs = [
         jax.ShapeDtypeStruct(resolved.shape(name), canonical(dtype)) for name in record.inputs
     ]

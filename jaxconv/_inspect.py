@@ -33,6 +33,17 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
       >>> sizes.dst_shape, sizes.pads_begin, sizes.pads_end
       ((8, 16, 16, 16), (1, 1), (1, 1))
     """
+    name, given = arguments(op, *args, **attributes)
+    for numerics in ("bias", "precision", "preferred_element_type", "out_sharding"):
+        given.pop(numerics, None)
+    record = OPS[name]
+    first, second = (_shape(name, tensor, given.pop(tensor)) for tensor in record.inputs)
+    given_shape = given.pop(record.shape_argument) if record.shape_argument else None
+    return _resolve.resolve(record, first, second, given_shape, **({"output_padding": 0} | given))
+
+
+def arguments(op: Any, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
+    """An operation's name, and its arguments by theirs, those left out too."""
     name = next((n for n, function in FUNCTIONS.items() if function is op), op)
     if not isinstance(name, str) or name not in OPS:
         raise ValueError(
@@ -43,13 +54,7 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     bound.apply_defaults()
-    given = dict(bound.arguments)
-    for numerics in ("bias", "precision", "preferred_element_type", "out_sharding"):
-        given.pop(numerics, None)
-    record = OPS[name]
-    first, second = (_shape(name, tensor, given.pop(tensor)) for tensor in record.inputs)
-    given_shape = given.pop(record.shape_argument) if record.shape_argument else None
-    return _resolve.resolve(record, first, second, given_shape, **({"output_padding": 0} | given))
+    return name, dict(bound.arguments)
 
 
 def _shape(op: str, name: str, value: Any) -> _attributes.Shape:

@@ -53,14 +53,15 @@ def operate(
     resolved = resolve(op, first.shape, second.shape, given_shape, **attributes)
     if bias is not None:
         _arguments.check_bias(op.name, bias, resolved)
-    result = op.slot(op.result)
+    result, precisions = op.slot(op.result), _attributes.precision(op.name, precision)
     if op.slot(one) != OPERANDS[result][0]:  # the src of a transposed op is the coarse tensor
         first, second = second, first
+        precisions = precisions[::-1]
     call = Call(
         result,
         resolved.geometry,
         resolved.groups_on_fine,
-        _attributes.precision(op.name, precision),
+        precisions,
         _dtypes.result_dtype(op.name, operand, preferred_element_type),
         _sharding.canonical(op.name, out_sharding, resolved.shape(op.result)),
     )
@@ -75,6 +76,7 @@ def _run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
         operands["kernel"] = move_groups(
             operands["kernel"], geometry.groups, layout.fine, layout.coarse
         )
+    published = call.groups_on_fine and call.result == "kernel"
     # A bias joins the sum before its one rounding.
     sums = call.dtype if bias is None else _dtypes.ACCUMULATION[call.dtype]
     out = contract(
@@ -84,16 +86,16 @@ def _run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
         precision=call.precision,
         dtype=sums,
         early_rounding=call.dtype != sums,
-        sharding=call.sharding,
+        sharding=None if published else call.sharding,
     )
     if bias is not None:
-        shape = [1] * out.ndim
-        shape[geometry.data.channel] = bias.size
-        out = lax.convert_element_type(
-            jnp.add(out, lax.reshape(lax.convert_element_type(bias, sums), shape)), call.dtype
-        )
-    if call.groups_on_fine and call.result == "kernel":
+        channel = geometry.data.channel
+        bias = _sharding.alike(lax.convert_element_type(bias, sums), out, channel)
+        bias = lax.expand_dims(bias, [axis for axis in range(out.ndim) if axis != channel])
+        out = lax.convert_element_type(jnp.add(out, bias), call.dtype)
+    if published:
         out = move_groups(out, geometry.groups, layout.coarse, layout.fine)
+        out = out if call.sharding is None else jax.sharding.reshard(out, call.sharding)
     return out
 
 

@@ -12,6 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv._geometry import Geometry, Slot
+from jaxconv._jax_names import varying_axes
 
 
 def explicit(aval: Any) -> NamedSharding | None:
@@ -117,13 +118,24 @@ def names(entry: Any) -> Iterable[Any]:
     return entry if isinstance(entry, tuple) else (entry,)
 
 
+def alike(x: Any, other: Any, axis: int) -> Any:
+    """A vector split as that axis of another tensor is, where the mesh has explicit axes.
+
+    JAX adds up shardings that differ, so that a bias would change that of a result.
+    """
+    sharding = explicit(jax.typeof(other))
+    if sharding is None:
+        return x
+    return jax.sharding.reshard(x, NamedSharding(sharding.mesh, PartitionSpec(sharding.spec[axis])))
+
+
 def vary_alike(*operands: Any) -> tuple[Any, ...]:
     """Under shard_map, make all operands vary over the mesh axes that any of them varies over.
 
     The transpose of this step is the sum over devices that the gradient of a replicated
     operand needs.
     """
-    varying = [jax.typeof(x).manual_axis_type.varying for x in operands]
+    varying = [varying_axes(x) for x in operands]
     union = frozenset().union(*varying)
     return tuple(
         lax.pcast(x, tuple(sorted(union - v, key=str)), to="varying") if union - v else x
