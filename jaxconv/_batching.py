@@ -18,6 +18,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv import _sharding
 from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._jax_names import mapped_mesh_axis, maps_over_devices
 from jaxconv._reshape import replace_axes
 
 MAJOR = 1
@@ -52,10 +53,10 @@ def batch(
         )
         return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
 
-    if "kernel" in {*mapped, result} and geometry.groups > 1 and _is_sharded(axis_data):
+    if "kernel" in {*mapped, result} and geometry.groups > 1 and maps_over_devices(axis_data):
         # Behind the groups the axis would be gathered; as their major part it stays split.
         for slot in operands.keys() - mapped:
-            operands[slot] = _repeat(operands[slot], size, axis_data.explicit_mesh_axis)
+            operands[slot] = _repeat(operands[slot], size, mapped_mesh_axis(axis_data))
             mapped[slot] = 0
     folded = {*mapped, result}
     sites = _sites(folded, geometry, _batch_outer(operands, mapped, geometry, axis_data))
@@ -68,7 +69,7 @@ def batch(
     if params["sharding"] is not None:
         mesh, spec = params["sharding"].mesh, list(params["sharding"].spec)
         spec += [None] * (out.ndim - 1 - len(spec))
-        spec.insert(dim, axis_data.explicit_mesh_axis)
+        spec.insert(dim, mapped_mesh_axis(axis_data))
         out = jax.sharding.reshard(out, NamedSharding(mesh, PartitionSpec(*spec)))
     return out, dim
 
@@ -99,7 +100,7 @@ def _batch_outer(
     several devices the batch is taken for the sharded one.
     """
     slot = next((s for s in mapped if s != "kernel"), None)
-    if slot is None or _is_sharded(axis_data):
+    if slot is None or maps_over_devices(axis_data):
         return MAJOR
     x, dim = operands[slot], mapped[slot]
     at = geometry.data.batch + (dim <= geometry.data.batch)
@@ -110,11 +111,6 @@ def _batch_outer(
         mesh = jax.sharding.get_abstract_mesh()
         sharded = jax.device_count() > 1 if mesh.empty else AxisType.Auto in mesh.axis_types
     return x.shape[at] if sharded else MAJOR
-
-
-def _is_sharded(axis_data: Any) -> bool:
-    """Whether the mapped axis is known to be split over devices."""
-    return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
 
 
 def _repeat(x: Any, size: Any, mesh_axis: Any) -> Any:

@@ -23,7 +23,16 @@ from jaxconv import _batching, _lowering, _sharding
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._jax_names import Primitive, ad, batching, jet, mlir, splits_over_devices
+from jaxconv._jax_names import (
+    Primitive,
+    ad,
+    batching,
+    jet,
+    mlir,
+    retyped,
+    splits_over_devices,
+    type_of_sought,
+)
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
@@ -72,12 +81,13 @@ def _register(result: Slot) -> None:
     def abstract(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
         shape = geometry.shape(result, first.shape, second.shape)
         sharding = params["sharding"] or _sharding.of_result(result, first, second, geometry, shape)
-        return first.update(shape=shape, dtype=params["dtype"], weak_type=False, sharding=sharding)
+        dtype = params["dtype"]
+        return retyped(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
     def transpose(wrt: Slot) -> Any:
         def rule(cotangent: Any, first: Any, second: Any, **params: Any) -> jax.Array:
             operands: dict[Slot, Any] = dict(zip(slots, (first, second), strict=True))
-            aval = operands.pop(wrt).aval
+            aval = type_of_sought(operands.pop(wrt))
             # The one rounding of a cotangent that is wider than the operands.
             operands[result] = lax.convert_element_type(cotangent, aval.dtype)
             params |= {

@@ -29,8 +29,13 @@ __all__ = [
     "batching",
     "default_matmul_precision",
     "jet",
+    "mapped_mesh_axis",
+    "maps_over_devices",
     "mlir",
+    "retyped",
     "splits_over_devices",
+    "type_of_sought",
+    "varying_axes",
 ]
 
 
@@ -51,3 +56,35 @@ def splits_over_devices(ctx: mlir.LoweringRuleContext) -> bool:
     if hasattr(context, "num_devices"):
         return bool(context.num_devices != 1)
     return context.manual_axes != frozenset(context.mesh.axis_names)
+
+
+# What the rules of a primitive are handed has attributes that no documentation names.
+
+
+def retyped(aval: Any, **changes: Any) -> Any:
+    """A type like another, in an abstract evaluation: of this shape, dtype or sharding.
+
+    A public constructor of types with shardings and varying axes would replace it.
+    """
+    return aval.update(**changes)
+
+
+def type_of_sought(operand: Any) -> Any:
+    """The type of the operand that a transpose rule is to find a cotangent of."""
+    return operand.aval
+
+
+def maps_over_devices(axis_data: Any) -> bool:
+    """Whether the axis of a vmap is known to be split, by its name or by its type."""
+    return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
+
+
+def mapped_mesh_axis(axis_data: Any) -> Any:
+    """The explicit mesh axes that the axis of a vmap is split over."""
+    return axis_data.explicit_mesh_axis
+
+
+def varying_axes(x: Any) -> frozenset[Any]:
+    """The mesh axes that a value within shard_map varies over; `jax.lax.pcast` adds to them."""
+    varying: frozenset[Any] = jax.typeof(x).manual_axis_type.varying
+    return varying
