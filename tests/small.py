@@ -44,6 +44,8 @@ class Form:
     channels: tuple[int, int] = (4, 6)  # fine, coarse
     groups: int = 1
     formats: tuple[str, str, str] = CHANNELS_LAST
+    #: the kernel's fine axis has the channels of all groups, and its coarse one those of one
+    published: bool = False
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -53,16 +55,18 @@ class Form:
         )  # fmt: skip
         coarse = tuple((f + b + e - d * (k - 1) - 1) // s + 1 for f, k, s, d, b, e in sizes)
         fine_channels, coarse_channels = self.channels
-        inner = fine_channels // self.groups
+        inner, outer = fine_channels // self.groups, coarse_channels
+        if self.published:
+            inner, outer = fine_channels, coarse_channels // self.groups
         if self.formats == CHANNELS_FIRST:
             return {
                 "fine": (self.batch, fine_channels, *self.fine),
-                "kernel": (coarse_channels, inner, *self.kernel),
+                "kernel": (outer, inner, *self.kernel),
                 "coarse": (self.batch, coarse_channels, *coarse),
             }
         return {
             "fine": (self.batch, *self.fine, fine_channels),
-            "kernel": (*self.kernel, inner, coarse_channels),
+            "kernel": (*self.kernel, inner, outer),
             "coarse": (self.batch, *coarse, coarse_channels),
         }
 
@@ -71,12 +75,13 @@ class Form:
         return _bound(self, name, tuple(more.items()))
 
     def axis(self, slot: str, letter: str) -> int:
-        """Where a tensor keeps its axis N, C (data), I or O (kernel: fine, coarse)."""
+        """Where a tensor keeps its axis N, C, first X (data), I or O (kernel: fine, coarse)."""
         first = self.formats == CHANNELS_FIRST
         if slot == "kernel":
             order = "OI" if first else "IO"
             return order.index(letter) + (0 if first else len(self.kernel))
-        return 0 if letter == "N" else (1 if first else 1 + len(self.kernel))
+        channel = 1 if first else 1 + len(self.kernel)
+        return {"N": 0, "X": 2 if first else 1, "C": channel}[letter]
 
 
 # One function object for each operation and form, so that JAX's caches of traces serve
@@ -114,6 +119,8 @@ DENSE = Form()
 GROUPED = replace(DENSE, groups=2, formats=CHANNELS_FIRST)
 # Its strides become channels.
 DIVIDED = replace(DENSE, kernel=(4, 2), strides=(2, 2), dilations=(1, 1), pads_begin=(1, 2))
+# For the transposed family only, and in the layout that is theirs in other libraries.
+PUBLISHED = replace(GROUPED, published=True)
 FORMS = {"dense": DENSE, "grouped": GROUPED}
 
 

@@ -152,6 +152,15 @@ def test_the_not_quite_public_parts_of_jax_stand_in_one_file(module):
         assert not used or name == "_jax_names.py", (name, used)
 
 
+@pytest.mark.parametrize(
+    "attribute",
+    ["manual_axis_type", "axis_data.", ".aval", "aval.update", "axis_context", "jax.config"],
+)
+def test_undocumented_attributes_stand_there_too(attribute):
+    """Of what JAX hands to the rules of primitives."""
+    assert [name for name, source in SOURCES.items() if attribute in source] == ["_jax_names.py"]
+
+
 def test_imports_flow_one_way():
     def own(module):
         parts = module.split(".")

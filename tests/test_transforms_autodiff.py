@@ -154,11 +154,14 @@ def test_jacobians(name):
     form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
     op = form.op(name)
     a, b, _ = operands(form, name)
-    basis = np.eye(a.size, dtype=a.dtype).reshape(a.size, *a.shape)
-    by_hand = np.moveaxis(np.stack([op(e, b) for e in basis[::5]]), 0, -1)
-    for jacobian in (jax.jacfwd, jax.jacrev):
-        found = jax.jit(jacobian(op))(a, b)
-        np.testing.assert_array_equal(found.reshape(*found.shape[:4], a.size)[..., ::5], by_hand)
+    for argument, x in enumerate((a, b)):
+        basis = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)[::5]
+        columns = [op(e, b) if argument == 0 else op(a, e) for e in basis]
+        by_hand = np.moveaxis(np.stack(columns), 0, -1)
+        for jacobian in (jax.jacfwd, jax.jacrev):
+            found = jax.jit(jacobian(op, argument))(a, b)
+            found = found.reshape(*found.shape[:4], x.size)[..., ::5]
+            np.testing.assert_array_equal(found, by_hand)
 
 
 @each_op
@@ -212,6 +215,34 @@ def test_third_order(name):
         along(ahead(ahead(cubes))),
     ):
         np.testing.assert_allclose(jax.jit(third)(a), expected, rtol=1e-4)
+
+
+def test_a_pair_of_precisions_follows_its_operands():
+    """One operation contracts its arguments in the other order, of which a pair must know."""
+    name = "conv_transpose_backward_weights"
+    a, b, _ = operands(DENSE, name)
+    jaxpr = jax.make_jaxpr(DENSE.op(name, precision=("highest", "default")))(a, b)
+    (contraction,) = (e for e in equations(jaxpr) if e.primitive.name == "contract_to_kernel")
+    assert [p.name for p in contraction.params["precision"]] == ["DEFAULT", "HIGHEST"]
+    assert [v.aval.shape for v in contraction.invars] == [b.shape, a.shape]
+
+
+@each_op
+def test_third_order_of_both_arguments(name):
+    """Twice along v in the first and once along u in the second argument."""
+    op = DENSE.op(name)
+    a, b, _ = operands(DENSE, name, limit=1)
+    u, v = integers(b.shape, 10, limit=1), integers(a.shape, 9, limit=1)
+
+    def twice(b):
+        def along(f):
+            return lambda x: jax.jvp(f, (x,), (v,))[1]
+
+        return along(along(lambda x: (op(x, b) ** 3).sum() / 6))(a)
+
+    found = jax.jit(lambda b: jnp.vdot(jax.grad(twice)(b), u))(b)
+    ab, au, vb, vu = (np.asarray(op(x, y), np.float64) for x in (a, v) for y in (b, u))
+    np.testing.assert_allclose(found, np.sum(2 * vb * vu * ab + vb**2 * au), rtol=1e-4)
 
 
 @each_op

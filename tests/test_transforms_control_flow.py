@@ -17,6 +17,7 @@ from small import (
     GROUPED,
     OPS,
     Form,
+    each,
     integers,
     operands,
 )
@@ -103,21 +104,20 @@ def test_remat(name):
 CANONICAL = {"b0f_0io->b0f", "b01f_01io->b01f", "b012f_012io->b012f"}
 
 
+#: Without groups, or with many channels in each: what is left of them are convolutions.
+CONVOLVED = {
+    "dense": DENSE,
+    "channels first": replace(GROUPED, groups=1),
+    "1-D": Form(3, (11,), (4,), (3,), (2,), (2,), (1,), (4, 6), formats=CHANNELS_FIRST),
+    "3-D": Form(3, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6)),
+    "wide groups": replace(GROUPED, channels=(64, 96), batch=8),
+}
+
+
 @each_op
-@each_form
+@each("form", CONVOLVED | {"grouped": GROUPED}, slow=("1-D", "3-D", "wide groups"))
 def test_convolutions_in_a_loop_are_canonical(form, name):
     """XLA:CPU runs fast only one order of dimensions, which it restores outside loops alone."""
-    assert labels_in_a_loop(form, name) <= CANONICAL
-
-
-def test_convolutions_as_they_come_are_not_canonical():
-    """What the test before would see, were operands not transposed."""
-    with jaxconv.forced("reference"):
-        assert not labels_in_a_loop(GROUPED, "convolution") & CANONICAL
-
-
-def labels_in_a_loop(form, name):
-    """The dimension labels of all convolutions in a loop over an operation's gradients."""
     op = form.op(name)
     a, b, _ = operands(form, name)
 
@@ -125,15 +125,57 @@ def labels_in_a_loop(form, name):
         a, b = carry
         return gradients(op, a, b, op(a, b)), None  # what varies is not taken out of the loop
 
-    loop = jax.jit(lambda a, b: lax.scan(body, (a, b), None, length=3))
-    text = loop.lower(a, b).compile().as_text()
+    labels = labels_within(lambda a, b: lax.scan(body, (a, b), None, length=3), a, b)
+    assert labels <= CANONICAL
+    assert labels or form is GROUPED
+
+
+@each_op
+@each("form", CONVOLVED, slow=("1-D", "3-D", "wide groups"))
+def test_convolutions_in_branches_are_canonical(form, name):
+    """And those in the branches of a loop without a known end."""
+    op = form.op(name)
+    a, b, t = operands(form, name)
+
+    def repeat(a, b):
+        def body(state):
+            i, a, total = state
+            more = lax.cond(i % 2 == 0, op, lambda a, b: -op(a, 2 * b), a, b)
+            return i + 1, 2 * a, total + more
+
+        return lax.while_loop(lambda state: state[2].sum() < 1e6, body, (0, a, jnp.zeros_like(t)))
+
+    labels = labels_within(repeat, a, b)
+    assert labels <= CANONICAL
+    assert labels or name != "convolution"  # of others dots are left
+
+
+def test_convolutions_as_they_come_are_not_canonical():
+    """What the tests before would see, were operands not transposed."""
+    form = CONVOLVED["channels first"]
+    op = form.op("convolution")
+    a, b, _ = operands(form, "convolution")
+
+    def body(a, _):
+        return a + op(a, b).sum(), None
+
+    with jaxconv.forced("reference"):
+        labels = labels_within(lambda a, b: lax.scan(body, a, None, length=3), a, b)
+    assert labels
+    assert not labels & CANONICAL
+
+
+def labels_within(loop, a, b):
+    """The dimension labels of all convolutions in a program of a loop."""
+    text = jax.jit(loop).lower(a, b).compile().as_text()
     assert "while(" in text
     assert "rhs_reversal" not in text
     return set(re.findall(r" convolution\(.*dim_labels=([^,\s]+)", text))
 
 
 # Timed. Each round times the loop and the same steps one by one, so that both see the same
-# machine; the least of the ratios counts.
+# machine; the least of the ratios counts. All that a step takes varies from step to step:
+# what does not, XLA computes once, before the loop.
 
 LAYERS = {
     "dense": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64)),
@@ -144,12 +186,30 @@ LAYERS = {
 STEPS = 6
 
 
+each_format = pytest.mark.parametrize(
+    "formats", [CHANNELS_LAST, CHANNELS_FIRST], ids=["NXC", "NCX"]
+)
+each_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+
+
 @pytest.mark.timed
 @each_op
-@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST], ids=["NXC", "NCX"])
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+@each_format
+@each_layer
 def test_a_loop_costs_what_its_steps_cost(layer, formats, name):
-    """Forward and backward, summed up in the carry: within 1.3 times."""
+    """One operation, summed up in the carry: within 1.3 times."""
+    form = replace(layer, formats=formats)
+    op = form.op(name)
+    a, b, t = (jnp.asarray(x) for x in operands(form, name))
+    assert loop_over_steps(lambda total, a, b: total + op(a, b), t, a, b) < 1.3
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+@each_format
+@each_layer
+def test_a_loop_of_training_costs_what_its_steps_cost(layer, formats, name):
+    """Forward and both gradients."""
     form = replace(layer, formats=formats)
     op = form.op(name)
 
@@ -178,24 +238,24 @@ def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
     assert ratio < 1.3
 
 
-def loop_over_steps(step, carry, a, b, t):
+def loop_over_steps(step, carry, *arguments):
     """How many times as long a scan takes as its steps, called one after the other."""
     once = jax.jit(step)
     looped = jax.jit(
-        lambda carry, stack, b, t: lax.scan(lambda s, a: (step(s, a, b, t), None), carry, stack)[0]
+        lambda carry, stacks: lax.scan(lambda s, xs: (step(s, *xs), None), carry, stacks)[0]
     )
-    stack = jax.block_until_ready(jnp.stack([a + i for i in range(STEPS)]))
-    slices = [jax.block_until_ready(x) for x in stack]
+    stacks = [jnp.stack([x + i for i in range(STEPS)]) for x in arguments]
+    slices = jax.block_until_ready([[x[i] for x in stacks] for i in range(STEPS)])
 
     def apart():
         sums = carry
-        for a in slices:
-            sums = jax.block_until_ready(once(sums, a, b, t))
+        for xs in slices:
+            sums = jax.block_until_ready(once(sums, *xs))
         return sums
 
     def together():
-        return jax.block_until_ready(looped(carry, stack, b, t))
+        return jax.block_until_ready(looped(carry, stacks))
 
-    for x, y in zip(apart(), together(), strict=True):
+    for x, y in zip(*map(jax.tree.leaves, (apart(), together())), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-2)
     return least_ratio(together, apart)

@@ -12,6 +12,8 @@ from small import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each,
 
 import jaxconv
 
+pytestmark = pytest.mark.usefixtures("however_little")
+
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
 
@@ -222,6 +224,81 @@ def test_bias():
     pulled = jax.vjp(form.op("convolution"), x, w, bias)[1](t)
     assert [spec_of(g) for g in pulled] == [spec_of(y) for y in (x, w, bias)]
     np.testing.assert_array_equal(pulled[2], np.asarray(t).sum((0, 2, 3)))
+
+
+@pytest.mark.parametrize("bias_spec", [["m"], ["d"], [None]], ids=str)
+def test_out_sharding_with_a_bias(bias_spec):
+    """The bias goes where the result's channels are, on whichever axis it was split."""
+    form = replace(GROUPED, batch=8, channels=(4, 8))
+    x, w, t = (whole(x) for x in operands(form, "convolution"))
+    bias = place(integers((8,), 5), bias_spec)
+    for asked in (("d", None, None, None), ("d", "m", None, None), (None,) * 4):
+        op = form.op("convolution", out_sharding=P(*asked))
+        out, pull = jax.vjp(op, x, w, bias)
+        assert spec_of(out) == asked
+        np.testing.assert_array_equal(out, form.op("convolution")(x, w, whole(bias)))
+        gradient = pull(place(t, asked))[2]
+        assert spec_of(gradient) == tuple(bias_spec)
+        np.testing.assert_array_equal(gradient, np.asarray(t).sum((0, 2, 3)))
+    # Not asked for, it is the sharding of the sum without a bias.
+    assert spec_of(form.op("convolution")(place(x, ["d"]), w, bias)) == ("d", None, None, None)
+
+
+@each_op
+@each_form
+def test_a_split_batch_communicates_no_more(form, name):
+    """Than with automatic axes: nothing, but for the one sum of a kernel's gradient."""
+    form = replace(form, batch=8)
+    specs = {"fine": ["d"], "kernel": [], "coarse": ["d"]}
+    arguments = operands(form, name)
+    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+
+    def everything(a, b, t):
+        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+
+    text = jax.jit(everything).lower(a, b, t).compile().as_text()
+    assert collectives(text) == {"all-reduce": 1}
+
+
+@each_op
+def test_spatial_axes_keep_theirs(name):
+    """Where both extents can be divided; the weights' gradient sums over them."""
+    form = replace(
+        DENSE, fine=(8, 6), kernel=(3, 3), strides=(1, 1), dilations=(1, 1), pads_begin=(1, 1),
+        pads_end=(1, 1),
+    )  # fmt: skip
+    specs = {"fine": [None, "d", "m"], "kernel": [], "coarse": [None, "d", "m"]}
+    arguments = operands(form, name)
+    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+    out = form.op(name)(a, b)
+    assert spec_of(out) == padded(specs[ROLES[name][2]], 4)
+    np.testing.assert_array_equal(out, form.op(name)(*map(whole, arguments[:2])))
+    expected = gradients(form.op(name), *map(whole, arguments))
+    for x, y, like in zip(gradients(form.op(name), a, b, t), expected, (a, b), strict=True):
+        assert spec_of(x) == spec_of(like)
+        np.testing.assert_array_equal(x, y)
+
+
+@each_op
+def test_beside_automatic_axes(name):
+    """A mesh of both kinds: only the explicit axis is typed."""
+    mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit, AxisType.Auto))
+    form = replace(GROUPED, batch=8)
+    specs = {"fine": P("d"), "kernel": P(), "coarse": P("d")}
+    arguments = operands(form, name)
+    with jax.set_mesh(mesh):
+        a, b, t = (
+            jax.device_put(x, NamedSharding(mesh, specs[slot]))
+            for x, slot in zip(arguments, ROLES[name], strict=True)
+        )
+        out = jax.jit(form.op(name))(a, b)
+        assert spec_of(out) == padded(specs[ROLES[name][2]], 4)
+        pulled = jax.jit(lambda a, b, t: gradients(form.op(name), a, b, t))(a, b, t)
+    np.testing.assert_array_equal(out, form.op(name)(*map(whole, arguments[:2])))
+    expected = gradients(form.op(name), *map(whole, arguments))
+    for x, y, like in zip(pulled, expected, (a, b), strict=True):
+        assert spec_of(x) == spec_of(like)
+        np.testing.assert_array_equal(x, y)
 
 
 def test_one_training_step():

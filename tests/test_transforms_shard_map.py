@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from small import DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each, operands
 
@@ -121,6 +121,64 @@ def test_vmap_inside(name):
     # With a shared argument that every device holds, its gradient is a sum over devices.
     found = sharded(lambda a, b, t: gradient(a, lax.pcast(b, "d", to="varying"), t), specs, P("d"))
     np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
+
+
+@each_op
+def test_beside_automatic_axes(name):
+    """Over one axis of a mesh by hand, over the other automatically."""
+    form = replace(GROUPED, batch=8)
+    mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
+    a, b, t = operands(form, name)
+    first, second, result = (spec(slot) for slot in ROLES[name])
+
+    def op(a, b):
+        out = form.op(name)(a, b)
+        return lax.psum(out, "d") if result == P() else out
+
+    def everything(a, b, t):
+        return op(a, b), *gradients(op, a, b, t)
+
+    split = jax.shard_map(
+        everything, mesh=mesh, axis_names={"d"}, in_specs=(first, second, result),
+        out_specs=(result, first, second),
+    )  # fmt: skip
+    found = jax.jit(split)(a, b, t)
+    expected = form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@each_op
+def test_over_explicit_axes(name):
+    """The kind of mesh that jax.make_mesh makes."""
+    form = replace(GROUPED, batch=8)
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Explicit,))
+    a, b, _ = operands(form, name)
+    first, second, result = (spec(slot) for slot in ROLES[name])
+
+    def local(a, b):
+        out = form.op(name)(a, b)
+        return lax.psum(out, "d") if result == P() else out
+
+    with jax.set_mesh(mesh):
+        placed = (jax.device_put(x, NamedSharding(mesh, s)) for x, s in ((a, first), (b, second)))
+        split = jax.shard_map(local, in_specs=(first, second), out_specs=result)
+        found = jax.jit(split)(*placed)
+    np.testing.assert_array_equal(found, form.op(name)(a, b))
+
+
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_bias(name):
+    """Replicated, it has the sum over devices as its gradient."""
+    form = replace(GROUPED, batch=8)
+    a, b, t = operands(form, name)
+    bias = np.arange(t.shape[1], dtype=np.float32)
+
+    def gradient(a, b, bias, t):
+        return jax.vjp(lambda bias: form.op(name)(a, b, bias), bias)[1](t)[0]
+
+    found = sharded(gradient, (P("d"), P(), P(), P("d")), P())(a, b, bias, t)
+    np.testing.assert_array_equal(found, t.sum((0, 2, 3)))
 
 
 def test_recipe_for_grouped_training():

@@ -1,13 +1,17 @@
 """Sharded arrays under jit, with automatic axes: the same numbers, and what is communicated."""
 
+import re
 from dataclasses import replace
+from math import prod
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from small import (
+    CHANNELS_FIRST,
     CHANNELS_LAST,
     DENSE,
     DIVIDED,
@@ -20,6 +24,9 @@ from small import (
     operands,
 )
 
+import jaxconv
+from jaxconv._lowering import choice, pieces
+
 pytestmark = pytest.mark.usefixtures("however_little")
 
 MESH = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
@@ -31,9 +38,19 @@ FORMS = {
     "divided": replace(DIVIDED, batch=8),
     # more than a fused sum of shifted products holds
     "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
-}
+    "wide groups, channels first": replace(
+        GROUPED, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)
+    ),
+    "dense, channels first": replace(GROUPED, batch=8, groups=1),
+    "pointwise": replace(GROUPED, batch=8, groups=1, kernel=(1, 1), dilations=(1, 1)),
+    "1-D": Form(8, (11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2),
+    "3-D": Form(
+        8, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2
+    ),
+}  # fmt: skip
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS, slow=("depthwise",))
+SLOW = ("depthwise", "1-D", "3-D", "dense, channels first", "wide groups, channels first")
+each_form = each("form", FORMS, slow=SLOW)
 
 
 def gradients(op, a, b, t):
@@ -80,6 +97,41 @@ def test_batch_sharded(form, name):
             assert x.sharding.is_equivalent_to(NamedSharding(MESH, spec(slot)), x.ndim)
 
 
+@each_op
+@each("form", {name: FORMS[name] for name in ("wide groups", "depthwise")}, slow=("depthwise",))
+def test_pieces_of_a_kernel_batch_sharded(form, name, monkeypatch):
+    """As if three taps were many: a loop over pieces has the only sum over devices."""
+    for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL"):
+        monkeypatch.setattr(choice, limit, 3)
+    for limit in ("OTHERS", "DEPTHWISE"):
+        monkeypatch.setattr(pieces, limit, 2)
+    form = replace(form, pads_begin=(1, 1))  # not traced before
+    op = form.op(name)
+    shapes = [form.shapes[slot] for slot in ROLES[name][:2]]
+    told = jaxconv.explain(name, *shapes, **op.keywords).steps
+    if ROLES[name][2] != "fine":  # phases have fewer
+        assert "pieces" in [spelling for spelling, _ in told]
+    test_batch_sharded(form, name)
+
+
+@each_op
+@each("form", {name: FORMS[name] for name in ("dense", "grouped")})
+def test_batch_sharded_in_16_bits(form, name):
+    """Likewise; what is summed over devices is float32, and rounded once."""
+    a, b, t = operands(form, name, jnp.dtype(jnp.bfloat16), limit=2)
+    spec = along(form, {"fine": "N", "coarse": "N"})
+
+    def everything(a, b, t):
+        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+
+    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
+    assert communication == {"all-reduce": 1}
+    expected = everything(*(x.astype(np.float32) for x in (a, b, t)))
+    for x, y in zip(found, expected, strict=True):
+        assert x.dtype == a.dtype
+        np.testing.assert_array_equal(x, y.astype(a.dtype))
+
+
 WIDE = {
     "dense": replace(DENSE, channels=(8, 16)),
     "grouped": replace(GROUPED, channels=(16, 32), groups=8),
@@ -110,20 +162,54 @@ def test_channel_sharded(form, split, name):
         np.testing.assert_array_equal(x, y)
 
 
+@each_op
+@pytest.mark.parametrize("slot_axes", [{"kernel": "I"}, {"fine": "C"}, {"coarse": "C"}], ids=str)
+def test_channels_split_within_groups(slot_axes, name):
+    """More devices than groups: right, whatever is communicated."""
+    form = replace(GROUPED, channels=(16, 24))
+    arguments = operands(form, name)
+    spec = along(form, slot_axes)
+
+    def everything(a, b, t):
+        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+
+    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], *arguments)
+    assert communication  # something was split
+    for x, y in zip(found, everything(*arguments), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 SPATIAL = Form(2, (32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6), 1, CHANNELS_LAST)
 
 
+SPATIAL_FORMS = {
+    "dense": SPATIAL,
+    "depthwise": replace(SPATIAL, channels=(6, 6), groups=6),
+    "wide groups": replace(SPATIAL, channels=(64, 96), groups=2),
+    "channels first": replace(SPATIAL, formats=CHANNELS_FIRST),
+}
+
+
 @each_op
-def test_spatially_sharded(name):
+@each("form", SPATIAL_FORMS, slow=("wide groups", "channels first"))
+def test_spatially_sharded(form, name):
     """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
-    form = SPATIAL
     a, b, t = operands(form, name)
-    specs = [P() if slot == "kernel" else P(None, "d") for slot in ROLES[name]]
+    rows = P(*[None] * form.axis("fine", "X"), "d")
+    specs = [P() if slot == "kernel" else rows for slot in ROLES[name]]
     found, communication = run(form.op(name), specs[:2], a, b)
     np.testing.assert_array_equal(found, form.op(name)(a, b))
     if ROLES[name][2] != "kernel":
         assert set(communication) == {"collective-permute"}
-        assert found.sharding.is_equivalent_to(NamedSharding(MESH, P(None, "d")), 4)
+        assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), 4)
+        placed = [place(spec, x) for spec, x in zip(specs, (a, b), strict=False)]
+        text = jax.jit(form.op(name)).lower(*placed).compile().as_text()
+        halos = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
+        # Each of two rows of padded data at most; a device has four rows.
+        two_rows = 2 * a.size // form.fine[0] // form.fine[1] * (form.fine[1] + 2)
+        assert halos
+        if form.groups == 1:  # else neighbours exchange what they have, once for each tap
+            assert all(prod(map(int, shape.split(","))) <= two_rows for shape in halos)
 
     pulled, communication = run(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
     assert set(communication) <= {"collective-permute", "all-reduce"}

@@ -1,0 +1,123 @@
+"""Transposed weights whose input channels the groups divide: transformed as the others are."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from jax import export
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from small import GROUPED, OPS, PUBLISHED, ROLES, integers, operands
+
+each_op = pytest.mark.parametrize("name", [name for name in OPS if "transpose" in name])
+
+
+def turned(x, slot):
+    """A tensor of the one layout in the other: of the kernel (O, (g, i)) and ((g, o), i)."""
+    if slot != "kernel":
+        return x
+    o, gi, *extents = x.shape
+    i = gi // PUBLISHED.groups
+    return np.reshape(x, (o, PUBLISHED.groups, i, *extents)).swapaxes(0, 1).reshape(-1, i, *extents)
+
+
+def test_they_are_told_apart():
+    """By shape, so that none of what follows compares an operation with itself."""
+    assert PUBLISHED.shapes["kernel"] == (3, 4, 3, 2)
+    assert GROUPED.shapes["kernel"] == (6, 2, 3, 2)
+
+
+@each_op
+def test_derivatives(name):
+    """First and second, in both modes, and of all arguments."""
+    op, other = PUBLISHED.op(name), GROUPED.op(name)
+    first, second, result = ROLES[name]
+    a, b, t = operands(PUBLISHED, name)
+    x, y, s = turned(a, first), turned(b, second), turned(t, result)
+    np.testing.assert_array_equal(turned(op(a, b), result), other(x, y))
+
+    def pulled(op):
+        return lambda a, b, t: jax.vjp(op, a, b)[1](t)
+
+    found, expected = pulled(op)(a, b, t), pulled(other)(x, y, s)
+    for gradient, wanted, slot in zip(found, expected, (first, second), strict=True):
+        np.testing.assert_array_equal(turned(gradient, slot), wanted)
+    _, tangents = jax.jvp(pulled(op), (a, b, t), (a, -b, t))
+    _, wanted = jax.jvp(pulled(other), (x, y, s), (x, -y, s))
+    for found, expected, slot in zip(tangents, wanted, (first, second), strict=True):
+        np.testing.assert_array_equal(turned(found, slot), expected)
+
+
+@each_op
+def test_vmap(name):
+    """Over each argument and both."""
+    first, second, result = ROLES[name]
+    a, b, _ = operands(PUBLISHED, name)
+    many = [integers((3, *x.shape), 8 + n) for n, x in enumerate((a, b))]
+    for axes in ((0, None), (None, 0), (0, 0)):
+        at = [m if axis == 0 else x for m, x, axis in zip(many, (a, b), axes, strict=True)]
+        found = jax.vmap(PUBLISHED.op(name), axes)(*at)
+        for i in range(3):
+            x, y = (x[i] if axis == 0 else x for x, axis in zip(at, axes, strict=True))
+            expected = GROUPED.op(name)(turned(x, first), turned(y, second))
+            np.testing.assert_array_equal(turned(found[i], result), expected)
+
+
+@each_op
+def test_symbolic_batch(name):
+    (batch,) = export.symbolic_shape("batch")
+    a, b, t = operands(PUBLISHED, name)
+    types = [
+        jax.ShapeDtypeStruct((batch, *x.shape[1:]) if slot != "kernel" else x.shape, x.dtype)
+        for x, slot in zip((a, b), ROLES[name][:2], strict=True)
+    ]
+    exported = export.export(jax.jit(PUBLISHED.op(name)))(*types)
+    loaded = export.deserialize(exported.serialize(vjp_order=1))
+    np.testing.assert_array_equal(loaded.call(a, b), PUBLISHED.op(name)(a, b))
+    found = jax.vjp(loaded.call, a, b)[1](t)
+    for x, y in zip(found, jax.vjp(PUBLISHED.op(name), a, b)[1](t), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@each_op
+def test_shard_map(name):
+    """On each device its part of the batch, with the gradients of replicated weights summed."""
+    form = replace(PUBLISHED, batch=8)
+    a, b, t = operands(form, name)
+    specs = [P() if slot == "kernel" else P("d") for slot in ROLES[name]]
+
+    def op(a, b):
+        out = form.op(name)(a, b)
+        return jax.lax.psum(out, "d") if specs[2] == P() else out
+
+    def everything(a, b, t):
+        out, pull = jax.vjp(op, a, b)
+        return out, *pull(t)
+
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+    split = jax.shard_map(
+        everything, mesh=mesh, in_specs=tuple(specs), out_specs=(specs[2], *specs[:2])
+    )
+    out, pull = jax.vjp(form.op(name), a, b)
+    for x, y in zip(jax.jit(split)(a, b, t), (out, *pull(t)), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@each_op
+@pytest.mark.parametrize("letter", ["O", "I"])
+def test_out_sharding(letter, name):
+    """The result as asked for, though its groups move to another axis after it was summed."""
+    mesh = jax.make_mesh((2,), ("m",), axis_types=(AxisType.Explicit,))
+    form = replace(PUBLISHED, channels=(8, 12))
+    slot = ROLES[name][2]
+    asked = [None] * 4
+    asked[form.axis(slot, letter if slot == "kernel" else "C")] = "m"
+    a, b, _ = operands(form, name)
+    with jax.set_mesh(mesh):
+        a, b = (jax.device_put(x, NamedSharding(mesh, P())) for x in (a, b))
+        plain = form.op(name)(a, b)
+        op = form.op(name, out_sharding=P(*asked))
+        for out in (op(a, b), jax.jit(op)(a, b)):
+            assert tuple(jax.typeof(out).sharding.spec) == tuple(asked)
+            np.testing.assert_array_equal(out, plain)
