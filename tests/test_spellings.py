@@ -323,7 +323,9 @@ MANY_TAPS = {
 
 @pytest.mark.parametrize("formats", [CHANNELS_LAST, slow(CHANNELS_FIRST)])
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("name", MANY_TAPS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("depthwise", "wide groups") else slow(name) for name in MANY_TAPS]
+)
 @pytest.mark.usefixtures("however_little")
 def test_many_taps_are_taken_some_at_a_time(name, op, formats, monkeypatch):
     """Grouped convolutions, whose programs do not grow with the taps, however much work it is."""

@@ -260,6 +260,7 @@ def test_a_split_batch_communicates_no_more(form, name):
     assert collectives(text) == {"all-reduce": 1}
 
 
+@pytest.mark.slow
 @each_op
 def test_spatial_axes_keep_theirs(name):
     """Where both extents can be divided; the weights' gradient sums over them."""
@@ -279,6 +280,7 @@ def test_spatial_axes_keep_theirs(name):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 @each_op
 def test_beside_automatic_axes(name):
     """A mesh of both kinds: only the explicit axis is typed."""

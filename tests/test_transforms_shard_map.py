@@ -148,6 +148,7 @@ def test_beside_automatic_axes(name):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 @each_op
 def test_over_explicit_axes(name):
     """The kind of mesh that jax.make_mesh makes."""

@@ -18,6 +18,7 @@ from small import (
     OPS,
     collectives,
     contractions,
+    each,
     integers,
     operands,
     primitives,
@@ -208,7 +209,7 @@ def test_over_a_sharded_axis(places, form, name):
 
 
 @pytest.mark.parametrize("name", WITH_BATCH)
-@each_form
+@each("form", FORMS, slow=("dense",))
 def test_ensemble_beside_a_sharded_batch(form, name):
     """Weights mapped, with the data or without, over a batch on all devices."""
     form = replace(form, batch=8)
@@ -233,7 +234,7 @@ def test_weights_gradients_beside_a_sharded_batch(form, name):
 
 
 @pytest.mark.parametrize("name", WITH_BATCH)
-@each_form
+@each("form", FORMS, slow=("dense",))
 def test_per_example_gradients_of_sharded_examples(form, name):
     """Each device has those of its own examples."""
     form = replace(form, batch=1)
