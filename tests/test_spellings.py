@@ -17,9 +17,9 @@ from jaxconv._lowering import columns, cpu, force, pieces
 from jaxconv._lowering.problem import Problem
 
 
-def slow(value):
-    """More of what other values of a parameter test."""
-    return pytest.param(value, marks=pytest.mark.slow)
+def slow(*values):
+    """More of what other values of parameters test."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 FORMS = {
@@ -321,11 +321,15 @@ MANY_TAPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("formats", [CHANNELS_LAST, slow(CHANNELS_FIRST)])
-@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(
-    "name", [name if name in ("depthwise", "wide groups") else slow(name) for name in MANY_TAPS]
-)
+    ("name", "formats"),
+    [
+        ("depthwise", CHANNELS_LAST), ("wide groups", CHANNELS_LAST),
+        slow("a prime number", CHANNELS_LAST), slow("each row has many", CHANNELS_LAST),
+        slow("3-D", CHANNELS_LAST), slow("depthwise", CHANNELS_FIRST),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.usefixtures("however_little")
 def test_many_taps_are_taken_some_at_a_time(name, op, formats, monkeypatch):
     """Grouped convolutions, whose programs do not grow with the taps, however much work it is."""

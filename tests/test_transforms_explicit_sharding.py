@@ -12,8 +12,6 @@ from small import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each,
 
 import jaxconv
 
-pytestmark = pytest.mark.usefixtures("however_little")
-
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
 
@@ -54,6 +52,7 @@ def gradients(op, a, b, t):
 
 @each_op
 @each_form
+@pytest.mark.usefixtures("however_little")
 def test_batch_and_coarse_channels(form, name):
     """Batch over d and coarse channels over m: each result has the axes of what it comes from."""
     form = replace(form, batch=8)
@@ -246,6 +245,7 @@ def test_out_sharding_with_a_bias(bias_spec):
 
 @each_op
 @each_form
+@pytest.mark.usefixtures("however_little")
 def test_a_split_batch_communicates_no_more(form, name):
     """Than with automatic axes: nothing, but for the one sum of a kernel's gradient."""
     form = replace(form, batch=8)

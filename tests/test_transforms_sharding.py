@@ -38,9 +38,6 @@ FORMS = {
     "divided": replace(DIVIDED, batch=8),
     # more than a fused sum of shifted products holds
     "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
-    "wide groups, channels first": replace(
-        GROUPED, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)
-    ),
     "dense, channels first": replace(GROUPED, batch=8, groups=1),
     "pointwise": replace(GROUPED, batch=8, groups=1, kernel=(1, 1), dilations=(1, 1)),
     "1-D": Form(8, (11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2),
@@ -49,7 +46,7 @@ FORMS = {
     ),
 }  # fmt: skip
 each_op = pytest.mark.parametrize("name", OPS)
-SLOW = ("depthwise", "1-D", "3-D", "dense, channels first", "wide groups, channels first")
+SLOW = ("depthwise", "1-D", "3-D", "dense, channels first")
 each_form = each("form", FORMS, slow=SLOW)
 
 
@@ -185,13 +182,12 @@ SPATIAL = Form(2, (32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6), 1, CH
 SPATIAL_FORMS = {
     "dense": SPATIAL,
     "depthwise": replace(SPATIAL, channels=(6, 6), groups=6),
-    "wide groups": replace(SPATIAL, channels=(64, 96), groups=2),
     "channels first": replace(SPATIAL, formats=CHANNELS_FIRST),
 }
 
 
 @each_op
-@each("form", SPATIAL_FORMS, slow=("wide groups", "channels first"))
+@each("form", SPATIAL_FORMS, slow=("channels first",))
 def test_spatially_sharded(form, name):
     """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
     a, b, t = operands(form, name)
