@@ -177,8 +177,6 @@ def test_channels_split_within_groups(slot_axes, name):
 
 
 SPATIAL = Form(2, (32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6), 1, CHANNELS_LAST)
-
-
 SPATIAL_FORMS = {
     "dense": SPATIAL,
     "depthwise": replace(SPATIAL, channels=(6, 6), groups=6),

@@ -257,11 +257,12 @@ def test_per_example_gradients_of_sharded_examples(form, name):
 
 BATCH = 32
 SHAPES = ((3, 3, 3, 16), (3, 3, 8, 32), (3, 3, 32, 32))
+STRIDES, GROUPS = (1, 2, 2), (1, 2, 1)
 
 
 def network(convolution, weights, x):
     """Three layers, the last two strided; the middle one has two groups."""
-    for w, stride, groups in zip(weights, (1, 2, 2), (1, 2, 1), strict=True):
+    for w, stride, groups in zip(weights, STRIDES, GROUPS, strict=True):
         x = jnp.tanh(convolution(x, w, stride, groups))
     return (x**2).sum()
 
@@ -303,7 +304,7 @@ def patches(x, w, stride, groups):
 def by_hand(weights, x):
     """Batched lax for all but the weights' gradients, and a matrix product for each of those."""
     inputs, outputs, pulls = [], [], []
-    for w, stride, groups in zip(weights, (1, 2, 2), (1, 2, 1), strict=True):
+    for w, stride, groups in zip(weights, STRIDES, GROUPS, strict=True):
         y, pull = jax.vjp(lambda x, w=w, s=stride, g=groups: plain(x, w, s, g), x)
         inputs.append(x)
         x = jnp.tanh(y)
@@ -312,9 +313,8 @@ def by_hand(weights, x):
     delta, gradients = 2 * x, []
     for n in reversed(range(len(weights))):
         delta = delta * (1 - outputs[n] ** 2)
-        stride, groups = (1, 2, 2)[n], (1, 2, 1)[n]
-        taps = windows(inputs[n], stride, groups)
-        parts = delta.reshape(*delta.shape[:3], groups, -1)
+        taps = windows(inputs[n], STRIDES[n], GROUPS[n])
+        parts = delta.reshape(*delta.shape[:3], GROUPS[n], -1)
         one = jnp.einsum("nyxtgi,nyxgo->ntigo", taps, parts)
         gradients.append(one.reshape(len(one), *weights[n].shape))
         (delta,) = pulls[n](delta)

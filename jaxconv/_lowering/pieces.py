@@ -1,8 +1,8 @@
 """Many taps, some at a time: a loop over pieces of the kernel, each a contraction of its own.
 
 A grouped convolution has no fast form in XLA:CPU, and gathers a batch that is split over
-devices. With few taps it is multiply-adds or dots instead, but a program with one for each of
-many taps would take too long to compile.
+devices. With few taps it is multiply-adds or dots instead. A program with one for each of many
+taps would take too long to compile, and one loop over very many multiply-adds is slow.
 """
 
 import math
