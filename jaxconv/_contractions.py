@@ -27,10 +27,10 @@ from jaxconv._jax_names import (
     Primitive,
     ad,
     batching,
+    devices_to_split_over,
     jet,
     mlir,
     retyped,
-    splits_over_devices,
     type_of_sought,
 )
 
@@ -113,13 +113,13 @@ def _register(result: Slot) -> None:
         ]
         return out[0], out[1:]
 
-    def spelled(platform: str | None, partitioned: bool) -> Any:
+    def spelled(platform: str | None, devices: int) -> Any:
         spell = _lowering.SPELL.get(platform, _lowering.SPELL[None])
-        return _sharding.in_auto_axes(result, partial(spell, result, partitioned=partitioned))
+        return _sharding.in_auto_axes(result, partial(spell, result, devices=devices))
 
     def evaluate(*operands: Any, **params: Any) -> Any:
         """Step by step: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
-        return spelled(jax.default_backend(), partitioned=False)(*operands, **params)
+        return spelled(jax.default_backend(), devices=1)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)
     primitive.def_impl(evaluate)
@@ -129,7 +129,7 @@ def _register(result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            spell = spelled(platform, splits_over_devices(ctx))
+            spell = spelled(platform, devices_to_split_over(ctx))
             return mlir.lower_fun(spell, multiple_results=False)(ctx, *operands, **params)
 
         return rule

@@ -122,7 +122,7 @@ def _rules(resolved: Resolved, inputs: list[Any], dtype: Any) -> list[tuple[str,
             precision=(lax.Precision.DEFAULT,) * 2,
             dtype=dtype,
             early_rounding=False,
-            partitioned=False,
+            devices=1,
             spelling=_lowering.forced_name(),
             told=told,
         )

@@ -6,6 +6,7 @@ order. These modules are importable by documented paths, but come without a prom
 tests run on the oldest and the newest supported JAX.
 """
 
+from math import prod
 from typing import Any
 
 import jax
@@ -28,12 +29,12 @@ __all__ = [
     "ad",
     "batching",
     "default_matmul_precision",
+    "devices_to_split_over",
     "jet",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
     "retyped",
-    "splits_over_devices",
     "type_of_sought",
     "varying_axes",
 ]
@@ -47,15 +48,16 @@ def default_matmul_precision() -> Any:
     return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 
 
-def splits_over_devices(ctx: mlir.LoweringRuleContext) -> bool:
-    """Whether XLA will split the program being lowered over several devices by itself.
+def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
+    """Over how many devices XLA will split the program being lowered by itself.
 
     Within jax.shard_map it is split already. JAX tells this to lowering rules alone.
     """
     context = ctx.module_context.axis_context
     if hasattr(context, "num_devices"):
-        return bool(context.num_devices != 1)
-    return context.manual_axes != frozenset(context.mesh.axis_names)
+        return int(context.num_devices)
+    shape = context.mesh.shape
+    return prod(shape[name] for name in shape if name not in context.manual_axes)
 
 
 # What the rules of a primitive are handed has attributes that no documentation names.

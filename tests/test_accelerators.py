@@ -586,12 +586,12 @@ def taken_apart(lhs, rhs, window_strides, padding, lhs_dilation=None, batch_grou
 plain_convolution = lax.conv_general_dilated
 
 
-def pretend(monkeypatch, partitioned):
+def pretend(monkeypatch, devices):
     """Operations by the GPU's forms, in a jitted function that nothing else will ever use."""
 
     def contract(result, operands, *, sharding, **params):
         first, second = (operands[slot] for slot in OPERANDS[result])
-        return gpu.spell(result, first, second, partitioned=partitioned, spelling=None, **params)
+        return gpu.spell(result, first, second, devices=devices, spelling=None, **params)
 
     compiled = jax.jit(lambda *args: _operate._run(*args), static_argnums=0)
     monkeypatch.setattr(_operate, "contract", contract)
@@ -601,12 +601,12 @@ def pretend(monkeypatch, partitioned):
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    pretend(monkeypatch, partitioned=False)
+    pretend(monkeypatch, devices=1)
 
 
 @pytest.fixture
 def on_gpus(monkeypatch):
-    pretend(monkeypatch, partitioned=True)
+    pretend(monkeypatch, devices=8)
 
 
 @pytest.mark.parametrize("case", test_exact.each(CASES, fast=CASES[::24]))

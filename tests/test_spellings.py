@@ -10,9 +10,10 @@ import pytest
 from jax import export
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, operands
+from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, each, operands
 
 import jaxconv
+from jaxconv import _contractions
 from jaxconv._lowering import columns, cpu, force, pieces
 from jaxconv._lowering.problem import Problem
 
@@ -106,6 +107,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         divided = all(s == 1 or (k % s == 0 and d == 1) for k, s, d in axes)
         strided = any(s > 1 for _, s, _ in axes)
         return form.groups == 1 and op != "convolution" and divided and strided
+    if spelling == "blocks":
+        return False  # nothing is split over devices here
     if spelling == "phases":
         return op == "convolution_backward_data"
     return spelling != "slabs" or len(form.kernel) > 1
@@ -427,6 +430,22 @@ def test_a_symbolic_batch(op, name, spelling, in_blocks):
     with jaxconv.forced(spelling):
         exported = export.export(jax.jit(lambda a, b: run(a, b)))(*types)
     np.testing.assert_array_equal(exported.call(a, b), run(a, b))
+
+
+HALOS = Form(
+    fine=(8, 6), kernel=(3, 2), strides=(1, 2), dilations=(1, 1), pads_begin=(0, 1),
+    pads_end=(2, 0), channels=(6, 9), groups=3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPS)
+@each("form", {**FORMS, "in blocks": HALOS}, slow=SLOW)
+def test_exact_as_if_split_over_devices(form, op, monkeypatch):
+    """All that is chosen there, in a program for one device."""
+    monkeypatch.setattr(_contractions, "devices_to_split_over", lambda context: 4)
+    a, b, _ = operands(form, op)
+    got = jax.jit(lambda a, b: form.op(op)(a, b))(a, b)
+    np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **form.op(op).keywords))
 
 
 @pytest.mark.parametrize("name", ["dense", "grouped"])

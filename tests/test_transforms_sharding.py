@@ -46,8 +46,7 @@ FORMS = {
     ),
 }  # fmt: skip
 each_op = pytest.mark.parametrize("name", OPS)
-SLOW = ("depthwise", "1-D", "3-D", "dense, channels first")
-each_form = each("form", FORMS, slow=SLOW)
+each_form = each("form", FORMS, slow=("depthwise", "1-D", "3-D", "dense, channels first"))
 
 
 def gradients(op, a, b, t):
@@ -177,15 +176,30 @@ def test_channels_split_within_groups(slot_axes, name):
 
 
 SPATIAL = Form(2, (32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6), 1, CHANNELS_LAST)
+DEPTHWISE = replace(SPATIAL, channels=(6, 6), groups=6)
+VOLUME = Form(
+    2, (32, 4, 3), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (4, 6), 1, CHANNELS_LAST
+)
 SPATIAL_FORMS = {
     "dense": SPATIAL,
-    "depthwise": replace(SPATIAL, channels=(6, 6), groups=6),
+    "depthwise": DEPTHWISE,
+    "wide groups": replace(SPATIAL, channels=(32, 64), groups=2),
+    "uneven halos": replace(DEPTHWISE, kernel=(4, 3), pads_begin=(2, 0)),
+    "a halo at one end": replace(DEPTHWISE, pads_begin=(0, 1), pads_end=(2, 1)),
+    "dilated": replace(DEPTHWISE, dilations=(2, 1), pads_begin=(2, 1), pads_end=(2, 1)),
+    "many taps": replace(
+        DEPTHWISE, fine=(88, 6), kernel=(11, 11), pads_begin=(5, 5), pads_end=(5, 5)
+    ),
+    "1-D": Form(2, (32,), (3,), (1,), (1,), (1,), (1,), (6, 6), 6, CHANNELS_LAST),
+    "3-D": VOLUME,
+    "3-D, grouped": replace(VOLUME, groups=2),
     "channels first": replace(SPATIAL, formats=CHANNELS_FIRST),
-}
+    "depthwise, channels first": replace(DEPTHWISE, formats=CHANNELS_FIRST),
+}  # fmt: skip
 
 
 @each_op
-@each("form", SPATIAL_FORMS, slow=("channels first",))
+@each("form", SPATIAL_FORMS, slow=tuple(SPATIAL_FORMS)[3:])
 def test_spatially_sharded(form, name):
     """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
     a, b, t = operands(form, name)
@@ -195,18 +209,21 @@ def test_spatially_sharded(form, name):
     np.testing.assert_array_equal(found, form.op(name)(a, b))
     if ROLES[name][2] != "kernel":
         assert set(communication) == {"collective-permute"}
-        assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), 4)
+        assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), a.ndim)
         placed = [place(spec, x) for spec, x in zip(specs, (a, b), strict=False)]
         text = jax.jit(form.op(name)).lower(*placed).compile().as_text()
         halos = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
-        # Each of two rows of padded data at most; a device has four rows.
-        two_rows = 2 * a.size // form.fine[0] // form.fine[1] * (form.fine[1] + 2)
+        extents = [d * (k - 1) + 1 for d, k in zip(form.dilations, form.kernel, strict=True)]
+        # Both together are so many rows, which may be padded; a device has more.
+        padded = [f + e - 1 for f, e in zip(form.fine[1:], extents[1:], strict=True)]
+        halo = a.size // prod(form.fine) * (extents[0] - 1) * prod(padded)
         assert halos
-        if form.groups == 1:  # else neighbours exchange what they have, once for each tap
-            assert all(prod(map(int, shape.split(","))) <= two_rows for shape in halos)
+        assert all(prod(map(int, shape.split(","))) <= halo for shape in halos)
 
     pulled, communication = run(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
-    assert set(communication) <= {"collective-permute", "all-reduce"}
+    if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
+        # else a weights gradient may gather: long rows added up piecewise, or many taps
+        assert set(communication) <= {"collective-permute", "all-reduce"}
     for x, y in zip(pulled, gradients(form.op(name), a, b, t), strict=True):
         np.testing.assert_array_equal(x, y)
 

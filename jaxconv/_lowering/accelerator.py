@@ -16,9 +16,7 @@ from jaxconv._geometry import Slot
 from jaxconv._lowering import reference
 
 
-def one_convolution(
-    result: Slot, first: Any, second: Any, *, partitioned: bool, **params: Any
-) -> Any:
+def one_convolution(result: Slot, first: Any, second: Any, *, devices: int, **params: Any) -> Any:
     """In the layouts at hand: XLA:TPU needs no rewrites, large axes kept whole serve it best."""
     return reference.SPELLINGS[result](first, second, **params)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 
+from jaxconv._lowering import blocks
 from jaxconv._lowering.problem import Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
@@ -30,6 +31,7 @@ FEW_PRODUCTS = 32
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
     "planes": lambda p: p.pointwise,
+    "blocks": lambda p: p.result == "coarse" and blocks.count(p.geometry, p.devices) > 1,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
@@ -84,6 +86,12 @@ RULES = (
             and not p.patches
         ),
         "as stride-1 convolutions, of which only groups are transposed",
+        channels_first=True,
+    ),
+    Rule(
+        "blocks",
+        lambda p: p.channels_first and POSSIBLE["blocks"](p) and _few(p, 4),
+        "grouped, and split over devices: multiply-adds would exchange more than halos",
         channels_first=True,
     ),
     Rule(
@@ -182,6 +190,13 @@ RULES = (
         channels_first=True,
     ),
     Rule(
+        # 16 images of 28 x 28, 32 groups of 8, forward, on 2 devices: rows split, 24, by taps 190;
+        # the batch split, 18 and 18 (AMD)
+        "blocks",
+        lambda p: POSSIBLE["blocks"](p) and (_few(p, 8) or _many_taps(p)),
+        "grouped, and split over devices: multiply-adds would exchange more than halos",
+    ),
+    Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
         lambda p: _few(p, 8),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
@@ -203,19 +218,19 @@ RULES = (
         "grouped, and split over devices: a grouped convolution would gather the batch",
     ),
     Rule(
+        "direct",
+        lambda p: p.partitioned,
+        "split over devices: other spellings would loop over an axis that may be split",
+    ),
+    Rule(
         "slabs",  # unet3d-16-3x3x3, forward: 11, 21
         lambda p: (
             p.result == "coarse"
             and p.dense
             and p.rank > 2
-            and (p.partitioned or not (p.along_first or (p.bits == 16 and p.coarse > FEWEST)))
+            and not (p.along_first or (p.bits == 16 and p.coarse > FEWEST))
         ),
         "XLA's fast convolution has two spatial axes",
-    ),
-    Rule(
-        "direct",
-        lambda p: p.partitioned,
-        "split over devices: other spellings would loop over an axis that may be split",
     ),
     Rule(
         "each",  # regnet-28-g5x24, forward: 4.6, 8.5; resnext50-56-g32x4, weights: 18, 32

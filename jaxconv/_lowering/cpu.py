@@ -15,6 +15,7 @@ from jax import lax
 from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering import (
+    blocks,
     columns,
     depth,
     direct,
@@ -43,7 +44,7 @@ def spell(
     geometry: Geometry,
     dtype: DType,
     early_rounding: bool,
-    partitioned: bool,
+    devices: int,
     spelling: str | None,
     told: list[Rule] | None = None,
     **params: Any,
@@ -66,7 +67,7 @@ def spell(
         first,
         second,
         geometry=_tiled(geometry),
-        partitioned=partitioned,
+        devices=devices,
         forced=spelling,
         told=told,
         rounded=dtype,
@@ -81,7 +82,7 @@ def _contract(
     second: Any,
     *,
     geometry: Geometry,
-    partitioned: bool,
+    devices: int,
     forced: str | None,
     told: list[Rule] | None,
     chosen: Rule | None = None,
@@ -92,15 +93,23 @@ def _contract(
 
     What is transposed is `rounded` before, since there is less of it then.
     """
-    problem = Problem.of(result, first, second, geometry, partitioned)
+    problem = Problem.of(result, first, second, geometry, devices)
     rule = chosen or choose(problem, forced)
     name = rule.spelling
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
-    inner = partial(_contract, partitioned=partitioned, told=told)
     there = geometry.canonical(rule.channels_first)
     if geometry != there:
-        inner = partial(inner, result, geometry=there, forced=forced, chosen=rule, **params)
+        inner = partial(
+            _contract,
+            result,
+            geometry=there,
+            devices=devices,
+            forced=forced,
+            told=told,
+            chosen=rule,
+            **params,
+        )
         transposed = _transposed(inner, result, geometry, there, rounded)
         if name != "direct" and geometry.data != there.data:
             # XLA would copy data in one layout on the way into the spelling's own branch, and
@@ -117,8 +126,8 @@ def _contract(
     if name == rule.spelling:  # a rewrite; what it hands on to chooses for itself
         forced = None
     rewrite = REWRITES[rule.spelling][result]
-    contract = partial(inner, forced=forced)
-    return rewrite(first, second, geometry=geometry, contract=contract, **params)
+    contract = partial(_contract, forced=forced, told=told)
+    return rewrite(first, second, geometry=geometry, devices=devices, contract=contract, **params)
 
 
 def _transposed(
@@ -184,6 +193,7 @@ def _phases(coarse: Any, kernel: Any, *, geometry: Geometry, **params: Any) -> A
 
 #: As other contractions, which choose for themselves.
 REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
+    "blocks": {"coarse": blocks.to_coarse},
     "depth": {"fine": depth.to_fine, "kernel": depth.to_kernel},
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
     "phases": {"fine": _phases},

@@ -8,7 +8,6 @@ wide: a dot does not widen its operands for that.
 
 from collections.abc import Iterator
 from functools import reduce
-from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import DataLayout, Geometry
+from jaxconv._lowering import window
 from jaxconv._reshape import replace_axes
 
 
@@ -65,19 +65,14 @@ def to_kernel(
     return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
 
 
-def _reads(fine: Any, geometry: Geometry) -> Iterator[tuple[tuple[int, ...], Any]]:
+def _reads(fine: Any, geometry: Geometry) -> Iterator[tuple[window.Tap, Any]]:
     """Each tap, and what it reads of the fine tensor."""
-    spatial = geometry.data.spatial
-    config = [(0, 0, 0)] * fine.ndim
-    for at, axis in zip(spatial, geometry.axes, strict=True):
-        config[at] = (axis.pad_low, axis.pad_high, 0)
-    fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
-    for tap in product(*(range(a.kernel) for a in geometry.axes)):
-        window = [slice(None)] * fine.ndim
-        for at, axis, t in zip(spatial, geometry.axes, tap, strict=True):
-            start = axis.dilation * t
-            window[at] = slice(start, start + axis.span, axis.stride)
-        yield tap, fine[tuple(window)]
+    # Shifted data, which are split over devices as they were, exchange halos only.
+    strided = any(a.stride > 1 for a in geometry.axes)
+    fine, read_by = (
+        (window.padded(fine, geometry), window.read_by) if strided else (fine, window.shifted)
+    )
+    return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
 
 
 def _split(x: Any, groups: int, data: DataLayout) -> Any:

@@ -18,6 +18,7 @@ SPELLINGS = (
     "phases",
     "depth",
     "slabs",
+    "blocks",
     "pieces",
 )
 

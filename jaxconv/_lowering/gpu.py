@@ -28,14 +28,14 @@ def spell(result: Slot, first: Any, second: Any, *, spelling: str | None, **para
 
 
 def contract(
-    result: Slot, first: Any, second: Any, *, geometry: Geometry, partitioned: bool, **params: Any
+    result: Slot, first: Any, second: Any, *, geometry: Geometry, devices: int, **params: Any
 ) -> Any:
     """One contraction by the first rule that holds, whose rewrite may come back here."""
     axes = (replace(a, dilation=1) if a.kernel == 1 else a for a in geometry.axes)
     geometry = replace(geometry, axes=tuple(axes))  # one tap is never dilated
-    problem = Problem.of(result, first, second, geometry, partitioned)
+    problem = Problem.of(result, first, second, geometry, devices)
     rule = next(rule for rule in RULES if rule.when(problem))
-    again = partial(contract, partitioned=partitioned)
+    again = partial(contract, devices=devices)
     return SPELLINGS[rule.spelling](result, first, second, geometry=geometry, again=again, **params)
 
 

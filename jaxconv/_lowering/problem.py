@@ -22,12 +22,12 @@ class Problem:
     coarse: int
     #: of the operands
     dtype: DType
-    #: whether XLA will split the program over several devices by itself
-    partitioned: bool = False
+    #: over how many of them XLA will split the program by itself
+    devices: int = 1
 
     @classmethod
     def of(
-        cls, result: Slot, first: Any, second: Any, geometry: Geometry, partitioned: bool
+        cls, result: Slot, first: Any, second: Any, geometry: Geometry, devices: int
     ) -> "Problem":
         """Of the two operands, in the order of `OPERANDS`."""
         shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
@@ -41,8 +41,13 @@ class Problem:
             shapes["fine"][data.channel] // groups,
             shapes["coarse"][data.channel] // groups,
             first.dtype,
-            partitioned,
+            devices,
         )
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether XLA will split the program over several devices."""
+        return self.devices > 1
 
     @property
     def taps(self) -> int:

@@ -41,6 +41,15 @@ def read_by(tap: Tap, fine: Any, geometry: Geometry) -> Any:
     return lax.slice(fine, starts, limits, strides)
 
 
+def shifted(tap: Tap, fine: Any, geometry: Geometry) -> Any:
+    """What one tap reads with stride 1, of the fine tensor as it is: zeros come in at an end."""
+    config = [(0, 0, 0)] * fine.ndim
+    for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
+        low = a.pad_low - a.dilation * t
+        config[at] = (low, a.coarse - low - a.fine, 0)
+    return lax.pad(fine, jnp.zeros((), fine.dtype), config)
+
+
 def at(tap: Tap, kernel: Any) -> Any:
     """The weights of one tap: (fine channels, coarse channels)."""
     limits = (*(t + 1 for t in tap), *kernel.shape[-2:])
