@@ -291,6 +291,20 @@ def test_16_bit_gradients_are_rounded_once(name, dtype):
         np.testing.assert_array_equal(np.asarray(gradient), expected)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_a_16_bit_bias_has_a_gradient_rounded_once(name, dtype):
+    a, b, t = operands(GROUPED, name, dtype, 1000)
+    bias = integers((t.shape[1],), 4, dtype)
+    _, pull = jax.vjp(GROUPED.op(name), a, b, bias)
+    found = jax.jit(pull)(t)[2]
+    sums = np.asarray(t, np.float64).sum((0, 2, 3))
+    expected = oracle.round_to(sums, dtype)
+    assert np.any(expected.astype(np.float64) != sums), "nothing to round"
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(found), expected)
+
+
 @each_op
 def test_a_wider_cotangent_is_narrowed_once(name):
     """A float32 result of 16-bit arguments: its cotangent is rounded to their type, then used."""
