@@ -96,7 +96,7 @@ def test_batch_sharded(form, name):
 @each_op
 @each("form", {name: FORMS[name] for name in ("wide groups", "depthwise")}, slow=("depthwise",))
 def test_pieces_of_a_kernel_batch_sharded(form, name, monkeypatch):
-    """As if three taps were many: a loop over pieces has the only sum over devices."""
+    """As if three taps were many: the only sum over devices is after the loop over pieces."""
     for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL"):
         monkeypatch.setattr(choice, limit, 3)
     for limit in ("OTHERS", "DEPTHWISE"):
@@ -108,6 +108,16 @@ def test_pieces_of_a_kernel_batch_sharded(form, name, monkeypatch):
     if ROLES[name][2] != "fine":  # phases have fewer
         assert "pieces" in [spelling for spelling, _ in told]
     test_batch_sharded(form, name)
+    if ROLES[name][2] == "kernel":
+        spec = along(form, {"fine": "N", "coarse": "N"})
+        a, b, _ = operands(form, name)
+        first, second, _ = map(spec, ROLES[name])
+        text = jax.jit(op).lower(place(first, a), place(second, b)).compile().as_text()
+        bodies = re.findall(r"\bbody=(%[\w.]+)", text)
+        assert bodies
+        for computation in re.split(r"\n(?=[%E])", text):  # %name (...) -> ... { ... }
+            if computation.split(" ")[0] in bodies:
+                assert not collectives(computation)
 
 
 @each_op

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -17,6 +18,7 @@ from jaxconv import _sharding
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.apart import apart
+from jaxconv._reshape import replace_axes
 
 #: As many taps as one piece has, of depthwise and of other groups. Of twice as many, a depthwise
 #: 31 x 31 takes twice as long; of half as many, 17 x 17 with 16 channels a group does (AMD).
@@ -45,21 +47,40 @@ def to_coarse(
 
 @apart
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
+    fine: Any,
+    coarse: Any,
+    *,
+    geometry: Geometry,
+    devices: int,
+    contract: Callable[..., Any],
+    **params: Any,
 ) -> Any:
-    """The pieces one after the other; the last overlaps its neighbour."""
+    """The pieces one after the other; the last overlaps its neighbour.
+
+    A sum over devices in each step would wait for all of them. So a batch that may be split over
+    devices has a sum for each of so many parts, and those are added up after the loop.
+    """
     at, size = _pieces(fine, geometry)
-    shape, taps = geometry.shape("kernel", fine.shape, coarse.shape), geometry.axes[at].kernel
-    fine = window.padded(fine, geometry)
+    taps = geometry.axes[at].kernel
 
-    def step(n: Any, out: Any) -> Any:
-        start = jnp.minimum(n * size, taps - size)
-        read, inner = _read(fine, geometry, at, start, size)
-        piece = contract("kernel", read, coarse, geometry=inner, **params)
-        return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
+    def whole(fine: Any, coarse: Any) -> Any:
+        shape = geometry.shape("kernel", fine.shape, coarse.shape)
+        fine = window.padded(fine, geometry)
 
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, coarse)
-    return lax.fori_loop(0, -(-taps // size), step, out)
+        def step(n: Any, out: Any) -> Any:
+            start = jnp.minimum(n * size, taps - size)
+            read, inner = _read(fine, geometry, at, start, size)
+            piece = contract("kernel", read, coarse, geometry=inner, devices=devices, **params)
+            return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
+
+        out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, coarse)
+        return lax.fori_loop(0, -(-taps // size), step, out)
+
+    batch = fine.shape[0]
+    if devices == 1 or not isinstance(batch, int) or batch % devices:
+        return whole(fine, coarse)
+    parts = (replace_axes(x, 0, 1, (devices, batch // devices)) for x in (fine, coarse))
+    return jnp.sum(jax.vmap(whole)(*parts), 0)
 
 
 def _pieces(fine: Any, geometry: Geometry) -> tuple[int, int]:
