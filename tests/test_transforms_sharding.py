@@ -208,6 +208,16 @@ SPATIAL_FORMS = {
 }  # fmt: skip
 
 
+def assert_halos(text: str, form: Form, data, axis: int):
+    """Devices exchange no more than the rows that windows reach into, at once; they have more."""
+    sent = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
+    reach = [d * (k - 1) for d, k in zip(form.dilations, form.kernel, strict=True)]
+    padded = [f + r for f, r in zip(form.fine, reach, strict=True)]
+    halo = data.size // prod(form.fine) * prod(padded) // padded[axis] * reach[axis]
+    assert sent
+    assert all(prod(map(int, shape.split(","))) <= halo for shape in sent)
+
+
 @each_op
 @each("form", SPATIAL_FORMS, slow=tuple(SPATIAL_FORMS)[3:])
 def test_spatially_sharded(form, name):
@@ -222,13 +232,7 @@ def test_spatially_sharded(form, name):
         assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), a.ndim)
         placed = [place(spec, x) for spec, x in zip(specs, (a, b), strict=False)]
         text = jax.jit(form.op(name)).lower(*placed).compile().as_text()
-        halos = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
-        extents = [d * (k - 1) + 1 for d, k in zip(form.dilations, form.kernel, strict=True)]
-        # Both together are so many rows, which may be padded; a device has more.
-        padded = [f + e - 1 for f, e in zip(form.fine[1:], extents[1:], strict=True)]
-        halo = a.size // prod(form.fine) * (extents[0] - 1) * prod(padded)
-        assert halos
-        assert all(prod(map(int, shape.split(","))) <= halo for shape in halos)
+        assert_halos(text, form, a, axis=0)
 
     pulled, communication = run(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
     if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
@@ -236,6 +240,26 @@ def test_spatially_sharded(form, name):
         assert set(communication) <= {"collective-permute", "all-reduce"}
     for x, y in zip(pulled, gradients(form.op(name), a, b, t), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@each_op
+@each("form", {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")})
+@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_columns_sharded(both, form, name):
+    """Columns over the devices, alone or with rows: halos only, with channels last."""
+    form = replace(form, fine=(16, 16), pads_begin=(1, 2), pads_end=(1, 0))
+    a, b, _ = operands(form, name)
+    mesh = jax.make_mesh((4, 2) if both else (1, 8), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    split = NamedSharding(mesh, P(None, "x", "y"))
+    placed = [
+        jax.device_put(x, split if slot != "kernel" else NamedSharding(mesh, P()))
+        for slot, x in zip(ROLES[name], (a, b), strict=False)
+    ]
+    compiled = jax.jit(form.op(name)).lower(*placed).compile()
+    np.testing.assert_array_equal(compiled(*placed), form.op(name)(a, b))
+    if ROLES[name][2] != "kernel":
+        assert set(collectives(compiled.as_text())) == {"collective-permute"}
+        assert_halos(compiled.as_text(), form, a, axis=1)
 
 
 @each_op

@@ -1,4 +1,4 @@
-"""Rows in blocks, each with the halo that its windows reach into: for data split over devices.
+"""Images in blocks, each with the halo that its windows reach into: for data split over devices.
 
 A padded tensor has more rows than its result, so that XLA splits both differently, and devices
 exchange nearly all they have for each tap. As many blocks as devices split as the rows did, and
@@ -9,6 +9,7 @@ split exchanges nothing.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,14 +18,22 @@ from jax import lax
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.apart import apart
-from jaxconv._reshape import replace_axes
 
 
-def count(geometry: Geometry, devices: int) -> int:
-    """How many blocks: as many as an even split of the first axis may have parts, or 1."""
-    a = geometry.axes[0]
+def counts(geometry: Geometry, devices: int) -> tuple[int, ...]:
+    """How many blocks along each axis: as many as an even split of it may have parts, or 1."""
+    axes = geometry.axes
+    if any(min(a.pad_low, a.pad_high) < 0 for a in axes):
+        return (1,) * len(axes)
+    found = [_count(a, devices) for a in axes]
+    if geometry.data.channel == 1 and len(axes) > 1:
+        found[-1] = 1  # neighbours in memory, which make vectors
+    return tuple(found)
+
+
+def _count(a: Axis, devices: int) -> int:
     blocks = math.gcd(a.fine, devices)
-    same = a.stride == 1 and a.fine == a.coarse and 0 <= a.pad_low < a.extent
+    same = a.stride == 1 and a.fine == a.coarse
     # A halo of more rows than a device has would be all that its neighbour has.
     return blocks if same and 1 < a.extent <= a.fine // blocks + 1 else 1
 
@@ -39,33 +48,42 @@ def to_coarse(
     contract: Callable[..., Any],
     **params: Any,
 ) -> Any:
-    """The blocks are one more spatial axis, along which the kernel has one tap."""
+    """Along the blocks, which are more spatial axes, the kernel has one tap."""
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
-    fine, inner = _with_halos(fine, geometry, count(geometry, devices))
-    kernel = replace_axes(kernel, 0, 0, (1,))
+    fine, inner = _with_halos(fine, geometry, counts(geometry, devices))
+    kernel = kernel.reshape(*(a.kernel for a in inner.axes), *kernel.shape[-2:])
     out = contract("coarse", fine, kernel, geometry=inner, devices=devices, **params)
-    at = geometry.data.spatial[0]
-    return replace_axes(out, at, 2, (shape[at],))
+    return out.reshape(shape)
 
 
-def _with_halos(fine: Any, geometry: Geometry, blocks: int) -> tuple[Any, Geometry]:
-    """The padded fine tensor, its first axis in overlapping blocks, and what is left to do."""
-    at, axis = geometry.data.spatial[0], geometry.axes[0]
-    rows, low, high = axis.fine // blocks, axis.pad_low, axis.pad_high
-    one = Axis(fine=blocks, kernel=1, coarse=blocks, stride=1, dilation=1, pad_low=0)
-    inner = replace(
-        geometry, axes=(one, replace(axis, fine=rows, coarse=rows), *geometry.axes[1:])
-    ).canonical(geometry.data.channel == 1)
-    own = replace_axes(fine, at, 1, (blocks, rows))
+def _with_halos(fine: Any, geometry: Geometry, blocks: tuple[int, ...]) -> tuple[Any, Geometry]:
+    """The padded fine tensor in overlapping blocks, and what is left to do."""
+    axes: list[Axis] = []
+    split = []
+    for count, a in zip(blocks, geometry.axes, strict=True):
+        if count > 1:
+            axes.append(Axis(fine=count, kernel=1, coarse=count, stride=1, dilation=1, pad_low=0))
+            split.append(len(axes))
+        axes.append(replace(a, fine=a.fine // count, coarse=a.coarse // count))
+    inner = replace(geometry, axes=tuple(axes)).canonical(geometry.data.channel == 1)
+    spatial = inner.data.spatial
+    first = spatial[0]
+    extents = (a.fine for a in axes)
+    own = fine.reshape(*fine.shape[:first], *extents, *fine.shape[first + geometry.rank :])
     padded = window.padded(own, inner)
-    halos = (
-        (1, low, rows, 0),  # the end of the block before
-        (-1, high, low, low + rows),  # the start of the next one
-    )
-    for by, size, start, place in halos:
-        halo = lax.slice_in_dim(padded, start, start + size, axis=at + 1)
-        config = [(0, 0, 0)] * halo.ndim
-        config[at] = (by, -by, 0)
-        halo = lax.pad(halo, jnp.zeros((), halo.dtype), config)
-        padded = lax.dynamic_update_slice_in_dim(padded, halo, place, axis=at + 1)
+    for steps in product((0, 1, -1), repeat=len(split)):
+        starts, limits = [0] * own.ndim, list(own.shape)
+        place, shift = [0] * own.ndim, [(0, 0, 0)] * own.ndim
+        for at, a in zip(spatial, axes, strict=True):
+            place[at] = a.pad_low
+        for step, n in zip(steps, split, strict=True):
+            at, a = spatial[n], axes[n]
+            shift[at - 1] = (step, -step, 0)
+            if step == 1:  # the end of the block before
+                starts[at], place[at] = a.fine - a.pad_low, 0
+            if step == -1:  # the start of the next one
+                limits[at], place[at] = a.pad_high, a.pad_low + a.fine
+        if any(steps):
+            halo = lax.pad(lax.slice(own, starts, limits), jnp.zeros((), own.dtype), shift)
+            padded = lax.dynamic_update_slice(padded, halo, place)
     return padded, window.of_padded(inner)
