@@ -190,8 +190,8 @@ RULES = (
         channels_first=True,
     ),
     Rule(
-        # 16 images of 28 x 28, 32 groups of 8, forward, on 2 devices: rows split, 24, by taps 190;
-        # the batch split, 18 and 18 (AMD)
+        # 16 images of 28 x 28, 32 groups of 8, forward, on 2 devices: rows split, 25, by taps 188;
+        # the batch split, 19 and 18 (AMD)
         "blocks",
         lambda p: POSSIBLE["blocks"](p) and (_few(p, 8) or _many_taps(p)),
         "grouped, and split over devices: multiply-adds would exchange more than halos",
