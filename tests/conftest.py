@@ -23,7 +23,8 @@ def strict_jax():
 
 @pytest.fixture
 def however_little(monkeypatch):
-    """Keep spellings apart from their neighbours for the little data of tests, too."""
-    from jaxconv._lowering import apart
+    """Keep spellings apart from their neighbours, and on all cores, for the little data of tests."""
+    from jaxconv._lowering import apart, cores
 
     monkeypatch.setattr(apart, "LITTLE", 0)
+    monkeypatch.setattr(cores, "LITTLE", 0)

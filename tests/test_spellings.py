@@ -56,6 +56,10 @@ FORMS = {
         fine=(4, 7), kernel=(5, 3), strides=(1, 2), dilations=(1, 1), pads_begin=(1, 0),
         pads_end=(0, 1), channels=(4, 6), groups=2,
     ),
+    "covered": Form(
+        fine=(4, 3), kernel=(9, 7), strides=(1, 2), dilations=(1, 1), pads_begin=(4, 3),
+        pads_end=(5, 3), channels=(3, 3), groups=3,
+    ),
     "1-D": Form(
         fine=(11,), kernel=(4,), strides=(3,), dilations=(2,), pads_begin=(2,), pads_end=(1,),
         channels=(3, 4),
@@ -109,6 +113,10 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         return form.groups == 1 and op != "convolution" and divided and strided
     if spelling == "blocks":
         return False  # nothing is split over devices here
+    if spelling == "skewed":
+        return form.groups > 1 and op != "convolution_backward_weights"
+    if spelling == "swapped":
+        return form is FORMS["covered"] and op == "convolution"
     if spelling == "phases":
         return op == "convolution_backward_data"
     return spelling != "slabs" or len(form.kernel) > 1
@@ -347,6 +355,83 @@ def test_many_taps_are_taken_some_at_a_time(name, op, formats, monkeypatch):
     np.testing.assert_array_equal(
         lowered.compile()(a, b), getattr(oracle, op)(a, b, **run.keywords)
     )
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("groups", [12, 7])
+@pytest.mark.usefixtures("however_little")
+def test_many_taps_of_some_channels_at_a_time(groups, op, monkeypatch):
+    """But not one by one, if their number is prime."""
+    monkeypatch.setattr(pieces, "TOGETHER", 4)
+    form = replace(MANY_TAPS["depthwise"], channels=(groups, groups), groups=groups)
+    a, b, _ = operands(form, op)
+    with jaxconv.forced("pieces"):
+        lowered = jax.jit(form.op(op)).lower(a, b)
+    assert ("x4xf32" in lowered.as_text()) == (groups == 12)
+    np.testing.assert_array_equal(
+        lowered.compile()(a, b), getattr(oracle, op)(a, b, **form.op(op).keywords)
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "kernel", "first"),
+    [
+        (1024, 1024, 5, "skewed"), (512, 512, 7, "skewed"), (256, 32, 3, "skewed"),
+        (960, 960, 5, "taps"), (512, 512, 3, "taps"), (128, 32, 3, "taps"),
+    ],
+)  # fmt: skip
+def test_channels_that_are_a_power_of_two_are_skewed(channels, groups, kernel, first):
+    """XLA, which sees that nothing reads what was added, keeps it."""
+    form = replace(
+        DENSE, channels=(channels, channels), groups=groups, fine=(14, 14), strides=(1, 1),
+        kernel=(kernel, kernel), dilations=(1, 1), pads_begin=(1, 1), pads_end=(1, 1),
+    )  # fmt: skip
+    a, b, _ = operands(form, "convolution")
+    op = form.op("convolution")
+    assert jaxconv.explain("convolution", a, b, **op.keywords).steps[0][0] == first
+    compiled = jax.jit(op).lower(a, b).compile()
+    assert (f"16,16,{channels + 16}]" in compiled.as_text()) == (first == "skewed")
+    np.testing.assert_array_equal(compiled(a, b), oracle.convolution(a, b, **op.keywords))
+
+
+@pytest.mark.parametrize(
+    ("change", "swapped"),
+    [
+        ({}, True),
+        ({"kernel": (9, 6), "pads_end": (5, 2)}, True),
+        ({"kernel": (9, 5), "pads_end": (5, 1)}, False),  # its end does not reach
+        ({"pads_begin": (3, 3)}, True),  # one place less
+        ({"pads_begin": (5, 3)}, True),  # one place more
+        ({"pads_begin": (6, 3)}, False),  # two, and one does not read the first place
+        ({"kernel": (11, 7), "dilations": (2, 1), "pads_end": (17, 3)}, False),
+        ({"channels": (3, 6)}, False),
+        ({"channels": (6, 6)}, False),
+    ],
+)
+def test_kernel_and_image_change_places_if_all_reads_all(change, swapped):
+    form = replace(FORMS["covered"], **change)
+    a, b, _ = operands(form, "convolution")
+    op = form.op("convolution")
+    steps = jaxconv.explain("convolution", a, b, **op.keywords).steps
+    assert (steps[0][0] == "swapped") == swapped
+    np.testing.assert_array_equal(jax.jit(op)(a, b), oracle.convolution(a, b, **op.keywords))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("spelling", ["skewed", "swapped"])
+def test_what_is_not_finite_stays_in_its_channel(spelling, which):
+    """And in its image."""
+    form = FORMS["covered"]
+    operand = [np.array(x, np.float32) for x in operands(form, "convolution")[:2]]
+    run = form.op("convolution")
+    with jaxconv.forced(spelling):
+        expected = np.asarray(jax.jit(run)(*operand))
+        operand[which][1, 1, ..., 1] = np.inf
+        got = np.asarray(jax.jit(run)(*operand))
+    spared = np.ones(got.shape, bool)
+    spared[1 if which == 0 else slice(None), ..., 1] = False
+    assert not np.isfinite(got[~spared]).all()
+    np.testing.assert_array_equal(got[spared], expected[spared])
 
 
 def test_every_spelling_is_tested():

@@ -1,10 +1,11 @@
 """Which spelling for which contraction on CPU: the first rule that holds."""
 
+import math
 from collections.abc import Callable
 
 import jax
 
-from jaxconv._lowering import blocks
+from jaxconv._lowering import blocks, swapped
 from jaxconv._lowering.problem import Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
@@ -27,6 +28,10 @@ FEWEST = 4
 #: resnext50-28-g32x8-s2 takes 31 either way (AMD).
 FEW_PRODUCTS = 32
 
+#: Addresses so far apart share a set of lines of the first cache, in most processors; and so many
+#: bytes of it, in the sets that are used at all, may be asked for at the same time.
+PAGE, CROWD = 4 << 10, 40 << 10
+
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
@@ -37,6 +42,14 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
     "each": lambda p: not p.dense,
     "products": lambda p: p.dense and p.result != "kernel",
+    "skewed": lambda p: not p.dense and p.result != "kernel",
+    "swapped": lambda p: (
+        p.result == "coarse"
+        and p.depthwise
+        and p.coarse == 1
+        and p.batch is not None
+        and swapped.possible(p.geometry)
+    ),
 }
 
 
@@ -46,6 +59,12 @@ def _few(p: Problem, most: int) -> bool:
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
         return False
     return not p.dense and summed <= most and p.taps * summed <= _most_terms(p)
+
+
+def _crowded(p: Problem) -> bool:
+    """What all taps read for a place of the result falls on few lines of the first cache."""
+    place = p.geometry.groups * p.fine * max(p.bits, 32) // 8
+    return p.taps * p.fine * math.gcd(place, PAGE) > CROWD
 
 
 def _grouped(p: Problem) -> bool:
@@ -65,6 +84,12 @@ def _most_terms(p: Problem) -> int:
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
 #: against the next best.
 RULES = (
+    Rule(
+        # depthwise 27x27, 2 images of 14 x 14, 512 channels, forward: 2.0, 28; newer 2.8, 55 (AMD)
+        "swapped",
+        lambda p: POSSIBLE["swapped"](p) and 2 * p.pixels <= p.taps and not p.partitioned,
+        "a depthwise kernel larger than the image: each in the place of the other",
+    ),
     Rule(
         "planes",  # resnet50-56-1x1, channels first, forward: 8.9, 17; weights: 8.4, 15 (AMD)
         lambda p: (
@@ -195,6 +220,13 @@ RULES = (
         "blocks",
         lambda p: POSSIBLE["blocks"](p) and (_few(p, 8) or _many_taps(p)),
         "grouped, and split over devices: multiply-adds would exchange more than halos",
+    ),
+    Rule(
+        # depthwise 7x7, 3 images of 14 x 14, 1,024 channels, forward: 1.9, 10; 8 of 28 x 28 with 32
+        # groups of 8: 3.6, 6.8 (AMD)
+        "skewed",
+        lambda p: p.result == "coarse" and _few(p, 8) and _crowded(p) and not p.partitioned,
+        "multiply-adds, of channels that are a power of two: they would crowd in the cache",
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390

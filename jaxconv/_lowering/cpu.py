@@ -27,7 +27,9 @@ from jaxconv._lowering import (
     planes,
     products,
     reference,
+    skewed,
     slabs,
+    swapped,
     taps,
 )
 from jaxconv._lowering.apart import apart
@@ -198,5 +200,7 @@ REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
     "phases": {"fine": _phases},
     "pieces": {"coarse": pieces.to_coarse, "kernel": pieces.to_kernel},
+    "skewed": {"coarse": skewed.to_coarse},
     "slabs": {"coarse": slabs.to_coarse, "kernel": slabs.to_kernel},
+    "swapped": {"coarse": swapped.to_coarse},
 }

@@ -20,6 +20,8 @@ SPELLINGS = (
     "slabs",
     "blocks",
     "pieces",
+    "skewed",
+    "swapped",
 )
 
 #: Part of the key of every jit: a change recompiles what is compiled already.

@@ -16,20 +16,68 @@ from jax import lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import window
+from jaxconv._lowering import cores, window
 from jaxconv._lowering.apart import apart
+from jaxconv._lowering.groups import at_most
 from jaxconv._reshape import replace_axes
 
 #: As many taps as one piece has, of depthwise and of other groups. Of twice as many, a depthwise
 #: 31 x 31 takes twice as long; of half as many, 17 x 17 with 16 channels a group does (AMD).
 DEPTHWISE, OTHERS = 32, 64
 
+#: As many channels as are taken together, depthwise, so that what a piece reads stays in a core's
+#: first cache: 31 x 31, 512 channels, forward, 15, and all together 106; weights 16 and 28 (AMD).
+TOGETHER = 128
+
 
 @apart
-def to_coarse(
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, devices: int, **params: Any) -> Any:
+    """The sum over pieces."""
+    return _in_blocks(_to_coarse, fine, kernel, geometry=geometry, devices=devices, **params)
+
+
+@apart
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, devices: int, **params: Any) -> Any:
+    """The pieces one after the other; the last overlaps its neighbour.
+
+    A sum over devices in each step would wait for all of them. So a batch that may be split over
+    devices has a sum for each of so many parts, and those are added up after the loop.
+    """
+
+    def whole(fine: Any, coarse: Any) -> Any:
+        return _in_blocks(_to_kernel, fine, coarse, geometry=geometry, devices=devices, **params)
+
+    batch = fine.shape[0]
+    if devices == 1 or not isinstance(batch, int) or batch % devices:
+        return whole(fine, coarse)
+    parts = (replace_axes(x, 0, 1, (devices, batch // devices)) for x in (fine, coarse))
+    return jnp.sum(jax.vmap(whole)(*parts), 0)
+
+
+def _in_blocks(
+    spelling: Callable[..., Any],
+    first: Any,
+    second: Any,
+    *,
+    geometry: Geometry,
+    devices: int,
+    **params: Any,
+) -> Any:
+    """Some channels after the other, unless they may be split over devices."""
+
+    def some(groups: int, first: Any, second: Any) -> Any:
+        inner = replace(geometry, groups=groups)
+        return spelling(first, second, geometry=inner, devices=devices, **params)
+
+    groups = geometry.groups
+    even = any(groups % n == 0 for n in range(TOGETHER, TOGETHER // 4, -1))
+    blocks = devices == 1 and even and first.shape[-1] == groups
+    return at_most(TOGETHER if blocks else groups, some, first, second, groups)
+
+
+def _to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
 ) -> Any:
-    """The sum over pieces."""
     at, size = _pieces(fine, geometry)
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.padded(fine, geometry)
@@ -39,48 +87,31 @@ def to_coarse(
         read, inner = _read(fine, geometry, at, start, size)
         return contract("coarse", read, some, geometry=inner, **params)
 
+    def step(n: Any, out: Any) -> Any:
+        return out + piece(cores.step(n) * size, size)
+
     count, left = divmod(geometry.axes[at].kernel, size)
     out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, kernel)
-    out = lax.fori_loop(0, count, lambda n, out: out + piece(n * size, size), out)
+    out = lax.fori_loop(0, count, step, out)
     return out + piece(count * size, left) if left else out
 
 
-@apart
-def to_kernel(
-    fine: Any,
-    coarse: Any,
-    *,
-    geometry: Geometry,
-    devices: int,
-    contract: Callable[..., Any],
-    **params: Any,
+def _to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
 ) -> Any:
-    """The pieces one after the other; the last overlaps its neighbour.
-
-    A sum over devices in each step would wait for all of them. So a batch that may be split over
-    devices has a sum for each of so many parts, and those are added up after the loop.
-    """
     at, size = _pieces(fine, geometry)
     taps = geometry.axes[at].kernel
+    shape = geometry.shape("kernel", fine.shape, coarse.shape)
+    fine = window.padded(fine, geometry)
 
-    def whole(fine: Any, coarse: Any) -> Any:
-        shape = geometry.shape("kernel", fine.shape, coarse.shape)
-        fine = window.padded(fine, geometry)
+    def step(n: Any, out: Any) -> Any:
+        start = jnp.minimum(cores.step(n) * size, taps - size)
+        read, inner = _read(fine, geometry, at, start, size)
+        piece = contract("kernel", read, coarse, geometry=inner, **params)
+        return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
 
-        def step(n: Any, out: Any) -> Any:
-            start = jnp.minimum(n * size, taps - size)
-            read, inner = _read(fine, geometry, at, start, size)
-            piece = contract("kernel", read, coarse, geometry=inner, devices=devices, **params)
-            return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
-
-        out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, coarse)
-        return lax.fori_loop(0, -(-taps // size), step, out)
-
-    batch = fine.shape[0]
-    if devices == 1 or not isinstance(batch, int) or batch % devices:
-        return whole(fine, coarse)
-    parts = (replace_axes(x, 0, 1, (devices, batch // devices)) for x in (fine, coarse))
-    return jnp.sum(jax.vmap(whole)(*parts), 0)
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, params["dtype"]), fine, coarse)
+    return lax.fori_loop(0, -(-taps // size), step, out)
 
 
 def _pieces(fine: Any, geometry: Geometry) -> tuple[int, int]:

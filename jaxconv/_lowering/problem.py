@@ -55,6 +55,11 @@ class Problem:
         return math.prod(a.kernel for a in self.geometry.axes)
 
     @property
+    def pixels(self) -> int:
+        """Places of an image."""
+        return math.prod(a.fine for a in self.geometry.axes)
+
+    @property
     def tiny(self) -> bool:
         """So little work that the pieces of a program cost more; never of a symbolic batch."""
         channels = self.geometry.groups * self.fine * self.coarse

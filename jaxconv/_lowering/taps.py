@@ -15,7 +15,7 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import places, window
+from jaxconv._lowering import cores, places, window
 from jaxconv._lowering.apart import apart
 from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
@@ -52,7 +52,8 @@ def to_coarse(
             terms.append(one * lax.expand_dims(weights[i], other))
     # Two sums, as an addition that waits for the one before takes several times as long.
     sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
-    return replace_axes(reduce(lax.add, sums), channel, 2, (kernel.shape[-1],))
+    out = cores.on_all(reduce(lax.add, sums))
+    return replace_axes(out, channel, 2, (kernel.shape[-1],))
 
 
 @apart
