@@ -23,7 +23,7 @@ def strict_jax():
 
 @pytest.fixture
 def however_little(monkeypatch):
-    """Keep spellings apart from their neighbours, and on all cores, for the little data of tests."""
+    """For the little data of tests, too, keep spellings apart and on all cores."""
     from jaxconv._lowering import apart, cores
 
     monkeypatch.setattr(apart, "LITTLE", 0)
