@@ -395,6 +395,27 @@ def test_channels_that_are_a_power_of_two_are_skewed(channels, groups, kernel, f
 
 
 @pytest.mark.parametrize(
+    ("kernel", "channels", "first"),
+    [
+        ((10, 10), (2, 2), "taps"), ((10, 11), (2, 2), "pieces"),
+        ((7, 9), (4, 4), "taps"), ((8, 8), (4, 2), "taps"), ((5, 13), (4, 4), "each"),
+        ((7, 7), (4, 18), "taps"), ((5, 11), (4, 18), "each"),
+    ],
+)  # fmt: skip
+def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, monkeypatch):
+    """100, or 128 if several channels are summed for few; of two groups here."""
+    monkeypatch.setattr(Problem, "tiny", False)
+    form = replace(
+        DENSE, channels=channels, groups=2, fine=(14, 16), strides=(1, 1), kernel=kernel,
+        dilations=(1, 1), pads_begin=(0, 0), pads_end=(0, 0),
+    )  # fmt: skip
+    a, b, _ = operands(form, "convolution")
+    op = form.op("convolution")
+    assert jaxconv.explain("convolution", a, b, **op.keywords).steps[0][0] == first
+    np.testing.assert_array_equal(jax.jit(op)(a, b), oracle.convolution(a, b, **op.keywords))
+
+
+@pytest.mark.parametrize(
     ("change", "swapped"),
     [
         ({}, True),

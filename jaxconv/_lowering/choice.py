@@ -13,6 +13,11 @@ from jaxconv._lowering.problem import Problem, Rule
 #: 42, in pieces 21 (AMD).
 MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 
+#: As many where several channels are summed that make so few products with the other ones of a
+#: group, of which other spellings are slow: 8 channels to one, 4x4, 14 and 69; 4 to 4, 3x3x3, 3.0
+#: and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
+MORE_TERMS, OF_PRODUCTS = 128, 16
+
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
 
@@ -55,7 +60,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 
 def _few(p: Problem, most: int) -> bool:
     """At most so few channels of each group are summed that multiply-adds are fast."""
-    summed = p.coarse if p.result == "fine" else p.fine
+    summed = _summed(p)
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
         return False
     return not p.dense and summed <= most and p.taps * summed <= _most_terms(p)
@@ -78,7 +83,15 @@ def _many_taps(p: Problem) -> bool:
 
 
 def _most_terms(p: Problem) -> int:
-    return MOST_TERMS_TO_KERNEL if p.result == "kernel" else MOST_TERMS
+    if p.result == "kernel":
+        return MOST_TERMS_TO_KERNEL
+    several = _summed(p) > 1 and p.fine * p.coarse <= OF_PRODUCTS
+    return MORE_TERMS if several else MOST_TERMS
+
+
+def _summed(p: Problem) -> int:
+    """Channels of a group."""
+    return p.coarse if p.result == "fine" else p.fine
 
 
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
