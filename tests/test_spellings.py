@@ -425,6 +425,8 @@ def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, monke
         ({"pads_begin": (5, 3)}, True),  # one place more
         ({"pads_begin": (6, 3)}, False),  # two, and one does not read the first place
         ({"kernel": (11, 7), "dilations": (2, 1), "pads_end": (17, 3)}, False),
+        ({"batch": 1}, True),
+        ({"batch": 0}, False),
         ({"channels": (3, 6)}, False),
         ({"channels": (6, 6)}, False),
     ],

@@ -52,7 +52,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
         p.result == "coarse"
         and p.depthwise
         and p.coarse == 1
-        and p.batch is not None
+        and bool(p.batch)  # neither symbolic nor 0
         and swapped.possible(p.geometry)
     ),
 }
