@@ -110,7 +110,7 @@ def _batch_outer(
     else:
         mesh = jax.sharding.get_abstract_mesh()
         sharded = jax.device_count() > 1 if mesh.empty else AxisType.Auto in mesh.axis_types
-    return x.shape[at] if sharded else MAJOR
+    return x.shape[at] if sharded and x.shape[at] != 0 else MAJOR
 
 
 def _repeat(x: Any, size: Any, mesh_axis: Any) -> Any:

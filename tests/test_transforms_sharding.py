@@ -168,6 +168,31 @@ def test_channel_sharded(form, split, name):
         np.testing.assert_array_equal(x, y)
 
 
+MANY = {
+    "a kernel larger than the image": Form(
+        2, (7, 7), (13, 13), (1, 1), (1, 1), (6, 6), (6, 6), (8, 8), 8
+    ),
+    "channels that crowd": Form(2, (5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512),
+    "many taps": Form(2, (9, 9), (11, 11), (1, 1), (1, 1), (4, 4), (4, 4), (256, 256), 256),
+}
+
+
+@each("form", MANY)
+def test_depthwise_channels_sharded(form):
+    """Nothing is communicated, where other programs move channels about."""
+    a, b, t = operands(form, "convolution")
+    spec = along(form, {"kernel": "O", "coarse": "C", "fine": "C"})
+
+    def everything(a, b, t):
+        return form.op("convolution")(a, b), *gradients(form.op("convolution"), a, b, t)
+
+    specs = [spec(slot) for slot in ROLES["convolution"]]
+    found, communication = run(everything, specs, a, b, t)
+    assert communication == {}
+    for x, y in zip(found, everything(a, b, t), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 @each_op
 @pytest.mark.parametrize("slot_axes", [{"kernel": "I"}, {"fine": "C"}, {"coarse": "C"}], ids=str)
 def test_channels_split_within_groups(slot_axes, name):

@@ -13,16 +13,16 @@ from jaxconv._lowering.problem import Problem, Rule
 #: 42, in pieces 21 (AMD).
 MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 
-#: As many where several channels are summed that make so few products with the other ones of a
-#: group, of which other spellings are slow: 8 channels to one, 4x4, 14 and 69; 4 to 4, 3x3x3, 3.0
-#: and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
+#: The same to coarse, of groups that sum several channels and have so few pairs of channels: other
+#: spellings are slow there. inceptionv2-stem-dw7-s2-m8, data, 14 and 69; 4 channels to 4, 3x3x3,
+#: 3.0 and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
 MORE_TERMS, OF_PRODUCTS = 128, 16
 
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
 
 #: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
-#: for few channels too, but takes twice as long for small images.
+#: for few channels too, but takes twice as long for small images, and a loop may run on one core.
 NEWER = jax.__version_info__ >= (0, 11)
 
 #: So few result channels are too few for a dot by windows to be fast.
@@ -33,8 +33,9 @@ FEWEST = 4
 #: resnext50-28-g32x8-s2 takes 31 either way (AMD).
 FEW_PRODUCTS = 32
 
-#: Addresses so far apart share a set of lines of the first cache, in most processors; and so many
-#: bytes of it, in the sets that are used at all, may be asked for at the same time.
+#: The first cache of most processors keeps addresses that are a page apart in the same few lines.
+#: So reads that are a multiple of n bytes apart share 64 / n of it, which is too little for more
+#: than CROWD / n of them: 25 taps of 512 channels gain by more channels, 25 of 256 do not (AMD).
 PAGE, CROWD = 4 << 10, 40 << 10
 
 #: What a spelling cannot do at all; one that is not named can do everything.
@@ -67,7 +68,7 @@ def _few(p: Problem, most: int) -> bool:
 
 
 def _crowded(p: Problem) -> bool:
-    """What all taps read for a place of the result falls on few lines of the first cache."""
+    """What all taps read for a place of the result falls on too few lines of the first cache."""
     place = p.geometry.groups * p.fine * max(p.bits, 32) // 8
     return p.taps * p.fine * math.gcd(place, PAGE) > CROWD
 
@@ -90,7 +91,7 @@ def _most_terms(p: Problem) -> int:
 
 
 def _summed(p: Problem) -> int:
-    """Channels of a group."""
+    """Channels of a group that one result sums over."""
     return p.coarse if p.result == "fine" else p.fine
 
 
@@ -98,9 +99,13 @@ def _summed(p: Problem) -> int:
 #: against the next best.
 RULES = (
     Rule(
-        # depthwise 27x27, 2 images of 14 x 14, 512 channels, forward: 2.0, 28; newer 2.8, 55 (AMD)
-        "swapped",
-        lambda p: POSSIBLE["swapped"](p) and 2 * p.pixels <= p.taps and not p.partitioned,
+        "swapped",  # replknet-14-dw27, forward: 2.0, 28; newer 2.8, 55 (AMD)
+        lambda p: (
+            POSSIBLE["swapped"](p)
+            and _many_taps(p)
+            and 2 * p.pixels <= p.taps
+            and not p.partitioned
+        ),
         "a depthwise kernel larger than the image: each in the place of the other",
     ),
     Rule(
@@ -235,11 +240,11 @@ RULES = (
         "grouped, and split over devices: multiply-adds would exchange more than halos",
     ),
     Rule(
-        # depthwise 7x7, 3 images of 14 x 14, 1,024 channels, forward: 1.9, 10; 8 of 28 x 28 with 32
-        # groups of 8: 3.6, 6.8 (AMD)
+        # resnext50-28-g32x8, forward: 3.6, 6.8; depthwise 7x7, 3 images of 14 x 14 with 1,024
+        # channels 1.9, 10 (AMD)
         "skewed",
         lambda p: p.result == "coarse" and _few(p, 8) and _crowded(p) and not p.partitioned,
-        "multiply-adds, of channels that are a power of two: they would crowd in the cache",
+        "multiply-adds, and places a multiple of a power of two apart would crowd in the cache",
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390

@@ -2,7 +2,8 @@
 
 A grouped convolution has no fast form in XLA:CPU, and gathers a batch that is split over
 devices. With few taps it is multiply-adds or dots instead. A program with one for each of many
-taps would take too long to compile, and one loop over very many multiply-adds is slow.
+taps would take too long to compile, and one loop over very many multiply-adds is slow. Of depthwise
+channels only so many are taken at a time that what a piece reads stays in the cache.
 """
 
 import math
@@ -63,7 +64,10 @@ def _in_blocks(
     devices: int,
     **params: Any,
 ) -> Any:
-    """Some channels after the other, unless they may be split over devices."""
+    """Some channels after the other, in equal parts, unless they may be split over devices.
+
+    All together if only much smaller parts were equal, as of a prime number of channels.
+    """
 
     def some(groups: int, first: Any, second: Any) -> Any:
         inner = replace(geometry, groups=groups)

@@ -142,13 +142,12 @@ class Problem:
     def few_results(self) -> bool:
         """Very few result channels, whose products with all taps are not much data."""
         products = self.coarse * self.taps
-        positions = math.prod(a.fine for a in self.geometry.axes)
         return (
             self.dense
             and not self.strided
             and self.coarse <= 4
             and products <= 4 * self.fine
-            and positions <= 4096
+            and self.pixels <= 4096
         )
 
     @property

@@ -16,7 +16,7 @@ from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.apart import apart
 
-#: Channels more: a line of most caches.
+#: Channels more, at most, in whole groups: in float32 a line of most caches.
 MORE = 16
 
 

@@ -1,9 +1,9 @@
 """A depthwise kernel that reaches over the whole image: kernel and image change places.
 
 Place c of the result sums image[f] * kernel[f + pad - stride * c] over f. If every c reads every f,
-that is, from the last c to the first, a convolution of the kernel with the image, which has a tap
-for each place of the image. A kernel of 27 by 27 over an image of 14 by 14 has four times as many,
-and reads zeros around the image with most of them.
+the results, from the last c to the first, are a convolution of the kernel with the image, which has
+a tap for each place of the image. A kernel of 27 by 27 over an image of 14 by 14 has four times as
+many, and reads zeros around the image with most of them.
 """
 
 from collections.abc import Callable
@@ -41,5 +41,5 @@ def to_coarse(
 
 
 def _swapped(a: Axis) -> Axis:
-    """Of the places of the result from the last to the first."""
+    """The axis of that convolution."""
     return replace(a, fine=a.kernel, kernel=a.fine, pad_low=a.span - 1 - a.pad_low)
