@@ -7,7 +7,7 @@ import pytest
 from small import DENSE, OPS, operands
 
 import jaxconv
-from jaxconv._lowering import choice
+from jaxconv._lowering import problem
 
 
 def spellings(explanation):
@@ -71,8 +71,8 @@ def test_what_is_best_differs_between_versions():
         "convolution", (2, 512, 9, 9), (512, 512, 3, 3), data_format="NCX", weights_format="OIX"
     )
     assert heavy == ["columns"]
-    assert spellings(first) == ["columns" if choice.NEWER else "direct"]
-    if choice.NEWER:
+    assert spellings(first) == ["columns" if problem.NEWER else "direct"]
+    if problem.NEWER:
         assert light == ["columns"]
         assert spellings(tiles) == ["direct"]
         assert spellings(small)[0] == "phases"

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Callable
 
-import jax
-
 from jaxconv._lowering import blocks, swapped
-from jaxconv._lowering.problem import Problem, Rule
+from jaxconv._lowering.problem import NEWER, Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
 #: it becomes several times slower: 127 taps, depthwise, forward, 80, in pieces 12; 9x9, weights,
@@ -14,16 +12,12 @@ from jaxconv._lowering.problem import Problem, Rule
 MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 
 #: The same to coarse, of groups that sum several channels and have so few pairs of channels: other
-#: spellings are slow there. inceptionv2-stem-dw7-s2-m8, data, 14 and 69; 4 channels to 4, 3x3x3,
+#: spellings are slow there. inceptionv2-stem-dw7-s2-m8, data, 12 and 69; 4 channels to 4, 3x3x3,
 #: 3.0 and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
 MORE_TERMS, OF_PRODUCTS = 128, 16
 
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
-
-#: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
-#: for few channels too, but takes twice as long for small images, and a loop may run on one core.
-NEWER = jax.__version_info__ >= (0, 11)
 
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
@@ -61,10 +55,9 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 
 def _few(p: Problem, most: int) -> bool:
     """At most so few channels of each group are summed that multiply-adds are fast."""
-    summed = _summed(p)
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
         return False
-    return not p.dense and summed <= most and p.taps * summed <= _most_terms(p)
+    return not p.dense and _summed(p) <= most and p.taps * _summed(p) <= _most_terms(p)
 
 
 def _crowded(p: Problem) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._lowering.choice import NEWER
+from jaxconv._lowering.problem import NEWER
 
 #: Elements below which one core is as fast.
 LITTLE = 1 << 16

@@ -14,7 +14,7 @@ from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import reference, window
-from jaxconv._lowering.choice import NEWER
+from jaxconv._lowering.problem import NEWER
 from jaxconv._reshape import move_groups, replace_axes
 
 

@@ -42,6 +42,11 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
     return decorate
 
 
+def equal_part(groups: int, most: int) -> int:
+    """The most groups, at most so many, that all can be divided into."""
+    return next(n for n in range(max(min(groups, most), 1), 0, -1) if groups % n == 0)
+
+
 def at_most(
     most: int,
     spelling: Callable[..., Any],
@@ -54,7 +59,7 @@ def at_most(
 
     `channels` are the axes of the groups in the operands and the result, if not the last.
     """
-    some = next(n for n in range(max(min(groups, most), 1), 0, -1) if groups % n == 0)
+    some = equal_part(groups, most)
     if some == groups:
         return spelling(groups, first, second)
     count = groups // some

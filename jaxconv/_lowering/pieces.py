@@ -19,7 +19,7 @@ from jaxconv import _sharding
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import cores, window
 from jaxconv._lowering.apart import apart
-from jaxconv._lowering.groups import at_most
+from jaxconv._lowering.groups import at_most, equal_part
 from jaxconv._reshape import replace_axes
 
 #: As many taps as one piece has, of depthwise and of other groups. Of twice as many, a depthwise
@@ -74,8 +74,8 @@ def _in_blocks(
         return spelling(first, second, geometry=inner, devices=devices, **params)
 
     groups = geometry.groups
-    even = any(groups % n == 0 for n in range(TOGETHER, TOGETHER // 4, -1))
-    blocks = devices == 1 and even and first.shape[-1] == groups
+    large = equal_part(groups, TOGETHER) > TOGETHER // 4
+    blocks = devices == 1 and large and first.shape[-1] == groups
     return at_most(TOGETHER if blocks else groups, some, first, second, groups)
 
 

@@ -5,8 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
+
+#: XLA:CPU changed between the supported versions: a float32 convolution now uses all cores
+#: for few channels too, but takes twice as long for small images, and a loop may run on one core.
+NEWER = jax.__version_info__ >= (0, 11)
 
 
 @dataclass(frozen=True)
