@@ -235,7 +235,7 @@ SPATIAL_FORMS = {
 }  # fmt: skip
 
 
-def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
+def assert_halos(text: str, form: Form, data, parts: tuple[int, ...], times: int = 1):
     """Devices exchange no more at once than what windows reach into along an axis in parts."""
     sent = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
     shape = [f // n for f, n in zip(form.fine, parts, strict=True)]
@@ -245,7 +245,7 @@ def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
     halo = max(held // shape[axis] * reach[axis] for axis in split)
     assert sent
     assert halo < held, "a device has no more than a halo"
-    assert all(prod(map(int, shape.split(","))) <= halo for shape in sent)
+    assert all(prod(map(int, shape.split(","))) <= times * halo for shape in sent)
 
 
 @each_op
@@ -272,16 +272,24 @@ def test_spatially_sharded(form, name):
         np.testing.assert_array_equal(x, y)
 
 
+COLUMNS = {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")}
+COLUMNS |= {
+    f"{name}, channels first": replace(form, formats=CHANNELS_FIRST)
+    for name, form in (COLUMNS | {"dilated": replace(DEPTHWISE, dilations=(1, 2))}).items()
+}
+
+
 @each_op
-@each("form", {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")})
+@each("form", COLUMNS, slow=("dense, channels first", "wide groups, channels first"))
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_columns_sharded(both, form, name):
-    """Columns over the devices, alone or with rows: halos only, with channels last."""
-    form = replace(form, fine=(16, 32), pads_begin=(1, 2), pads_end=(1, 0))
+    """Columns over the devices, alone or with rows: halos only."""
+    reach = form.dilations[1] * (form.kernel[1] - 1)
+    form = replace(form, fine=(16, 16 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
     a, b, _ = operands(form, name)
     parts = (4, 2) if both else (1, 8)
     mesh = jax.make_mesh(parts, ("x", "y"), axis_types=(AxisType.Auto,) * 2)
-    split = NamedSharding(mesh, P(None, "x", "y"))
+    split = NamedSharding(mesh, P(*[None] * form.axis("fine", "X"), "x", "y"))
     placed = [
         jax.device_put(x, split if slot != "kernel" else NamedSharding(mesh, P()))
         for slot, x in zip(ROLES[name], (a, b), strict=False)
@@ -289,11 +297,14 @@ def test_columns_sharded(both, form, name):
     compiled = jax.jit(form.op(name)).lower(*placed).compile()
     np.testing.assert_array_equal(compiled(*placed), form.op(name)(a, b))
     communication = set(collectives(compiled.as_text()))
-    if ROLES[name][2] == "kernel":
-        assert communication <= {"collective-permute", "all-reduce"}
-    else:
+    if ROLES[name][2] != "kernel":
         assert communication == {"collective-permute"}
-        assert_halos(compiled.as_text(), form, a, parts)
+        # channels first, the rows are in blocks by then, twice as many with their own halos
+        times = 2 if form.formats == CHANNELS_FIRST else 1
+        assert_halos(compiled.as_text(), form, a, parts, times)
+    elif not (both and form.groups == 6 and form.formats == CHANNELS_FIRST):
+        # there a weights gradient may gather
+        assert communication <= {"collective-permute", "all-reduce"}
 
 
 @each_op

@@ -4,6 +4,10 @@ A padded tensor has more rows than its result, so that XLA splits both different
 exchange nearly all they have for each tap. As many blocks as devices split as the rows did, and
 each tap's slice stays within a block: neighbours exchange halos only, and once. A batch that is
 split exchanges nothing.
+
+Channels first, the last axis has the neighbours in memory, which make vectors, and blocks would
+make it short. There, what each tap reads is a copy, shifted by a halo at most. Of a batch that the
+devices divide, which they will have split, such copies would take 2 to 10 times as long.
 """
 
 import math
@@ -20,15 +24,20 @@ from jaxconv._lowering import window
 from jaxconv._lowering.apart import apart
 
 
-def counts(geometry: Geometry, devices: int) -> tuple[int, ...]:
+def counts(geometry: Geometry, batch: Any, devices: int) -> tuple[int, ...]:
     """How many blocks along each axis: as many as an even split of it may have parts, or 1."""
     axes = geometry.axes
     if any(min(a.pad_low, a.pad_high) < 0 for a in axes):
         return (1,) * len(axes)
     found = [_count(a, devices) for a in axes]
-    if geometry.data.channel == 1 and len(axes) > 1:
-        found[-1] = 1  # neighbours in memory, which make vectors
+    if _in_rows(geometry) and not (isinstance(batch, int) and batch % devices):
+        found[-1] = 1
     return tuple(found)
+
+
+def _in_rows(geometry: Geometry) -> bool:
+    """Whether the last of several axes has the neighbours in memory."""
+    return geometry.data.channel == 1 and geometry.rank > 1
 
 
 def _count(a: Axis, devices: int) -> int:
@@ -50,7 +59,15 @@ def to_coarse(
 ) -> Any:
     """Along the blocks, which are more spatial axes, the kernel has one tap."""
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
-    fine, inner = _with_halos(fine, geometry, counts(geometry, devices))
+    blocks, last = counts(geometry, fine.shape[0], devices), geometry.axes[-1]
+    copies = _in_rows(geometry) and blocks[-1] > 1
+    if copies:
+        whole = replace(last, kernel=1, dilation=1, pad_low=0)
+        geometry = replace(geometry, axes=(*geometry.axes[:-1], whole))
+        blocks = (*blocks[:-1], 1)
+    fine, inner = _with_halos(fine, geometry, blocks)
+    if copies:
+        fine, inner = _with_copies(fine, inner, last)
     kernel = kernel.reshape(*(a.kernel for a in inner.axes), *kernel.shape[-2:])
     out = contract("coarse", fine, kernel, geometry=inner, devices=devices, **params)
     return out.reshape(shape)
@@ -87,3 +104,14 @@ def _with_halos(fine: Any, geometry: Geometry, blocks: tuple[int, ...]) -> tuple
             halo = lax.pad(lax.slice(own, starts, limits), jnp.zeros((), own.dtype), shift)
             padded = lax.dynamic_update_slice(padded, halo, place)
     return padded, window.of_padded(inner)
+
+
+def _with_copies(fine: Any, geometry: Geometry, last: Axis) -> tuple[Any, Geometry]:
+    """What each tap along the last axis reads, along an axis before it."""
+    shifts = [last.pad_low - last.dilation * tap for tap in range(last.kernel)]
+    at = fine.ndim - 1
+    same = [(0, 0, 0)] * at
+    copies = [lax.pad(fine, jnp.zeros((), fine.dtype), [*same, (n, -n, 0)]) for n in shifts]
+    taps = Axis(fine=last.kernel, kernel=last.kernel, coarse=1, stride=1, dilation=1, pad_low=0)
+    axes = (*geometry.axes[:-1], taps, geometry.axes[-1])
+    return jnp.stack(copies, at), replace(geometry, axes=axes).canonical(channels_first=True)
