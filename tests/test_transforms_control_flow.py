@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 import jax
 import jax.numpy as jnp
@@ -246,6 +247,33 @@ def test_a_loop_of_training_costs_what_its_steps_cost(layer, formats, name):
 
 
 @pytest.mark.timed
+@each_op
+@each_format
+@each_layer
+def test_branches_in_a_while_loop_cost_what_they_hold(layer, formats, name):
+    """One of two operations at a time, each as fast there as alone."""
+    form = replace(layer, formats=formats)
+    op = form.op(name)
+    a, b, t = (jnp.asarray(x) for x in operands(form, name))
+
+    def add(total, a, b):
+        return total + op(a, b)
+
+    def subtract(total, a, b):
+        return total - op(a, b)
+
+    def loop(total, stacks):
+        def body(state):
+            i, total = state
+            slices = [x[i] for x in stacks]
+            return i + 1, lax.cond(i % 2 == 0, add, subtract, total, *slices)
+
+        return lax.while_loop(lambda state: state[0] < len(stacks[0]), body, (0, total))[1]
+
+    assert loop_over_steps((add, subtract), t, a, b, loop=loop) < 1.3
+
+
+@pytest.mark.timed
 def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
     """Of small groups, which one fusion sums; both stack up what comes out of it."""
     form = LAYERS["grouped"]
@@ -263,19 +291,22 @@ def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
     assert ratio < 1.3
 
 
-def loop_over_steps(step, carry, *arguments):
-    """How many times as long a scan takes as its steps, called one after the other."""
-    once = jax.jit(step)
+def loop_over_steps(step, carry, *arguments, loop=None):
+    """How many times as long a scan takes as its steps, called one after the other.
+
+    Or another `loop`, of several steps in turn.
+    """
+    once = [jax.jit(f) for f in (step if isinstance(step, tuple) else (step,))]
     looped = jax.jit(
-        lambda carry, stacks: lax.scan(lambda s, xs: (step(s, *xs), None), carry, stacks)[0]
+        loop or (lambda sums, all: lax.scan(lambda s, xs: (step(s, *xs), None), sums, all)[0])
     )
     stacks = [jnp.stack([x + i for i in range(STEPS)]) for x in arguments]
     slices = jax.block_until_ready([[x[i] for x in stacks] for i in range(STEPS)])
 
     def apart():
         sums = carry
-        for xs in slices:
-            sums = jax.block_until_ready(once(sums, *xs))
+        for f, xs in zip(cycle(once), slices, strict=False):
+            sums = jax.block_until_ready(f(sums, *xs))
         return sums
 
     def together():
