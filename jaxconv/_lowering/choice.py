@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from jaxconv._lowering import blocks, swapped
-from jaxconv._lowering.problem import NEWER, Problem, Rule
+from jaxconv._lowering.problem import NEWER, TINY, Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
 #: it becomes several times slower: 127 taps, depthwise, forward, 80, in pieces 12; 9x9, weights,
@@ -15,6 +15,16 @@ MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 #: spellings are slow there. inceptionv2-stem-dw7-s2-m8, data, 12 and 69; 4 channels to 4, 3x3x3,
 #: 3.0 and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
 MORE_TERMS, OF_PRODUCTS = 128, 16
+
+#: Where there is little work, so many multiply-adds to coarse of so many channels are faster than
+#: what starts a grouped convolution: 4 images of 28 x 28, 10 groups of 16, 4x4, stride 2, data, 1.1
+#: and 3.1 (AMD).
+SHORT, OF_CHANNELS = 64, 16
+
+#: Of as few taps, a strided weights gradient stays channels first, and a convolution if there is
+#: little work, as for each of several groups: 8 images of 56 x 56, 16 groups of 16, 3x3, 14 so and
+#: 24 by windows, which take 1.4 s to compile; but 2 images, 16 groups of 8, 5x5, 14 and 3 (AMD).
+KEPT = 9
 
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
@@ -78,6 +88,25 @@ def _many_taps(p: Problem) -> bool:
     return not p.dense and p.taps > (_most_terms(p) if p.depthwise else MOST_TAPS)
 
 
+def _short(p: Problem) -> bool:
+    """Little work of few terms, in each phase of a strided gradient by itself."""
+    strides = [a.stride if p.result == "fine" else 1 for a in p.geometry.axes]
+    taps = math.prod(-(-a.kernel // s) for a, s in zip(p.geometry.axes, strides, strict=True))
+    return (
+        not (p.dense or p.partitioned or p.result == "kernel")
+        and p.bits == 32
+        and _summed(p) <= OF_CHANNELS
+        and taps * _summed(p) <= SHORT
+        and p.work < math.prod(strides) * TINY
+    )
+
+
+def _spread_out(p: Problem) -> bool:
+    """A weights gradient that as a convolution has a kernel with holes."""
+    spread = p.result == "kernel" and p.strided and not p.pointwise
+    return spread and not (p.channels_first and p.taps <= KEPT)
+
+
 def _most_terms(p: Problem) -> int:
     if p.result == "kernel":
         return MOST_TERMS_TO_KERNEL
@@ -120,7 +149,10 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result == "fine"
-            and (_few(p, 4) or _grouped(p))
+            and (
+                _few(p, 4)
+                or (_grouped(p) and not (_short(p) or (p.strided and p.bits == 32 and _few(p, 8))))
+            )
             and not p.patches
         ),
         "as stride-1 convolutions, of which only groups are transposed",
@@ -139,6 +171,18 @@ RULES = (
         channels_first=True,
     ),
     Rule(
+        # resnext50-28-g32x8, channels first, forward: 4.8, 8.8; strided 18, 9.8 (AMD). Without more
+        # channels, XLA would transpose what is read for each tap anew.
+        "skewed",
+        lambda p: (
+            p.channels_first
+            and p.result == "coarse"
+            and not (p.strided or p.partitioned or p.bits != 32)
+            and _few(p, 8)
+        ),
+        "few channels a group: multiply-adds, of what is transposed and written once",
+    ),
+    Rule(
         "taps",  # mobilenetv2-56-dw3, channels first, weights: 5.0, 16 (AMD)
         lambda p: p.channels_first and p.result == "kernel" and p.long_rows and _few(p, 2),
         "few channels a group: multiply-adds, and no transposition",
@@ -151,6 +195,7 @@ RULES = (
             and p.result != "fine"
             and _grouped(p)
             and not _few(p, 2 if p.result == "kernel" else 4)
+            and not _spread_out(p)
         ),
         "grouped: one contraction for each group, transposed by itself",
         channels_first=True,
@@ -243,7 +288,7 @@ RULES = (
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        lambda p: _few(p, 8),
+        lambda p: _few(p, 8) or _short(p),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
@@ -276,6 +321,11 @@ RULES = (
             and not (p.along_first or (p.bits == 16 and p.coarse > FEWEST))
         ),
         "XLA's fast convolution has two spatial axes",
+    ),
+    Rule(
+        "columns",  # resnext50-28-g32x8-s2, weights: 11, 20 (AMD)
+        lambda p: _grouped(p) and _spread_out(p),
+        "strided and grouped: XLA would spread the coarse tensor out for a convolution",
     ),
     Rule(
         "each",  # regnet-28-g5x24, forward: 4.6, 8.5; resnext50-56-g32x4, weights: 18, 32
@@ -316,7 +366,9 @@ RULES = (
     ),
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; resnet50-stem: 13, 55 (AMD)
-        lambda p: p.result == "kernel" and p.rank > 1 and not (p.tiny and p.rank == 2),
+        lambda p: (
+            p.result == "kernel" and p.rank > 1 and (not (p.tiny and p.rank == 2) or _spread_out(p))
+        ),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(

@@ -14,6 +14,9 @@ from jaxconv._geometry import OPERANDS, Geometry, Slot
 #: for few channels too, but takes twice as long for small images, and a loop may run on one core.
 NEWER = jax.__version_info__ >= (0, 11)
 
+#: So few multiply-adds are little work.
+TINY = 24e6
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -66,10 +69,16 @@ class Problem:
         return math.prod(a.fine for a in self.geometry.axes)
 
     @property
+    def work(self) -> float:
+        """Multiply-adds, of a symbolic batch any number of them."""
+        channels = self.geometry.groups * self.fine * self.coarse
+        batch = math.inf if self.batch is None else self.batch
+        return batch * self.positions * self.taps * channels
+
+    @property
     def tiny(self) -> bool:
         """So little work that the pieces of a program cost more; never of a symbolic batch."""
-        channels = self.geometry.groups * self.fine * self.coarse
-        return self.batch is not None and self.batch * self.positions * self.taps * channels < 24e6
+        return self.work < TINY
 
     @property
     def large(self) -> bool:
