@@ -1,5 +1,6 @@
 """Every spelling of every contraction it claims, exactly; and that forcing one takes effect."""
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -146,7 +147,7 @@ def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling, monkeypat
 @pytest.mark.usefixtures("however_little")
 def test_exact_with_channels_first(name, op, monkeypatch):
     """As if there were much work, which no rule calls tiny."""
-    monkeypatch.setattr(Problem, "tiny", False)
+    monkeypatch.setattr(Problem, "work", math.inf)
     form = replace(FORMS[name], formats=CHANNELS_FIRST)
     a, b, _ = operands(form, op)
     got = jax.jit(lambda a, b: form.op(op)(a, b))(a, b)
@@ -309,6 +310,46 @@ def test_blocks_divide_the_rows_if_they_can(rows, dots):
     assert text.count("stablehlo.dot_general") == dots
 
 
+EIGHT = Form(8, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (192, 192), 24)
+EIGHT_STRIDED = replace(EIGHT, strides=(2, 2))
+SIXTEEN = replace(EIGHT_STRIDED, channels=(160, 160), groups=10)
+ONE_GROUP = replace(SIXTEEN, batch=1, channels=(8, 16), groups=1)
+FORWARD, DATA, WEIGHTS = OPS[:3]
+
+
+@pytest.mark.parametrize(
+    ("op", "form", "formats", "steps"),
+    [
+        (FORWARD, EIGHT, CHANNELS_LAST, ["taps"]),
+        (FORWARD, EIGHT, CHANNELS_FIRST, ["skewed", "taps"]),
+        (FORWARD, replace(EIGHT, channels=(24, 24), groups=3), CHANNELS_FIRST, ["taps"]),
+        (FORWARD, replace(EIGHT_STRIDED, batch=16), CHANNELS_FIRST, ["each", "direct"]),
+        (DATA, EIGHT, CHANNELS_FIRST, ["phases", "skewed", "taps"]),
+        (DATA, EIGHT_STRIDED, CHANNELS_FIRST, ["phases", "taps"]),
+        (DATA, replace(EIGHT_STRIDED, batch=40), CHANNELS_FIRST, ["phases", "planes", "skewed", "taps"]),
+        (DATA, SIXTEEN, CHANNELS_LAST, ["phases", "taps"]),
+        (DATA, SIXTEEN, CHANNELS_FIRST, ["phases", "taps"]),
+        (DATA, replace(SIXTEEN, batch=40), CHANNELS_LAST, ["phases", "taps", "each", "direct"]),
+        (DATA, replace(SIXTEEN, batch=2, channels=(160, 320)), CHANNELS_LAST,
+         ["phases", "matmul", "direct"]),
+        (WEIGHTS, SIXTEEN, CHANNELS_LAST, ["columns"]),
+        (WEIGHTS, SIXTEEN, CHANNELS_FIRST, ["each", "direct"]),
+        (WEIGHTS, replace(SIXTEEN, kernel=(5, 5)), CHANNELS_FIRST, ["columns"]),
+        (WEIGHTS, replace(SIXTEEN, strides=(1, 1)), CHANNELS_LAST, ["each", "direct"]),
+        (WEIGHTS, replace(SIXTEEN, batch=32, kernel=(2, 2), pads_begin=(0, 0), pads_end=(0, 0)),
+         CHANNELS_LAST, ["each", "matmul"]),
+        (WEIGHTS, ONE_GROUP, CHANNELS_LAST, ["columns"]),
+        (WEIGHTS, replace(ONE_GROUP, strides=(1, 1)), CHANNELS_LAST, ["direct"]),
+    ],
+)  # fmt: skip
+def test_what_groups_of_several_channels_become(op, form, formats, steps):
+    """On either side of each limit; nothing is run."""
+    form = replace(form, formats=formats)
+    shapes = [form.shapes[slot] for slot in ROLES[op][:2]]
+    told = jaxconv.explain(op, *shapes, **form.op(op).keywords)
+    assert list(dict(told.steps)) == steps
+
+
 MANY_TAPS = {
     "depthwise": Form(
         fine=(13, 15), kernel=(12, 11), strides=(1, 3), dilations=(1, 1), pads_begin=(3, 0),
@@ -345,7 +386,7 @@ MANY_TAPS = {
 @pytest.mark.usefixtures("however_little")
 def test_many_taps_are_taken_some_at_a_time(name, op, formats, monkeypatch):
     """Grouped convolutions, whose programs do not grow with the taps, however much work it is."""
-    monkeypatch.setattr(Problem, "tiny", False)
+    monkeypatch.setattr(Problem, "work", math.inf)
     form = replace(MANY_TAPS[name], formats=formats)
     a, b, _ = operands(form, op)
     run = form.op(op)
@@ -411,7 +452,7 @@ def test_channels_that_would_crowd_are_skewed(channels, groups, kernel, first, d
 )  # fmt: skip
 def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, monkeypatch):
     """100, or 128 if several channels are summed for few; of two groups here."""
-    monkeypatch.setattr(Problem, "tiny", False)
+    monkeypatch.setattr(Problem, "work", math.inf)
     form = replace(
         DENSE, channels=channels, groups=2, fine=(14, 16), strides=(1, 1), kernel=kernel,
         dilations=(1, 1), pads_begin=(0, 0), pads_end=(0, 0),

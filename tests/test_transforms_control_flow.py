@@ -251,7 +251,7 @@ def test_a_loop_of_training_costs_what_its_steps_cost(layer, formats, name):
 @each_format
 @each_layer
 def test_branches_in_a_while_loop_cost_what_they_hold(layer, formats, name):
-    """One of two operations at a time, each as fast there as alone."""
+    """Whichever branch is taken, it is as fast there as alone."""
     form = replace(layer, formats=formats)
     op = form.op(name)
     a, b, t = (jnp.asarray(x) for x in operands(form, name))
@@ -292,13 +292,13 @@ def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
 
 
 def loop_over_steps(step, carry, *arguments, loop=None):
-    """How many times as long a scan takes as its steps, called one after the other.
+    """How many times as long a loop takes as its steps, called one after the other.
 
-    Or another `loop`, of several steps in turn.
+    It is a scan, or `loop`, of several steps in turn.
     """
     once = [jax.jit(f) for f in (step if isinstance(step, tuple) else (step,))]
     looped = jax.jit(
-        loop or (lambda sums, all: lax.scan(lambda s, xs: (step(s, *xs), None), sums, all)[0])
+        loop or (lambda sums, xs: lax.scan(lambda s, x: (step(s, *x), None), sums, xs)[0])
     )
     stacks = [jnp.stack([x + i for i in range(STEPS)]) for x in arguments]
     slices = jax.block_until_ready([[x[i] for x in stacks] for i in range(STEPS)])

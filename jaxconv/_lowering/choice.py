@@ -16,15 +16,23 @@ MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 #: 3.0 and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
 MORE_TERMS, OF_PRODUCTS = 128, 16
 
-#: Where there is little work, so many multiply-adds to coarse of so many channels are faster than
-#: what starts a grouped convolution: 4 images of 28 x 28, 10 groups of 16, 4x4, stride 2, data, 1.1
-#: and 3.1 (AMD).
+#: Where there is little work, so many multiply-adds to coarse, of groups of so many channels, are
+#: faster than what starts a grouped convolution: 4 images of 28 x 28, 10 groups of 16, 4x4, stride
+#: 2, data, 1.1 and 3.1 (AMD, AVX-512).
 SHORT, OF_CHANNELS = 64, 16
 
-#: Of as few taps, a strided weights gradient stays channels first, and a convolution if there is
-#: little work, as for each of several groups: 8 images of 56 x 56, 16 groups of 16, 3x3, 14 so and
-#: 24 by windows, which take 1.4 s to compile; but 2 images, 16 groups of 8, 5x5, 14 and 3 (AMD).
+#: Of as few taps, strided weights gradients of data with channels first are no windows, but
+#: convolutions, for each group by itself: resnext50-28-g32x8-s2 11 and 27, since that is much to
+#: transpose; but of 2 images of 56 x 56, 16 groups of 8, 5x5, 14 and 3 (AMD, AVX-512).
 KEPT = 9
+
+#: Of fewer channels, all groups together, a skew adds too much: it is 16 more.
+FEWEST_SKEWED = 32
+
+#: More data than this takes longer to transpose than multiply-adds save: strided data gradients,
+#: 3x3, 256 channels in groups of 8, channels first, 2 images of 56 x 56 3.7, transposed for each
+#: phase 14; 8 images 28 and 21 (AMD, AVX-512).
+MOVED = 4 << 20
 
 #: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
 MOST_TAPS = 256
@@ -34,7 +42,7 @@ FEWEST = 4
 
 #: Products of a pair of groups' channels, of which multiply-adds give a weights gradient. With 32,
 #: resnext-mirrored-up-g32x8 takes 3.2 instead of 6.5, and 1.9 s to compile; with 64,
-#: resnext50-28-g32x8-s2 takes 31 either way (AMD).
+#: resnext50-28-g32x8-s2 takes 35, and by windows 11 (AMD).
 FEW_PRODUCTS = 32
 
 #: The first cache of most processors keeps addresses that are a page apart in the same few lines.
@@ -90,20 +98,29 @@ def _many_taps(p: Problem) -> bool:
 
 def _short(p: Problem) -> bool:
     """Little work of few terms, in each phase of a strided gradient by itself."""
-    strides = [a.stride if p.result == "fine" else 1 for a in p.geometry.axes]
-    taps = math.prod(-(-a.kernel // s) for a, s in zip(p.geometry.axes, strides, strict=True))
+    axes = p.geometry.axes
+    steps = [a.stride // math.gcd(a.stride, a.dilation) if p.result == "fine" else 1 for a in axes]
+    taps = math.prod(-(-a.kernel // step) for a, step in zip(axes, steps, strict=True))
     return (
         not (p.dense or p.partitioned or p.result == "kernel")
         and p.bits == 32
-        and _summed(p) <= OF_CHANNELS
+        and max(p.fine, p.coarse) <= OF_CHANNELS
         and taps * _summed(p) <= SHORT
-        and p.work < math.prod(strides) * TINY
+        and p.work < math.prod(steps) * TINY
     )
+
+
+def _worth_transposing(p: Problem) -> bool:
+    """Channels last, the phases of this data gradient are multiply-adds, unlike channels first."""
+    data = p.geometry.groups * p.fine * p.pixels * (math.inf if p.batch is None else p.batch)
+    strided = p.strided and p.bits == 32 and _few(p, 8) and data <= MOVED
+    return _summed(p) > 4 and (strided or _short(p))
 
 
 def _spread_out(p: Problem) -> bool:
     """A weights gradient that as a convolution has a kernel with holes."""
-    spread = p.result == "kernel" and p.strided and not p.pointwise
+    windows = p.rank > 1 and not (p.pointwise or p.patches)
+    spread = p.result == "kernel" and p.strided and p.bits == 32 and windows
     return spread and not (p.channels_first and p.taps <= KEPT)
 
 
@@ -145,15 +162,12 @@ RULES = (
         channels_first=True,
     ),
     Rule(
-        "phases",  # resnext50-28-g32x8-s2, channels first, data: 30, 59 (AMD)
+        "phases",  # mobilenetv2-56-dw3-s2, channels first, data: 2.8, 5.8 (AMD, AVX-512)
         lambda p: (
             p.channels_first
             and p.result == "fine"
-            and (
-                _few(p, 4)
-                or (_grouped(p) and not (_short(p) or (p.strided and p.bits == 32 and _few(p, 8))))
-            )
-            and not p.patches
+            and (_few(p, 4) or _grouped(p))
+            and not (p.patches or _worth_transposing(p))
         ),
         "as stride-1 convolutions, of which only groups are transposed",
         channels_first=True,
@@ -171,14 +185,15 @@ RULES = (
         channels_first=True,
     ),
     Rule(
-        # resnext50-28-g32x8, channels first, forward: 4.8, 8.8; strided 18, 9.8 (AMD). Without more
-        # channels, XLA would transpose what is read for each tap anew.
+        # resnext50-28-g32x8, channels first, forward: 4.8, 8.8; strided 18, 9.8 (AMD, AVX-512).
+        # Without more channels, XLA would transpose what is read for each tap anew: 12.
         "skewed",
         lambda p: (
             p.channels_first
             and p.result == "coarse"
             and not (p.strided or p.partitioned or p.bits != 32)
             and _few(p, 8)
+            and p.geometry.groups * p.fine >= FEWEST_SKEWED
         ),
         "few channels a group: multiply-adds, of what is transposed and written once",
     ),
@@ -288,7 +303,7 @@ RULES = (
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        lambda p: _few(p, 8) or _short(p),
+        lambda p: _few(p, 8) or (_short(p) and not p.channels_first),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
@@ -323,7 +338,7 @@ RULES = (
         "XLA's fast convolution has two spatial axes",
     ),
     Rule(
-        "columns",  # resnext50-28-g32x8-s2, weights: 11, 20 (AMD)
+        "columns",  # resnext50-28-g32x8-s2, weights: 11, 20 (AMD, AVX-512)
         lambda p: _grouped(p) and _spread_out(p),
         "strided and grouped: XLA would spread the coarse tensor out for a convolution",
     ),
