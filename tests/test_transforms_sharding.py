@@ -97,7 +97,7 @@ def test_batch_sharded(form, name):
 @each("form", {name: FORMS[name] for name in ("wide groups", "depthwise")}, slow=("depthwise",))
 def test_pieces_of_a_kernel_batch_sharded(form, name, monkeypatch):
     """As if three taps were many: the only sum over devices is after the loop over pieces."""
-    for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL"):
+    for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL", "SHORT"):
         monkeypatch.setattr(choice, limit, 3)
     for limit in ("OTHERS", "DEPTHWISE"):
         monkeypatch.setattr(pieces, limit, 2)
@@ -285,7 +285,7 @@ COLUMNS |= {
 def test_columns_sharded(both, form, name):
     """Columns over the devices, alone or with rows: halos only."""
     reach = form.dilations[1] * (form.kernel[1] - 1)
-    form = replace(form, fine=(16, 32 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
+    form = replace(form, fine=(32, 32 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
     a, b, _ = operands(form, name)
     parts = (4, 2) if both else (1, 8)
     mesh = jax.make_mesh(parts, ("x", "y"), axis_types=(AxisType.Auto,) * 2)
