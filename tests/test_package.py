@@ -189,6 +189,7 @@ def tiny(shape):
 FINE, KERNEL, COARSE = (1, 4, 3, 2), (2, 1, 2, 3), (1, 3, 3, 3)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("op", "shapes", "rest"),
     [
