@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import cycle
 
 import jax
 import jax.numpy as jnp
@@ -218,16 +217,33 @@ each_format = pytest.mark.parametrize(
 each_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 
 
+def in_order(step, sums, stacks):
+    """A scan."""
+    return lax.scan(lambda sums, xs: (step(sums, *xs), None), sums, stacks)[0]
+
+
+def in_branches(step, sums, stacks):
+    """A while loop, of branches that are all taken."""
+
+    def body(state):
+        i, sums = state
+        slices = [x[i] for x in stacks]
+        return i + 1, lax.cond(i >= 0, step, lambda sums, *_: sums, sums, *slices)
+
+    return lax.while_loop(lambda state: state[0] < len(stacks[0]), body, (0, sums))[1]
+
+
 @pytest.mark.timed
 @each_op
 @each_format
 @each_layer
-def test_a_loop_costs_what_its_steps_cost(layer, formats, name):
+@pytest.mark.parametrize("loop", [in_order, in_branches])
+def test_a_loop_costs_what_its_steps_cost(loop, layer, formats, name):
     """One operation, summed up in the carry: within 1.3 times."""
     form = replace(layer, formats=formats)
     op = form.op(name)
     a, b, t = (jnp.asarray(x) for x in operands(form, name))
-    assert loop_over_steps(lambda total, a, b: total + op(a, b), t, a, b) < 1.3
+    assert loop_over_steps(lambda total, a, b: total + op(a, b), t, a, b, loop=loop) < 1.3
 
 
 @pytest.mark.timed
@@ -244,33 +260,6 @@ def test_a_loop_of_training_costs_what_its_steps_cost(layer, formats, name):
 
     a, b, t = (jnp.asarray(x) for x in operands(form, name))
     assert loop_over_steps(step, (t, a, b), a, b, t) < 1.3
-
-
-@pytest.mark.timed
-@each_op
-@each_format
-@each_layer
-def test_branches_in_a_while_loop_cost_what_they_hold(layer, formats, name):
-    """Whichever branch is taken, it is as fast there as alone."""
-    form = replace(layer, formats=formats)
-    op = form.op(name)
-    a, b, t = (jnp.asarray(x) for x in operands(form, name))
-
-    def add(total, a, b):
-        return total + op(a, b)
-
-    def subtract(total, a, b):
-        return total - op(a, b)
-
-    def loop(total, stacks):
-        def body(state):
-            i, total = state
-            slices = [x[i] for x in stacks]
-            return i + 1, lax.cond(i % 2 == 0, add, subtract, total, *slices)
-
-        return lax.while_loop(lambda state: state[0] < len(stacks[0]), body, (0, total))[1]
-
-    assert loop_over_steps((add, subtract), t, a, b, loop=loop) < 1.3
 
 
 @pytest.mark.timed
@@ -291,22 +280,16 @@ def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
     assert ratio < 1.3
 
 
-def loop_over_steps(step, carry, *arguments, loop=None):
-    """How many times as long a loop takes as its steps, called one after the other.
-
-    It is a scan, or `loop`, of several steps in turn.
-    """
-    once = [jax.jit(f) for f in (step if isinstance(step, tuple) else (step,))]
-    looped = jax.jit(
-        loop or (lambda sums, xs: lax.scan(lambda s, x: (step(s, *x), None), sums, xs)[0])
-    )
+def loop_over_steps(step, carry, *arguments, loop=in_order):
+    """How many times as long a loop takes as its steps, called one after the other."""
+    once, looped = jax.jit(step), jax.jit(partial(loop, step))
     stacks = [jnp.stack([x + i for i in range(STEPS)]) for x in arguments]
     slices = jax.block_until_ready([[x[i] for x in stacks] for i in range(STEPS)])
 
     def apart():
         sums = carry
-        for f, xs in zip(cycle(once), slices, strict=False):
-            sums = jax.block_until_ready(f(sums, *xs))
+        for xs in slices:
+            sums = jax.block_until_ready(once(sums, *xs))
         return sums
 
     def together():
