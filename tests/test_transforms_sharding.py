@@ -275,7 +275,11 @@ def test_spatially_sharded(form, name):
 COLUMNS = {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")}
 COLUMNS |= {
     f"{name}, channels first": replace(form, formats=CHANNELS_FIRST)
-    for name, form in (COLUMNS | {"dilated": replace(DEPTHWISE, dilations=(1, 2))}).items()
+    for name, form in {
+        **COLUMNS,
+        "dilated": replace(DEPTHWISE, dilations=(1, 2)),
+        "many taps": replace(DEPTHWISE, kernel=(3, 12)),
+    }.items()
 }
 
 
@@ -283,9 +287,9 @@ COLUMNS |= {
 @each("form", COLUMNS, slow=("dense, channels first", "wide groups, channels first"))
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_columns_sharded(both, form, name):
-    """Columns over the devices, alone or with rows: halos only."""
+    """Columns over the devices, alone or with rows: halos only, though they divide the batch."""
     reach = form.dilations[1] * (form.kernel[1] - 1)
-    form = replace(form, fine=(32, 32 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
+    form = replace(form, batch=8, fine=(32, 32 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
     a, b, _ = operands(form, name)
     parts = (4, 2) if both else (1, 8)
     mesh = jax.make_mesh(parts, ("x", "y"), axis_types=(AxisType.Auto,) * 2)

@@ -54,9 +54,7 @@ PAGE, CROWD = 4 << 10, 40 << 10
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
     "planes": lambda p: p.pointwise,
-    "blocks": lambda p: (
-        p.result == "coarse" and max(blocks.counts(p.geometry, p.batch, p.devices)) > 1
-    ),
+    "blocks": lambda p: p.result == "coarse" and max(blocks.counts(p.geometry, p.devices)) > 1,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,

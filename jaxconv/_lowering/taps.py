@@ -33,12 +33,18 @@ MOST_IN_ALL = 490
 FEWEST_PLACES = 4
 
 
-@apart
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """Sum over taps and fine channels i of (N, X, g, 1) times (g, o), or (N, g, 1, X)."""
+    """Groups and their channels are one axis again beyond the branch."""
     del precision  # products and sums are in `dtype`
+    out = _of_groups(fine, kernel, geometry=geometry, dtype=dtype)
+    return replace_axes(out, geometry.data.channel, 2, (kernel.shape[-1],))
+
+
+@apart
+def _of_groups(fine: Any, kernel: Any, *, geometry: Geometry, dtype: DType) -> Any:
+    """Sum over taps and fine channels i of (N, X, g, 1) times (g, o), or (N, g, 1, X)."""
     fine = _widened(window.padded(fine, geometry), dtype)
     kernel = _widened(kernel, dtype)
     groups, channel = geometry.groups, geometry.data.channel
@@ -52,8 +58,7 @@ def to_coarse(
             terms.append(one * lax.expand_dims(weights[i], other))
     # Two sums, as an addition that waits for the one before takes several times as long.
     sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
-    out = cores.on_all(reduce(lax.add, sums))
-    return replace_axes(out, channel, 2, (kernel.shape[-1],))
+    return cores.on_all(reduce(lax.add, sums))
 
 
 @apart
