@@ -17,7 +17,7 @@ from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, each, opera
 import jaxconv
 from jaxconv import _contractions
 from jaxconv._lowering import columns, cpu, force, pieces
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import NEWER, Problem
 
 
 def slow(*values):
@@ -115,6 +115,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         return form.groups == 1 and op != "convolution" and divided and strided
     if spelling == "blocks":
         return False  # nothing is split over devices here
+    if spelling == "abreast":
+        return op != "convolution_backward_weights"
     if spelling == "skewed":
         return form.groups > 1 and op != "convolution_backward_weights"
     if spelling == "swapped":
@@ -465,6 +467,32 @@ def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, monke
 
 
 @pytest.mark.parametrize(
+    ("change", "abreast"),
+    [
+        ({}, True),
+        ({"batch": 2}, True),
+        ({"batch": 1}, False),
+        ({"groups": 2}, False),
+        ({"channels": (16, 64)}, False),  # much to copy for what is computed
+        ({"channels": (16, 64), "batch": 32}, True),
+        ({"fine": (56, 112)}, False),
+        ({"channels": (32, 64), "fine": (56, 112)}, True),
+        ({"channels": (64, 128), "fine": (28, 28)}, True),
+        ({"channels": (128, 128), "fine": (28, 28)}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+def test_images_abreast_where_rows_are_short(formats, change, abreast):
+    """Newer XLA convolves all rows at once."""
+    form = Form(8, (56, 56), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 1, formats)
+    form = replace(form, **change)
+    a, b = (jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ("fine", "kernel"))
+    steps = jaxconv.explain("convolution", a, b, **form.op("convolution").keywords).steps
+    assert ("abreast" in [spelling for spelling, _ in steps]) == (abreast and not NEWER)
+
+
+@pytest.mark.parametrize(
     ("change", "swapped"),
     [
         ({}, True),
@@ -506,6 +534,23 @@ def test_what_is_not_finite_stays_in_its_channel(spelling, which):
     spared[1 if which == 0 else slice(None), ..., 1] = False
     assert not np.isfinite(got[~spared]).all()
     np.testing.assert_array_equal(got[spared], expected[spared])
+
+
+@pytest.mark.parametrize("name", ["dense", "1-D"])
+def test_what_is_not_finite_stays_in_its_image(name):
+    """At its end, where the next one begins if they stand abreast."""
+    form = FORMS[name]
+    src, weights, _ = operands(form, "convolution")
+    src = np.array(src, np.float32)
+    src[0, ..., -1, :] = np.inf
+    run = form.op("convolution")
+    with jaxconv.forced("reference"):
+        expected = np.asarray(jax.jit(run)(src, weights))
+    with jaxconv.forced("abreast"):
+        got = np.asarray(jax.jit(run)(src, weights))
+    assert not np.isfinite(expected[0]).all()
+    assert np.isfinite(expected[1:]).all()
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_every_spelling_is_tested():
@@ -576,7 +621,9 @@ def in_blocks(monkeypatch):
 @pytest.mark.parametrize("name", ["dense", "pointwise", slow("grouped"), slow("patches")])
 @pytest.mark.parametrize("op", OPS)
 def test_a_symbolic_batch(op, name, spelling, in_blocks):
+    """(Images abreast must be a number of them.)"""
     form = FORMS[name]
+    spelling = None if spelling == "abreast" else spelling
     if spelling and not claimed(spelling, form, op):
         pytest.skip("not for this contraction")
     a, b, _ = operands(form, op)

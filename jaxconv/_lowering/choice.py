@@ -40,6 +40,9 @@ MOST_TAPS = 256
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
 
+#: Multiply-adds of a row that older XLA splits over cores.
+LONG_ROW = 4_000_000
+
 #: Products of a pair of groups' channels, of which multiply-adds give a weights gradient. With 32,
 #: resnext-mirrored-up-g32x8 takes 3.2 instead of 6.5, and 1.9 s to compile; with 64,
 #: resnext50-28-g32x8-s2 takes 35, and by windows 11 (AMD).
@@ -55,6 +58,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
     "planes": lambda p: p.pointwise,
     "blocks": lambda p: p.result == "coarse" and max(blocks.counts(p.geometry, p.devices)) > 1,
+    "abreast": lambda p: p.result != "kernel" and bool(p.batch),  # neither symbolic nor 0
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
@@ -65,7 +69,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
         p.result == "coarse"
         and p.depthwise
         and p.coarse == 1
-        and bool(p.batch)  # neither symbolic nor 0
+        and bool(p.batch)
         and swapped.possible(p.geometry)
     ),
 }
@@ -127,6 +131,23 @@ def _most_terms(p: Problem) -> int:
         return MOST_TERMS_TO_KERNEL
     several = _summed(p) > 1 and p.fine * p.coarse <= OF_PRODUCTS
     return MORE_TERMS if several else MOST_TERMS
+
+
+def _on_one_core(p: Problem) -> bool:
+    """Where older XLA convolves one row after the other, on one core, and all would fill several.
+
+    Few places and channels are one block to Eigen, and so is little work of a few more. Images
+    abreast are copied, which is worth it for many products of each value copied. (128 channels to
+    128, 2x2, would gain, but they are the phases of a 3x3, which run side by side.)
+    """
+    if not (p.dense and p.rank <= 2 and p.bits > 16 and p.batch and p.batch > 1):
+        return False
+    places, terms = p.geometry.axes[-1].coarse, p.taps * p.fine
+    row = places * terms * p.coarse
+    few = p.coarse < 96 or (p.coarse <= 128 and 576 <= terms < 1024)
+    block = max(places, p.coarse) < 96 or (few and row < LONG_ROW)
+    worth = terms * p.coarse >= 192 * (p.fine + p.coarse)
+    return block and terms >= 128 and p.batch * row >= (1 if worth else 3) * LONG_ROW
 
 
 def _summed(p: Problem) -> int:
@@ -400,6 +421,11 @@ RULES = (
             and (NEWER or (p.heavy and p.bits == 32 and not p.channels_first))
         ),
         "small images, which XLA convolves slowly",
+    ),
+    Rule(
+        "abreast",  # resnet50-56-3x3, forward: 11, 19 (AMD, AVX-512)
+        lambda p: p.result == "coarse" and not NEWER and _on_one_core(p),
+        "short rows, which older XLA convolves on one core: one row of all images",
     ),
     Rule("direct", lambda p: True, "no faster form is known: one convolution"),
 )

@@ -15,6 +15,7 @@ from jax import lax
 from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering import (
+    abreast,
     blocks,
     columns,
     depth,
@@ -195,6 +196,7 @@ def _phases(coarse: Any, kernel: Any, *, geometry: Geometry, **params: Any) -> A
 
 #: As other contractions, which choose for themselves.
 REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
+    "abreast": {"coarse": abreast.to_coarse},
     "blocks": {"coarse": blocks.to_coarse},
     "depth": {"fine": depth.to_fine, "kernel": depth.to_kernel},
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},

@@ -18,6 +18,7 @@ SPELLINGS = (
     "phases",
     "depth",
     "slabs",
+    "abreast",
     "blocks",
     "pieces",
     "skewed",
