@@ -473,23 +473,39 @@ def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, monke
         ({"batch": 2}, True),
         ({"batch": 1}, False),
         ({"groups": 2}, False),
-        ({"channels": (16, 64)}, False),  # much to copy for what is computed
-        ({"channels": (16, 64), "batch": 32}, True),
+        ({"channels": (16, 64), "batch": 32}, False),  # much to copy for what is computed
         ({"fine": (56, 112)}, False),
         ({"channels": (32, 64), "fine": (56, 112)}, True),
+        ({"channels": (64, 64), "kernel": (5, 5), "fine": (58, 58)}, True),
         ({"channels": (64, 128), "fine": (28, 28)}, True),
-        ({"channels": (128, 128), "fine": (28, 28)}, False),
+        ({"channels": (64, 128)}, False),
+        ({"channels": (128, 128), "fine": (14, 14)}, False),
+        ({"channels": (128, 128), "fine": (28, 28), "kernel": (2, 2)}, True),
+        ({"channels": (64, 192), "fine": (14, 14), "batch": 32}, False),
+        ({"fine": (56, 56), "strides": (2, 2), "batch": 16}, True),
+        # as many zeros as places
+        ({"dilations": (16, 16), "pads_begin": (16, 16), "pads_end": (16, 16)}, False),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
-def test_images_abreast_where_rows_are_short(formats, change, abreast):
-    """Newer XLA convolves all rows at once."""
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_images_abreast_where_rows_are_short(dtype, formats, change, abreast):
+    """Newer XLA convolves all rows at once, and 16-bit windows are dots."""
     form = Form(8, (56, 56), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 1, formats)
     form = replace(form, **change)
+    a, b = (jax.ShapeDtypeStruct(form.shapes[slot], dtype) for slot in ("fine", "kernel"))
+    steps = jaxconv.explain("convolution", a, b, **form.op("convolution").keywords).steps
+    expected = abreast and not NEWER and dtype == np.float32
+    assert ([spelling for spelling, _ in steps] == ["abreast", "direct"]) == expected
+
+
+@pytest.mark.parametrize(("kernel", "abreast"), [((7,), True), ((3,), False)])
+def test_rows_of_one_axis_abreast(kernel, abreast):
+    form = Form(32, (90,), kernel, (1,), (1,), (1,), (1,), (64, 64), 1, CHANNELS_LAST)
     a, b = (jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ("fine", "kernel"))
     steps = jaxconv.explain("convolution", a, b, **form.op("convolution").keywords).steps
-    assert ("abreast" in [spelling for spelling, _ in steps]) == (abreast and not NEWER)
+    assert (steps[0][0] == "abreast") == (abreast and not NEWER)
 
 
 @pytest.mark.parametrize(
@@ -538,18 +554,18 @@ def test_what_is_not_finite_stays_in_its_channel(spelling, which):
 
 @pytest.mark.parametrize("name", ["dense", "1-D"])
 def test_what_is_not_finite_stays_in_its_image(name):
-    """At its end, where the next one begins if they stand abreast."""
-    form = FORMS[name]
+    """At both its ends, where others begin and end if they stand abreast."""
+    form = replace(FORMS[name], batch=3)
     src, weights, _ = operands(form, "convolution")
     src = np.array(src, np.float32)
-    src[0, ..., -1, :] = np.inf
+    src[1, ..., [0, -1], :] = np.inf
     run = form.op("convolution")
     with jaxconv.forced("reference"):
         expected = np.asarray(jax.jit(run)(src, weights))
     with jaxconv.forced("abreast"):
         got = np.asarray(jax.jit(run)(src, weights))
-    assert not np.isfinite(expected[0]).all()
-    assert np.isfinite(expected[1:]).all()
+    assert not np.isfinite(expected[1]).all()
+    assert np.isfinite(expected[[0, 2]]).all()
     np.testing.assert_array_equal(got, expected)
 
 
@@ -617,13 +633,11 @@ def in_blocks(monkeypatch):
     monkeypatch.setattr(pieces, "OTHERS", 4)
 
 
-@pytest.mark.parametrize("spelling", force.SPELLINGS)
+@pytest.mark.parametrize("spelling", [None, *(s for s in force.SPELLINGS if s != "abreast")])
 @pytest.mark.parametrize("name", ["dense", "pointwise", slow("grouped"), slow("patches")])
 @pytest.mark.parametrize("op", OPS)
 def test_a_symbolic_batch(op, name, spelling, in_blocks):
-    """(Images abreast must be a number of them.)"""
     form = FORMS[name]
-    spelling = None if spelling == "abreast" else spelling
     if spelling and not claimed(spelling, form, op):
         pytest.skip("not for this contraction")
     a, b, _ = operands(form, op)
@@ -636,6 +650,15 @@ def test_a_symbolic_batch(op, name, spelling, in_blocks):
     with jaxconv.forced(spelling) if spelling else nullcontext():
         exported = export.export(jax.jit(lambda a, b: run(a, b)))(*types)
     np.testing.assert_array_equal(exported.call(a, b), run(a, b))
+
+
+@pytest.mark.parametrize("batch", [0, "batch"])
+def test_images_abreast_are_a_number_of_them(batch):
+    src, weights, _ = operands(DENSE, "convolution")
+    (batch,) = export.symbolic_shape("batch") if batch else (batch,)
+    src = jax.ShapeDtypeStruct((batch, *src.shape[1:]), src.dtype)
+    with jaxconv.forced("abreast"), pytest.raises(ValueError, match="'abreast' cannot spell"):
+        export.export(jax.jit(DENSE.op("convolution")))(src, weights)
 
 
 def test_the_covered_image_of_a_symbolic_batch():

@@ -278,7 +278,7 @@ COLUMNS |= {
     for name, form in {
         **COLUMNS,
         "dilated": replace(DEPTHWISE, dilations=(1, 2)),
-        "many taps": replace(DEPTHWISE, kernel=(3, 12)),
+        "twelve columns": replace(DEPTHWISE, kernel=(3, 12)),
     }.items()
 }
 
@@ -287,7 +287,7 @@ COLUMNS |= {
 @each("form", COLUMNS, slow=("dense, channels first", "wide groups, channels first"))
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_columns_sharded(both, form, name):
-    """Columns over the devices, alone or with rows: halos only, though they divide the batch."""
+    """Columns over the devices, alone or with rows: halos only, also if they divide the batch."""
     reach = form.dilations[1] * (form.kernel[1] - 1)
     form = replace(form, batch=8, fine=(32, 32 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
     a, b, _ = operands(form, name)

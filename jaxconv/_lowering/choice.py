@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from jaxconv._lowering import blocks, swapped
+from jaxconv._lowering import abreast, blocks, swapped
 from jaxconv._lowering.problem import NEWER, TINY, Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
@@ -40,8 +40,14 @@ MOST_TAPS = 256
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
 
-#: Multiply-adds of a row that older XLA splits over cores.
-LONG_ROW = 4_000_000
+#: So few places and channels of a result are one block to Eigen, for one core. So is a row of fewer
+#: multiply-adds of the next few channels, with fewer terms: 28 places to 128 channels of 576 terms
+#: take one core, of 1,152 two (JAX 0.10.2; AMD, AVX-512).
+NARROW, LONG_ROW, NEXT_FEW, FEWER_TERMS = 96, 4_000_000, 128, 1024
+
+#: As many products of each value that is copied, to have images abreast, are worth it: 8 images of
+#: 56 x 56, 3x3, 32 channels to 64 9.8 and 5.8, but 16 to 64 5.2 and 6.5 (AMD, AVX-512).
+WORTH_COPYING = 192
 
 #: Products of a pair of groups' channels, of which multiply-adds give a weights gradient. With 32,
 #: resnext-mirrored-up-g32x8 takes 3.2 instead of 6.5, and 1.9 s to compile; with 64,
@@ -58,7 +64,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
     "planes": lambda p: p.pointwise,
     "blocks": lambda p: p.result == "coarse" and max(blocks.counts(p.geometry, p.devices)) > 1,
-    "abreast": lambda p: p.result != "kernel" and bool(p.batch),  # neither symbolic nor 0
+    "abreast": lambda p: p.result != "kernel" and p.counted,
     "phases": lambda p: p.result == "fine",
     "slabs": lambda p: p.rank > 1,
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
@@ -69,7 +75,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
         p.result == "coarse"
         and p.depthwise
         and p.coarse == 1
-        and bool(p.batch)
+        and p.counted
         and swapped.possible(p.geometry)
     ),
 }
@@ -134,20 +140,19 @@ def _most_terms(p: Problem) -> int:
 
 
 def _on_one_core(p: Problem) -> bool:
-    """Where older XLA convolves one row after the other, on one core, and all would fill several.
+    """What older XLA convolves one row after the other, on one core, though all would fill several.
 
-    Few places and channels are one block to Eigen, and so is little work of a few more. Images
-    abreast are copied, which is worth it for many products of each value copied. (128 channels to
-    128, 2x2, would gain, but they are the phases of a 3x3, which run side by side.)
+    Phases are several convolutions side by side.
     """
-    if not (p.dense and p.rank <= 2 and p.bits > 16 and p.batch and p.batch > 1):
+    if not (p.dense and p.rank <= 2 and p.bits > 16 and p.batch and p.batch > 1) or p.phase:
         return False
-    places, terms = p.geometry.axes[-1].coarse, p.taps * p.fine
-    row = places * terms * p.coarse
-    few = p.coarse < 96 or (p.coarse <= 128 and 576 <= terms < 1024)
-    block = max(places, p.coarse) < 96 or (few and row < LONG_ROW)
-    worth = terms * p.coarse >= 192 * (p.fine + p.coarse)
-    return block and terms >= 128 and p.batch * row >= (1 if worth else 3) * LONG_ROW
+    axis, terms = p.geometry.axes[-1], p.taps * p.fine
+    row = axis.coarse * terms * p.coarse
+    few = p.coarse < NARROW or (p.coarse <= NEXT_FEW and terms < FEWER_TERMS)
+    alone = max(axis.coarse, p.coarse) < NARROW or (few and row < LONG_ROW)
+    worth = terms * p.coarse >= WORTH_COPYING * (p.fine + p.coarse)
+    dropped = abreast.places(axis) / axis.coarse
+    return alone and worth and p.batch * row >= LONG_ROW and dropped <= 1.25
 
 
 def _summed(p: Problem) -> int:
@@ -192,8 +197,9 @@ RULES = (
         channels_first=True,
     ),
     Rule(
+        # but of phases, with stride 2, 256 channels, data, 8.5 and 20 (2 devices; AMD, AVX-512)
         "blocks",
-        lambda p: p.channels_first and POSSIBLE["blocks"](p) and _few(p, 4),
+        lambda p: p.channels_first and POSSIBLE["blocks"](p) and _few(p, 4) and not p.phase,
         "grouped, and split over devices: multiply-adds would exchange more than halos",
         channels_first=True,
     ),

@@ -88,6 +88,7 @@ def _contract(
     devices: int,
     forced: str | None,
     told: list[Rule] | None,
+    phase: bool = False,
     chosen: Rule | None = None,
     rounded: DType | None = None,
     **params: Any,
@@ -96,7 +97,7 @@ def _contract(
 
     What is transposed is `rounded` before, since there is less of it then.
     """
-    problem = Problem.of(result, first, second, geometry, devices)
+    problem = replace(Problem.of(result, first, second, geometry, devices), phase=phase)
     rule = chosen or choose(problem, forced)
     name = rule.spelling
     if not possible(name, problem):
@@ -187,11 +188,14 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
 }
 
 
-def _phases(coarse: Any, kernel: Any, *, geometry: Geometry, **params: Any) -> Any:
+def _phases(
+    coarse: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
+) -> Any:
     """Apart if there are several, so that one loop writes and interleaves them."""
-    several = any(a.stride > 1 for a in geometry.axes)
-    spelling = apart(phases.to_fine) if several else phases.to_fine
-    return spelling(coarse, kernel, geometry=geometry, **params)
+    spelling: Callable[..., Any] = phases.to_fine
+    if any(a.stride > 1 for a in geometry.axes):
+        spelling, contract = apart(spelling), partial(contract, phase=True)
+    return spelling(coarse, kernel, geometry=geometry, contract=contract, **params)
 
 
 #: As other contractions, which choose for themselves.

@@ -33,9 +33,9 @@ def forced(spelling: str) -> AbstractContextManager[Any]:
     """A context in which every contraction is spelled so, on CPU.
 
     Where the named spelling cannot spell a contraction, an error says so (`"blocks"` is for
-    programs that XLA splits over several devices). `"reference"` is one
-    `lax.conv_general_dilated` in the layouts at hand, on GPU too. Derivatives are forced where
-    they are taken: inside the context. `jax.jit` retraces under it.
+    programs that XLA splits over several devices, `"abreast"` not for a symbolic batch).
+    `"reference"` is one `lax.conv_general_dilated` in the layouts at hand, on GPU too. Derivatives
+    are forced where they are taken: inside the context. `jax.jit` retraces under it.
 
     Raises:
       ValueError: no such spelling.

@@ -33,6 +33,8 @@ class Problem:
     dtype: DType
     #: over how many of them XLA will split the program by itself
     devices: int = 1
+    #: one of several, which run side by side
+    phase: bool = False
 
     @classmethod
     def of(
@@ -85,6 +87,11 @@ class Problem:
         """So much of the coarse tensor that no cache holds it; never of a symbolic batch."""
         channels = self.geometry.groups * self.coarse
         return self.batch is not None and self.batch * self.positions * channels >= 2 << 20
+
+    @property
+    def counted(self) -> bool:
+        """There is a number of images: neither symbolic nor 0."""
+        return bool(self.batch)
 
     @property
     def dense(self) -> bool:
