@@ -3,8 +3,8 @@
 Older XLA:CPU gives the rows of an image to Eigen one after the other, and Eigen splits only long
 ones over the cores: 8 images of 56 x 56 with 64 channels took one core's time (AMD, AVX-512).
 Between two images are the zeros that pad them, the end of one and the beginning of the next. What
-windows across both of them give is dropped. No branch keeps this apart from what stands around it:
-between two normalisations it took 12.9, and in one 13.5.
+windows across both of them give is dropped. No branch keeps this apart from what stands around it,
+which gains nothing: between two normalisations 11.3 and in one 12.2, with gradients 43 and 42.
 """
 
 from collections.abc import Callable

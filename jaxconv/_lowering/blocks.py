@@ -37,8 +37,8 @@ def _count(a: Axis, devices: int) -> int:
 def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, **params: Any) -> Any:
     """Channels last, halos and their sum in one branch: apart, it takes up to twice as long.
 
-    Channels first, each in its own: a loop that knows which neighbours are in other blocks takes 3
-    to 13 times as long (AMD, AVX-512).
+    Channels first, each in its own: a loop that knows which neighbours are in other blocks takes
+    mostly 1.9 to 2.5 times as long, of 14 x 14 images with 3x3 0.7 (AMD, AVX-512).
     """
     spelling = _to_coarse if geometry.data.channel == 1 else apart(_to_coarse)
     return spelling(fine, kernel, geometry=geometry, **params)
