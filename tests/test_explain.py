@@ -176,3 +176,29 @@ def test_a_forced_spelling_of_a_rewrite(spelling):
 def test_errors_are_those_of_the_operation():
     with pytest.raises(ValueError, match=r"convolution: .*channels"):
         jaxconv.explain("convolution", (2, 8, 8, 16), (1, 1, 15, 32))
+
+
+@pytest.mark.parametrize(("channels", "spelling"), [(64, "taps"), (128, "each")])
+def test_one_tap_of_few_channels_a_group(channels, spelling):
+    """4 groups of 16 channels, of 32, to four times as many."""
+    src, weights = (8, 28, 28, channels), (1, 1, channels // 4, 4 * channels)
+    found = jaxconv.explain("convolution", src, weights, groups=4)
+    assert spellings(found)[0] == spelling
+
+
+def test_a_kernel_that_stands_as_a_dot_wants_it_is_not_transposed():
+    """Of a data gradient of one tap, channels first: the dot sums over the first axis of OIX."""
+    shapes = (8, 256, 7, 7), (256, 128, 1, 1), (8, 128, 7, 7)
+    found = jaxconv.explain(
+        "convolution_backward_data", *shapes, data_format="NCX", weights_format="OIX"
+    )
+    assert spellings(found) == ["phases", "matmul"]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("stride", [2, 5])
+def test_a_waveform_has_its_windows_written_out(stride, dtype):
+    """Also where its stride divides the kernel."""
+    shapes = (8, 40_000, 1), (8, (40_000 - 10) // stride + 1, 64), (10, 1, 64)
+    found = jaxconv.explain("convolution_backward_weights", *shapes, strides=stride, dtype=dtype)
+    assert spellings(found) == ["columns"]

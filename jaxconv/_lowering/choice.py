@@ -21,6 +21,10 @@ MORE_TERMS, OF_PRODUCTS = 128, 16
 #: 2, data, 1.1 and 3.1 (AMD, AVX-512).
 SHORT, OF_CHANNELS = 64, 16
 
+#: Of one tap, so many summed channels of a group are as fast by multiply-adds as by a dot: 4 groups
+#: of 16 to 64 0.64 and 0.88, of 32 to 128 5.8 and 3.9 (AMD, AVX-512).
+THIN = 24
+
 #: Of as few taps, strided weights gradients of data with channels first are no windows, but
 #: convolutions, for each group by itself: resnext50-28-g32x8-s2 11 and 27, since that is much to
 #: transpose; but of 2 images of 56 x 56, 16 groups of 8, 5x5, 14 and 3 (AMD, AVX-512).
@@ -56,8 +60,10 @@ FEW_PRODUCTS = 32
 
 #: The first cache of most processors keeps addresses that are a page apart in the same few lines.
 #: So reads that are a multiple of n bytes apart share 64 / n of it, which is too little for more
-#: than CROWD / n of them: 25 taps of 512 channels gain by more channels, 25 of 256 do not (AMD).
-PAGE, CROWD = 4 << 10, 40 << 10
+#: than CROWD / n of them. Each tap reads from the kernel, too, and how that lies to the data is
+#: chance, which is bad for one that is reversed for a data gradient: 25 taps of 256 channels 1.9 to
+#: 1.2 by more channels, 49 of 384 1.3 to 0.9, but 9 of 512 0.8 both (AMD, AVX-512).
+PAGE, CROWD = 4 << 10, 24 << 10
 
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
@@ -116,6 +122,12 @@ def _short(p: Problem) -> bool:
         and taps * _summed(p) <= SHORT
         and p.work < math.prod(steps) * TINY
     )
+
+
+def _thin(p: Problem) -> bool:
+    """One tap of few channels: shufflenet-28-1x1-g3, data, 0.5 and 1.0; newer 0.9 and 1.6."""
+    few = p.result != "kernel" and _summed(p) <= THIN
+    return few and p.pointwise and p.bits == 32 and not (p.dense or p.channels_first)
 
 
 def _worth_transposing(p: Problem) -> bool:
@@ -254,6 +266,11 @@ RULES = (
         "windows that tile: newer XLA has a convolution for them",
     ),
     Rule(
+        "phases",  # resnet50-7-1x1-s2, channels first, data: 19, by matmul 25 (AMD, AVX-512)
+        lambda p: p.dense and p.pointwise and p.result == "fine" and p.channels_first,
+        "one tap, of a kernel that would be transposed there and back",
+    ),
+    Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50
         lambda p: p.dense and POSSIBLE["matmul"](p),
         "one tap, or windows that tile: one dot",
@@ -328,7 +345,7 @@ RULES = (
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        lambda p: _few(p, 8) or (_short(p) and not p.channels_first),
+        lambda p: _few(p, 8) or _thin(p) or (_short(p) and not p.channels_first),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
@@ -385,6 +402,11 @@ RULES = (
         "grouped: dots with several groups as their batch",
     ),
     Rule(
+        "columns",  # wav2vec2-k10-s5, weights: 2.6, 4.9; newer 2.5, 4.1 (AMD, AVX-512)
+        lambda p: p.result == "kernel" and p.rank == 1 and (p.fine == 1 or p.bits == 64),
+        "a one-channel waveform, or one in float64, whose convolutions XLA may run naively",
+    ),
+    Rule(
         "depth",  # hifigan-up-k4-s2, weights: 4.2, 5.3; newer 3.2, 4.2 (AMD)
         lambda p: p.result == "kernel" and POSSIBLE["depth"](p) and p.bits > 16 and not p.tiny,
         "a stride that divides the kernel: fewer taps of more channels",
@@ -398,11 +420,6 @@ RULES = (
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
         lambda p: p.bits == 16 and (p.result == "kernel" or p.coarse > FEWEST),
         "16 bits: dots are several times faster than convolutions, which XLA widens",
-    ),
-    Rule(
-        "columns",  # wav2vec2-k10-s5, weights: 1.4, 3.5
-        lambda p: p.result == "kernel" and p.rank == 1 and (p.fine == 1 or p.bits == 64),
-        "a one-channel waveform, or one in float64, whose convolutions XLA may run naively",
     ),
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; resnet50-stem: 13, 55 (AMD)
