@@ -60,13 +60,15 @@ from jaxconv._convolution import (
 )
 from jaxconv._explain import Explanation, explain
 from jaxconv._inspect import resolve
-from jaxconv._lowering import forced
+from jaxconv._lowering import Measured, forced
+from jaxconv._measure import measure
 from jaxconv._resolve import Resolved
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Explanation",
+    "Measured",
     "Resolved",
     "contractions_saveable",
     "conv_transpose",
@@ -77,6 +79,7 @@ __all__ = [
     "convolution_backward_weights",
     "explain",
     "forced",
+    "measure",
     "onednn",
     "resolve",
 ]

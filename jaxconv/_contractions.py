@@ -68,7 +68,7 @@ def contract(
         precision=precision,
         dtype=dtype,
         early_rounding=early_rounding,
-        spelling=_lowering.forced_name(),
+        spelling=_lowering.forced_here(),
         sharding=sharding,
     )
     return out

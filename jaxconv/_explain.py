@@ -123,7 +123,7 @@ def _rules(resolved: Resolved, inputs: list[Any], dtype: Any) -> list[tuple[str,
             dtype=dtype,
             early_rounding=False,
             devices=1,
-            spelling=_lowering.forced_name(),
+            spelling=_lowering.forced_here(),
             told=told,
         )
 

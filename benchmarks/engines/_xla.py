@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from types import ModuleType
 
 import jax
@@ -26,20 +27,25 @@ def versions(module: ModuleType) -> dict[str, str]:
 
 
 def prepare(module: ModuleType, spelled, job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
-    """Compile what a job asks for; `spelled` makes the context that forces a spelling."""
+    """Compile what a job asks for; `spelled` makes a context that forces spellings for it."""
     jax.config.update("jax_enable_x64", job["dtype"] == "f64")
     dtype = jnp.dtype(DTYPES[job["dtype"]])
-    with spelled() if spelled else contextlib.nullcontext():
-        if job["kind"] == "layer":
-            timed = _layer(module, job, operands, dtype)
-        elif job["kind"] == "step":
-            timed = _step(module, job, operands, dtype)
-        else:
-            timed = _roof(job, dtype)
-    return {"": timed}
+    if job["kind"] == "layer":
+        function, arrays, fetch = _layer(module, job, operands, dtype)
+    elif job["kind"] == "step":
+        function, arrays, fetch = _step(module, job, operands, dtype)
+    else:
+        function, arrays, fetch = _roof(job, dtype)
+    jax.block_until_ready(arrays)
+    with spelled(function, arrays) if spelled else contextlib.nullcontext():
+        return {"": compiled(function, arrays, fetch)}
 
 
-def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Timed:
+#: A function, its operands, and how its results are fetched.
+Job = tuple[Callable, list[jax.Array], Callable]
+
+
+def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
     layer, op = Layer.from_json(job["layer"]), job["op"]
     layout = getattr(module, "LAYOUT", job["layout"])  # some have only one
     *kernels, result_is_kernel = is_kernel(op)
@@ -52,24 +58,24 @@ def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> 
     def fetch(y: jax.Array) -> list[np.ndarray]:
         return [from_layout(_as_float(y), layout, result_is_kernel)]
 
-    return compiled(function, arrays, fetch)
+    return function, arrays, fetch
 
 
-def _step(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Timed:
+def _step(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
     from benchmarks.engines import _jax_step
 
     arrays = [jax.device_put(x.astype(dtype)) for x in operands]
     function = _jax_step.step(job["network"], module)
-    return compiled(function, arrays, lambda outputs: [_as_float(x) for x in outputs])
+    return function, arrays, lambda outputs: [_as_float(x) for x in outputs]
 
 
-def _roof(job: dict, dtype) -> Timed:
+def _roof(job: dict, dtype) -> Job:
     n = job["n"]
     if job["kind"] == "matmul":
         x = jax.device_put(np.random.default_rng(1).standard_normal((n, n)).astype(dtype))
-        return compiled(lambda a, b: _dot(a, b), [x, x + x], lambda y: [])
+        return lambda a, b: _dot(a, b), [x, x + x], lambda y: []
     x = jax.device_put(np.arange(n, dtype=np.float32))
-    return compiled(lambda a: -a, [x], lambda y: [])  # an identity would copy nothing
+    return lambda a: -a, [x], lambda y: []  # an identity would copy nothing
 
 
 def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -78,8 +84,7 @@ def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def compiled(function, arrays: list[jax.Array], fetch) -> Timed:
-    """The function of `arrays`, compiled and run once."""
-    jax.block_until_ready(arrays)
+    """The function of `arrays`, compiled."""
     start = time.perf_counter()
     executable = jax.jit(function).lower(*arrays).compile()
     facts = {"compile_s": time.perf_counter() - start}

@@ -1,4 +1,4 @@
-"""Engine: this library's explicit ops; `jaxconv:NAME` forces one spelling."""
+"""Engine: this library's explicit ops; `jaxconv:NAME` forces one spelling, or measured ones."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,16 @@ PACKAGE = jaxconv
 
 
 def scope(spelling: str) -> Callable:
-    """What makes a context in which the library spells every contraction as told."""
-    forced = getattr(jaxconv, "forced", None)
-    if forced is None:
+    """What makes a context in which the library spells every contraction as told.
+
+    It is told the function and its operands, as `jaxconv.measure` wants them.
+    """
+    needed = "measure" if spelling == "measured" else "forced"
+    if not hasattr(jaxconv, needed):
         raise ImportError(f"this jaxconv cannot force a spelling ({spelling!r})")
-    return lambda: forced(spelling)
+    if spelling == "measured":
+        return lambda function, arrays: jaxconv.forced(jaxconv.measure(function, *arrays))
+    return lambda function, arrays: jaxconv.forced(spelling)
 
 
 def contraction(layer: Layer, op: str, layout: str) -> Callable:

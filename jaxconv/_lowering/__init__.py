@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxconv._lowering import accelerator, cpu, gpu
-from jaxconv._lowering.force import forced, forced_name
-from jaxconv._lowering.problem import Rule
+from jaxconv._lowering.choice import contenders
+from jaxconv._lowering.force import forced, forced_here
+from jaxconv._lowering.measured import CHOSEN, Asked, Measured
+from jaxconv._lowering.problem import Problem, Rule
 
 #: `None` is every platform without a rule of its own; JAX takes "gpu" for CUDA and ROCm.
 SPELL: dict[str | None, Callable[..., Any]] = {
@@ -18,4 +20,14 @@ SPELL: dict[str | None, Callable[..., Any]] = {
     "gpu": gpu.spell,
 }
 
-__all__ = ["SPELL", "Rule", "forced", "forced_name"]
+__all__ = [
+    "CHOSEN",
+    "SPELL",
+    "Asked",
+    "Measured",
+    "Problem",
+    "Rule",
+    "contenders",
+    "forced",
+    "forced_here",
+]

@@ -28,7 +28,7 @@ def spell(
     *,
     dtype: DType,
     early_rounding: bool,
-    spelling: str | None,
+    spelling: Any,
     contract: Callable[..., Any] = one_convolution,
     **params: Any,
 ) -> Any:

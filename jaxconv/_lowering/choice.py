@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from jaxconv._lowering import abreast, blocks, swapped
 from jaxconv._lowering.problem import NEWER, TINY, Problem, Rule
@@ -171,6 +172,12 @@ def _summed(p: Problem) -> int:
     """Channels of a group that one result sums over."""
     return p.coarse if p.result == "fine" else p.fine
 
+
+#: What may be faster than what the rules choose, on another machine, of one group and of several.
+DENSE = ("direct", "columns", "dots", "slabs", "abreast")
+GROUPED = ("taps", "skewed", "each", "columns", "abreast")
+#: Those of them that have a piece of the program for each tap, or for each term.
+UNROLLED = ("taps", "skewed", "dots")
 
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
 #: against the next best.
@@ -454,18 +461,27 @@ RULES = (
 )
 
 
-def choose(problem: Problem, forced: str | None = None) -> Rule:
-    """The first rule that holds, unless a spelling is forced."""
-    if forced:
-        return Rule(
-            forced,
-            POSSIBLE.get(forced, lambda p: True),
-            "forced",
-            channels_first=forced == "planes",
-        )
+def choose(problem: Problem) -> Rule:
+    """The first rule that holds."""
     return next(rule for rule in RULES if rule.when(problem))
+
+
+def by_hand(spelling: str, why: str) -> Rule:
+    """A choice without the rules."""
+    return Rule(spelling, partial(possible, spelling), why, channels_first=spelling == "planes")
 
 
 def possible(spelling: str, problem: Problem) -> bool:
     """Whether a spelling can spell a problem."""
     return spelling not in POSSIBLE or POSSIBLE[spelling](problem)
+
+
+def contenders(p: Problem) -> list[str]:
+    """What `jaxconv.measure` tries beside what the rules choose: whatever was best anywhere.
+
+    The reference is none: it is slow within loops.
+    """
+    terms = p.taps * (1 if p.dense else _summed(p))
+    without = {choose(p).spelling, *(UNROLLED if terms > MOST_TERMS else ())}
+    names = DENSE if p.dense else GROUPED
+    return [name for name in names if name not in without and possible(name, p)]

@@ -34,7 +34,8 @@ from jaxconv._lowering import (
     taps,
 )
 from jaxconv._lowering.apart import apart
-from jaxconv._lowering.choice import choose, possible
+from jaxconv._lowering.choice import by_hand, choose, possible
+from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.problem import Problem, Rule
 from jaxconv._reshape import reorder
 
@@ -48,7 +49,7 @@ def spell(
     dtype: DType,
     early_rounding: bool,
     devices: int,
-    spelling: str | None,
+    spelling: str | Measured | None,
     told: list[Rule] | None = None,
     **params: Any,
 ) -> Any:
@@ -60,9 +61,10 @@ def spell(
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     params["dtype"] = ACCUMULATION[dtype]
-    if spelling == "reference":
+    forced = _forced(spelling, Problem.of(result, first, second, geometry, devices))
+    if forced and forced.spelling == "reference":
         if told is not None:
-            told.append(Rule(spelling, lambda p: True, "forced"))
+            told.append(forced)
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
         return lax.convert_element_type(out, dtype)
     out = _contract(
@@ -71,12 +73,19 @@ def spell(
         second,
         geometry=_tiled(geometry),
         devices=devices,
-        forced=spelling,
+        forced=forced,
         told=told,
         rounded=dtype,
         **params,
     )
     return lax.convert_element_type(out, dtype)
+
+
+def _forced(spelling: str | Measured | None, problem: Problem) -> Rule | None:
+    """What is forced, by its name or by measurement."""
+    if isinstance(spelling, Measured):
+        return spelling.rule(problem)
+    return by_hand(spelling, "forced") if spelling else None
 
 
 def _contract(
@@ -86,7 +95,7 @@ def _contract(
     *,
     geometry: Geometry,
     devices: int,
-    forced: str | None,
+    forced: Rule | None,
     told: list[Rule] | None,
     phase: bool = False,
     chosen: Rule | None = None,
@@ -98,7 +107,7 @@ def _contract(
     What is transposed is `rounded` before, since there is less of it then.
     """
     problem = replace(Problem.of(result, first, second, geometry, devices), phase=phase)
-    rule = chosen or choose(problem, forced)
+    rule = chosen or forced or choose(problem)
     name = rule.spelling
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")

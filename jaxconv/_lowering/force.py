@@ -1,9 +1,11 @@
-"""Force one spelling, for those who measure and test."""
+"""Force spellings: one by its name, for those who test, or what was measured."""
 
 from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+
+from jaxconv._lowering.measured import Measured
 
 SPELLINGS = (
     "reference",
@@ -29,7 +31,7 @@ SPELLINGS = (
 _context = jax.make_user_context(None)
 
 
-def forced(spelling: str) -> AbstractContextManager[Any]:
+def forced(spelling: str | Measured) -> AbstractContextManager[Any]:
     """A context in which every contraction is spelled so, on CPU.
 
     Where the named spelling cannot spell a contraction, an error says so (`"blocks"` is for
@@ -46,7 +48,7 @@ def forced(spelling: str) -> AbstractContextManager[Any]:
       ...     jaxconv.convolution(jnp.ones((1, 8, 8, 2)), jnp.ones((3, 3, 2, 4))).shape
       (1, 6, 6, 4)
     """
-    if spelling not in SPELLINGS:
+    if not isinstance(spelling, Measured) and spelling not in SPELLINGS:
         raise ValueError(
             f"forced: `spelling` must be one of {', '.join(SPELLINGS)}; got {spelling!r}"
         )
@@ -54,7 +56,7 @@ def forced(spelling: str) -> AbstractContextManager[Any]:
     return context
 
 
-def forced_name() -> str | None:
-    """The spelling forced here and now."""
-    name: str | None = _context.value
-    return name
+def forced_here() -> str | Measured | None:
+    """What is forced here and now."""
+    spelling: str | Measured | None = _context.value
+    return spelling

@@ -20,7 +20,7 @@ from jaxconv._lowering.problem import Problem, Rule
 from jaxconv._reshape import reorder, replace_axes
 
 
-def spell(result: Slot, first: Any, second: Any, *, spelling: str | None, **params: Any) -> Any:
+def spell(result: Slot, first: Any, second: Any, *, spelling: Any, **params: Any) -> Any:
     """By the rules, unless the reference is forced; other spellings are for CPU."""
     if spelling != "reference":
         params["contract"] = contract

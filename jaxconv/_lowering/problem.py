@@ -55,6 +55,17 @@ class Problem:
             devices,
         )
 
+    def shape(self, slot: Slot) -> tuple[Any, ...]:
+        """Of the tensor in a slot."""
+        geometry, groups = self.geometry, self.geometry.groups
+        sizes: dict[Slot, tuple[Any, ...]] = {
+            "fine": (self.batch, groups * self.fine, *(a.fine for a in geometry.axes)),
+            "coarse": (self.batch, groups * self.coarse, *(a.coarse for a in geometry.axes)),
+            "kernel": (groups * self.coarse, self.fine, *(a.kernel for a in geometry.axes)),
+        }
+        at = dict(zip(geometry.layout(slot), sizes[slot], strict=True))
+        return tuple(at[axis] for axis in range(len(at)))
+
     @property
     def partitioned(self) -> bool:
         """Whether XLA will split the program over several devices."""

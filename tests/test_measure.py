@@ -1,0 +1,216 @@
+"""What `measure` times, and that `forced` spells by it: only there, and only what was faster."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+from small import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
+
+import jaxconv
+from jaxconv import _lowering, _measure
+from jaxconv._lowering import choice, force, measured
+
+DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
+#: A spelling that the rules do not choose for it, and that shows in a program.
+OTHER, SHOWS = "direct", "stablehlo.convolution"
+
+
+@pytest.fixture
+def briefly(monkeypatch):
+    monkeypatch.setattr(_measure, "BUDGET", 0.0)
+    monkeypatch.setattr(_measure, "ROUNDS", 1)
+
+
+def names(function, *args):
+    """Of the contractions that a function asks spellings for."""
+    asked = measured.Asked()
+    with jaxconv.forced(asked):
+        jax.jit(function).lower(*args)
+    return list(asked.problems)
+
+
+def faster(function, *args, ratio=0.5, spelling=OTHER):
+    """As if another spelling had been measured to be faster, for all that a function contracts."""
+    found = {name: {measured.CHOSEN: 2.0, spelling: 2.0 * ratio} for name in names(function, *args)}
+    return jaxconv.Measured(found)
+
+
+def program(function, *args):
+    return jax.jit(function).lower(*args).as_text()
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("form", [DENSE, DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
+def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
+    first, second, _ = operands(form, op)
+    free = form.op(op)(first, second)
+    found = jaxconv.measure(form.op(op), first, second)
+    assert list(found.milliseconds) == names(form.op(op), first, second)
+    [times] = found.milliseconds.values()
+    assert measured.CHOSEN in times
+    assert all(0 < ms < 1e4 for ms in times.values())
+    assert str(found).startswith(f"to {ROLES[op][-1]} float32 batch 3 ")
+    with jaxconv.forced(found):
+        np.testing.assert_array_equal(form.op(op)(first, second), free)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("form", [DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
+def test_a_problem_knows_its_shapes(op, form):
+    asked = measured.Asked()
+    tensors = dict(zip(ROLES[op], operands(form, op), strict=True))
+    with jaxconv.forced(asked):
+        jax.jit(form.op(op)).lower(*list(tensors.values())[:2])
+    [problem] = asked.problems.values()
+    assert problem.result == ROLES[op][-1]
+    data = {slot: problem.shape(slot) for slot in ("fine", "coarse")}
+    assert data == {slot: tensors[slot].shape for slot in data}
+    # The channels of one group stand on the kernel's fine axis.
+    assert sorted(problem.shape("kernel")) == sorted(tensors["kernel"].shape)
+
+
+def test_every_contraction_of_a_step_once(briefly):
+    """In control flow, under vmap and in a gradient; what is there twice, once."""
+    src, weights, _ = operands(DENSE, "convolution")
+
+    def loss(weights, src):
+        def step(total, x):
+            return total + DENSE.op("convolution")(x, weights).sum(), None
+
+        return jax.lax.scan(step, 0.0, jnp.stack([src, src]))[0]
+
+    ran = jax.ShapeDtypeStruct(weights.shape, weights.dtype), src
+    found = jaxconv.measure(jax.jit(jax.value_and_grad(loss)), *ran)
+    results = [name.split()[1] for name in found.milliseconds]
+    assert sorted(results) == ["coarse", "kernel"]
+    batched = jaxconv.measure(jax.vmap(DENSE.op("convolution"), (0, None)), src[None], weights)
+    assert list(batched.milliseconds) == names(DENSE.op("convolution"), src, weights)
+
+
+def test_what_was_faster_is_used_and_explained():
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    convolve = DEPTHWISE.op("convolution")
+    free = convolve(first, second)
+    assert SHOWS not in program(convolve, first, second)
+    with jaxconv.forced(faster(convolve, first, second)):
+        assert SHOWS in program(convolve, first, second)
+        np.testing.assert_array_equal(convolve(first, second), free)
+        found = jaxconv.explain(
+            jaxconv.convolution, first, second, strides=DEPTHWISE.strides,
+            dilations=DEPTHWISE.dilations, pads_begin=DEPTHWISE.pads_begin,
+            pads_end=DEPTHWISE.pads_end, groups=3,
+        )  # fmt: skip
+        assert found.steps == ((OTHER, "measured: 1 ms, by the rules 2"),)
+        half = program(convolve, first[:1], second)
+        wide = program(convolve, first.astype(jnp.bfloat16), second.astype(jnp.bfloat16))
+        assert SHOWS not in half + wide  # of which nothing is known
+
+
+@pytest.mark.parametrize("ratio", [0.96, 1.0, 3.0])
+def test_what_was_no_faster_is_not(ratio):
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    convolve = DEPTHWISE.op("convolution")
+    with jaxconv.forced(faster(convolve, first, second, ratio=ratio)):
+        assert SHOWS not in program(convolve, first, second)
+
+
+def test_it_reaches_a_compiled_outer_function():
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    outer = jax.jit(lambda x, y: DEPTHWISE.op("convolution")(x, y) + 1)
+    assert SHOWS not in outer.lower(first, second).as_text()
+    with jaxconv.forced(faster(outer, first, second)):
+        assert SHOWS in outer.lower(first, second).as_text()
+    assert SHOWS not in outer.lower(first, second).as_text()
+
+
+def test_programs_that_are_split_go_by_the_rules():
+    form = replace(DEPTHWISE, batch=8)
+    first, second, _ = operands(form, "convolution")
+    convolve = form.op("convolution")
+    mesh = jax.make_mesh((8,), ("batch",), axis_types=(AxisType.Auto,))
+    split = jax.device_put(first, jax.NamedSharding(mesh, P("batch")))
+    assert names(convolve, split, second) == []
+    with jaxconv.forced(faster(convolve, first, second)):
+        assert SHOWS in program(convolve, first, second)
+        assert SHOWS not in program(convolve, split, second)
+
+
+def test_a_symbolic_batch_and_other_backends_go_by_the_rules():
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    convolve = DEPTHWISE.op("convolution")
+    n = jax.ShapeDtypeStruct((*export.symbolic_shape("n"), *first.shape[1:]), first.dtype)
+    assert names(convolve, n, second) == []
+    forced = faster(convolve, first, second)
+
+    def lowered(platform):
+        traced = jax.jit(convolve).trace(first, second)
+        return traced.lower(lowering_platforms=(platform,)).as_text()
+
+    for platform in ("cuda", "tpu"):
+        free = lowered(platform)
+        with jaxconv.forced(forced):
+            assert lowered(platform) == free
+    with jaxconv.forced(forced):
+        assert SHOWS not in export.export(jax.jit(convolve))(n, second).mlir_module()
+
+
+def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
+    path = tmp_path / "spellings.json"
+    assert jaxconv.Measured.load(path).milliseconds == {}
+    jaxconv.Measured({"one": {"chosen": 2.0, "direct": 1.0}}).save(path)
+    jaxconv.Measured({"two": {"chosen": 3.0}}).save(path)
+    both = {"one": {"chosen": 2.0, "direct": 1.0}, "two": {"chosen": 3.0}}
+    assert jaxconv.Measured.load(path).milliseconds == both
+    monkeypatch.setattr(measured, "_here", lambda: "elsewhere")
+    assert jaxconv.Measured.load(path).milliseconds == {}
+    jaxconv.Measured({"one": {"chosen": 4.0}}).save(str(path))
+    assert jaxconv.Measured.load(path).milliseconds == {"one": {"chosen": 4.0}}
+    monkeypatch.undo()
+    assert jaxconv.Measured.load(path).milliseconds == both
+    [here] = json.loads(path.read_text()).keys() - {"elsewhere"}
+    assert jax.__version__ in here
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("HOPELESS", 1e-9), ("COMPILE", 0.0), ("MORE", -(1 << 40))]
+)
+def test_what_is_hopeless_compiles_long_or_takes_much_memory_is_left_out(
+    limit, value, briefly, monkeypatch
+):
+    first, second, _ = operands(DENSE, "convolution")
+    measure = partial(jaxconv.measure, DENSE.op("convolution"), first, second)
+    monkeypatch.setattr(_measure, "HOPELESS", 1e9)
+    [times] = measure().milliseconds.values()
+    assert len(times) > 1
+    monkeypatch.setattr(_measure, limit, value)
+    [times] = measure().milliseconds.values()
+    assert list(times) == [measured.CHOSEN]
+
+
+def test_each_time_is_of_the_spelling_it_stands_for(briefly, monkeypatch):
+    first, second, _ = operands(DENSE, "convolution")
+    spell, spelled = _lowering.SPELL["cpu"], []
+
+    def note(*operands, spelling, **params):
+        spelled.append(spelling)
+        return spell(*operands, spelling=spelling, **params)
+
+    monkeypatch.setitem(_lowering.SPELL, "cpu", note)
+    monkeypatch.setattr(_measure, "HOPELESS", 1e9)
+    [times] = jaxconv.measure(DENSE.op("convolution"), first, second).milliseconds.values()
+    _, *timed = spelled  # before, what the function asks for is noted
+    assert timed == [None, *list(times)[1:]]
+    assert len(set(timed)) == len(times) > 1
+
+
+def test_contenders_are_spellings():
+    named = {*choice.DENSE, *choice.GROUPED, *choice.UNROLLED}
+    assert named < {*force.SPELLINGS}
