@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -12,63 +13,89 @@ from jax import lax
 
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
-from jaxconv._lowering import Measured, Problem
+from jaxconv._lowering import CHOSEN, Measured, Problem
 
 #: Seconds to time the spellings of one contraction in, and the fewest rounds.
 BUDGET, ROUNDS = 0.25, 5
-#: Spellings whose first calls take so many times the time of another are not timed further.
+#: A spelling that takes so many times the time of another is not timed further.
 HOPELESS = 2.0
-#: Nor are those that take longer to compile, or more temporary memory: so many times the bytes
-#: of operands and result, and so many more.
-COMPILE, TIMES, MORE = 1.0, 3, 32 << 20
+#: Nor is one that takes so many seconds to compile,
+COMPILE = 1.0
+#: or more temporary memory than so many times the bytes of operands and result, and so many more.
+TIMES, MORE = 3, 32 << 20
 
 
 def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measured:
-    """Time each contraction that a function lowers to in several spellings, on CPU.
+    """Time each contraction that a function needs in several spellings, on this machine's CPU.
 
-    The rules by which spellings are chosen were found on a few machines; another may be up to
-    twice as fast by others. The function itself is traced and not run. Each contraction of new
-    sizes takes one or two seconds.
+    The rules that choose spellings were found on a few machines; on another, some contractions may
+    take up to twice as long as they need to. The function is lowered here, and not run. Each of its
+    contractions takes one to a few seconds, by itself, in a process that should have the machine to
+    itself. Call it outside of `jax.jit`.
+
+    The result's last bits may change with the spelling: processes that must agree load one file.
+    Contractions that XLA will split over devices, or of a symbolic batch, go by the rules always.
 
     Args:
-      function: of arrays, which may have been jitted; a training step, say.
-      args, kwargs: what it takes. Its arrays may be given as `jax.ShapeDtypeStruct`.
+      function: a training step, say, jitted or not.
+      args: its arrays, which may be given as `jax.ShapeDtypeStruct`.
+      kwargs: what else it takes, as it is.
 
-    Returns:
-      What `jaxconv.forced` takes, and what can be saved to a file and loaded from it. Contractions
-      that were not measured, or are split over devices by XLA, are spelled by the rules.
+    Raises:
+      ValueError: the function contracts nothing that could be measured.
 
     Example:
-      >>> import functools, jax, jax.numpy as jnp, jaxconv
+      >>> import jax.numpy as jnp, jaxconv
       >>> src, weights = jnp.ones((1, 8, 8, 2)), jnp.ones((3, 3, 2, 4))
-      >>> measured = jaxconv.measure(jaxconv.convolution, src, weights)
+      >>> measured = jaxconv.measure(jaxconv.convolution, src, weights, strides=2)
       >>> with jaxconv.forced(measured):
-      ...     jaxconv.convolution(src, weights).shape
-      (1, 6, 6, 4)
+      ...     jaxconv.convolution(src, weights, strides=2).shape
+      (1, 3, 3, 4)
     """
     asked = _lowering.Asked()
-    traced = function if hasattr(function, "trace") else jax.jit(function)
     with _lowering.forced(asked):
-        traced.trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
-    with jax.default_device(jax.devices("cpu")[0]):
-        return Measured({name: _times(problem) for name, problem in asked.problems.items()})
+        traced = jax.jit(partial(function, **kwargs)).trace(*args)
+        traced.lower(lowering_platforms=("cpu",))
+    if not asked.problems:
+        raise ValueError(
+            "measure: `function` must contract something, by the operations of jaxconv, on one "
+            "device and of a batch of known size; nothing of the kind was found in it"
+        )
+    with ThreadPoolExecutor(1) as thread:  # where no context of the caller's holds
+        return thread.submit(_measured, asked.problems).result()
 
 
-def _times(problem: Problem) -> dict[str, float]:
-    """Milliseconds by spelling, of those worth timing."""
+def _measured(problems: dict[str, Problem]) -> Measured:
+    found = {}
+    for name, problem in problems.items():
+        cpu = jax.devices("cpu")[0]
+        with jax.default_device(cpu), jax.enable_x64(problem.bits == 64):
+            found[name] = _milliseconds(problem)
+    return Measured(found)
+
+
+def _milliseconds(problem: Problem) -> dict[str, float]:
+    """Of what the rules choose, and of the contenders that are worth timing."""
     rng = np.random.default_rng(0)
     operands = [
-        jax.device_put(rng.standard_normal(problem.shape(slot)).astype(problem.dtype))
+        jax.device_put(rng.standard_normal(problem.shape(slot), np.float32).astype(problem.dtype))
         for slot in OPERANDS[problem.result]
     ]
     calls: dict[str, Callable[[], Any]] = {}
     best: dict[str, float] = {}
-    for spelling in (_lowering.CHOSEN, *_lowering.contenders(problem)):
-        call = _compiled(problem, spelling, operands)
-        if call is not None:
-            once = min(_seconds(call) for _ in range(3))
-            if once <= HOPELESS * min(best.values(), default=math.inf):
-                calls[spelling], best[spelling] = call, once
+    for spelling in (CHOSEN, *_lowering.contenders(problem)):
+        limit = HOPELESS * min(best.values(), default=math.inf)
+        try:
+            call = _compiled(problem, spelling, operands)
+            if call is None or _seconds(call) > 2 * limit:  # the first one warms up
+                continue
+            once = min(_seconds(call), _seconds(call))
+        except (ValueError, jax.errors.JaxRuntimeError):
+            if spelling == CHOSEN:
+                raise
+            continue  # it, or what it rewrites to, cannot be spelled so, or lacks memory
+        if once <= limit:
+            calls[spelling], best[spelling] = call, once
     rounds, end = 0, time.perf_counter() + BUDGET
     while len(calls) > 1 and (rounds < ROUNDS or time.perf_counter() < end):
         rounds += 1
@@ -78,8 +105,8 @@ def _times(problem: Problem) -> dict[str, float]:
 
 
 def _compiled(problem: Problem, spelling: str, operands: list[Any]) -> Callable[[], Any] | None:
-    """A call, of what the rules choose in any case, and of others where they are possible."""
-    chosen = spelling == _lowering.CHOSEN
+    """A call; None if the spelling takes too much to compile or to run."""
+    chosen = spelling == CHOSEN
     spell = partial(
         _lowering.SPELL["cpu"],
         problem.result,
@@ -90,17 +117,18 @@ def _compiled(problem: Problem, spelling: str, operands: list[Any]) -> Callable[
         devices=1,
         spelling=None if chosen else spelling,
     )
-    try:
-        lowered = jax.jit(spell).lower(*operands)
-    except ValueError:  # it, or what it rewrites to, cannot be spelled so
-        return None
+    lowered = jax.jit(spell).lower(*operands)
     start = time.perf_counter()
-    compiled: Any = lowered.compile()
+    compiled = lowered.compile()
     taken, memory = time.perf_counter() - start, compiled.memory_analysis()
-    allowed = TIMES * (memory.argument_size_in_bytes + memory.output_size_in_bytes) + MORE
-    if not chosen and (taken > COMPILE or memory.temp_size_in_bytes > allowed):
+    if not chosen and (taken > COMPILE or (memory is not None and _large(memory))):
         return None
     return lambda: jax.block_until_ready(compiled(*operands))
+
+
+def _large(memory: Any) -> bool:
+    allowed = TIMES * (memory.argument_size_in_bytes + memory.output_size_in_bytes) + MORE
+    return bool(memory.temp_size_in_bytes > allowed)
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+import jaxconv
 from benchmarks import arrays, engines, layers, oracle, table
 from benchmarks.layer import OPS, layer_class
 from benchmarks.problem import parse
@@ -243,3 +244,19 @@ def test_other_types_run_channels_first(engine, dtype):
 def test_layers_unlike_the_tables_run_too(engine, layer):
     for op in OPS:
         run(engine, layer, op)
+
+
+@pytest.mark.parametrize("op", ["forward", "data", "weights"])
+def test_spellings_that_are_measured(op, monkeypatch):
+    """Of the layer and operation at hand, before it is compiled."""
+    found, measure = [], jaxconv.measure
+
+    def note(function, *arrays):
+        found.append(measure(function, *arrays))
+        return found[-1]
+
+    monkeypatch.setattr(jaxconv, "measure", note)
+    [row] = (row for row in table.layers("tiny") if row.name == "dcgan-image")
+    run(engines.load("jaxconv:measured"), row, op)
+    [one] = found
+    assert len(one.milliseconds) == 1

@@ -19,13 +19,14 @@ from jaxconv._lowering import choice, force, measured
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
 #: A spelling that the rules do not choose for it, and that shows in a program.
-OTHER, SHOWS = "direct", "stablehlo.convolution"
+OTHER, SHOWS = "each", "stablehlo.convolution"
 
 
 @pytest.fixture
 def briefly(monkeypatch):
     monkeypatch.setattr(_measure, "BUDGET", 0.0)
     monkeypatch.setattr(_measure, "ROUNDS", 1)
+    monkeypatch.setattr(_measure, "COMPILE", np.inf)
 
 
 def names(function, *args):
@@ -56,7 +57,7 @@ def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
     [times] = found.milliseconds.values()
     assert measured.CHOSEN in times
     assert all(0 < ms < 1e4 for ms in times.values())
-    assert str(found).startswith(f"to {ROLES[op][-1]} float32 batch 3 ")
+    assert found.report().startswith(f"to {ROLES[op][-1]} float32 batch 3 ")
     with jaxconv.forced(found):
         np.testing.assert_array_equal(form.op(op)(first, second), free)
 
@@ -72,8 +73,10 @@ def test_a_problem_knows_its_shapes(op, form):
     assert problem.result == ROLES[op][-1]
     data = {slot: problem.shape(slot) for slot in ("fine", "coarse")}
     assert data == {slot: tensors[slot].shape for slot in data}
-    # The channels of one group stand on the kernel's fine axis.
-    assert sorted(problem.shape("kernel")) == sorted(tensors["kernel"].shape)
+    if op.startswith("convolution"):
+        assert problem.shape("kernel") == tensors["kernel"].shape
+    else:  # the channels of one group are moved to the kernel's fine axis
+        assert sorted(problem.shape("kernel")) == sorted(tensors["kernel"].shape)
 
 
 def test_every_contraction_of_a_step_once(briefly):
@@ -94,6 +97,78 @@ def test_every_contraction_of_a_step_once(briefly):
     assert list(batched.milliseconds) == names(DENSE.op("convolution"), src, weights)
 
 
+def test_other_arguments_are_taken_as_they_are(briefly):
+    src, weights = jnp.ones((2, 4, 8, 8)), jnp.ones((6, 2, 3, 3))
+    attributes = {"strides": 2, "groups": 2, "data_format": "NCX", "weights_format": "OIX"}
+    found = jaxconv.measure(jaxconv.convolution, src, weights, **attributes)
+    [name] = found.milliseconds
+    assert "groups 2" in name
+    assert "k3s2d1" in name
+    assert repr(found) == "Measured(1 contractions)"
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float64])
+def test_other_types(dtype, briefly, monkeypatch):
+    compiled, types = _measure._compiled, set()
+
+    def note(problem, spelling, operands):
+        types.update(x.dtype for x in operands)
+        return compiled(problem, spelling, operands)
+
+    monkeypatch.setattr(_measure, "_compiled", note)
+    with jax.enable_x64(dtype == jnp.float64):
+        first, second, _ = operands(DENSE, "convolution", dtype)
+        found = jaxconv.measure(DENSE.op("convolution"), first, second)
+    [name] = found.milliseconds
+    assert jnp.dtype(dtype).name in name
+    assert types == {jnp.dtype(dtype)}
+
+
+def test_nothing_to_measure_is_told():
+    with pytest.raises(ValueError, match="measure: `function` must contract something"):
+        jaxconv.measure(jnp.sin, jnp.ones(3))
+
+
+def test_contexts_of_the_caller_do_not_reach_what_is_timed(briefly, monkeypatch):
+    first, second, _ = operands(DENSE, "convolution")
+    compiled, devices = _measure._compiled, []
+
+    def note(problem, spelling, operands):
+        devices.append((jax.sharding.get_abstract_mesh().size, force.forced_here()))
+        return compiled(problem, spelling, operands)
+
+    monkeypatch.setattr(_measure, "_compiled", note)
+    mesh = jax.make_mesh((8,), ("batch",), axis_types=(AxisType.Explicit,))
+    shard = jax.shard_map(
+        DENSE.op("convolution"), mesh=mesh, in_specs=(P(), P()), out_specs=P(), axis_names={"batch"}
+    )
+    with jax.set_mesh(mesh), jaxconv.forced("direct"):
+        found = jaxconv.measure(shard, first, second)
+    assert list(found.milliseconds) == names(DENSE.op("convolution"), first, second)
+    assert set(devices) == {(jax.sharding.get_abstract_mesh().size, None)}
+
+
+def test_a_contender_that_fails_is_none(briefly, monkeypatch):
+    first, second, _ = operands(DENSE, "convolution")
+    compiled, failing = _measure._compiled, set()
+
+    def fail(problem, spelling, operands):
+        if spelling in failing:
+            raise jax.errors.JaxRuntimeError("no memory")
+        return compiled(problem, spelling, operands)
+
+    monkeypatch.setattr(_measure, "_compiled", fail)
+    monkeypatch.setattr(_measure, "HOPELESS", 1e9)
+    measure = partial(jaxconv.measure, DENSE.op("convolution"), first, second)
+    [times] = measure().milliseconds.values()
+    failing.add("columns")
+    [others] = measure().milliseconds.values()
+    assert set(times) - set(others) == {"columns"}
+    failing.add(measured.CHOSEN)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        measure()
+
+
 def test_what_was_faster_is_used_and_explained():
     first, second, _ = operands(DEPTHWISE, "convolution")
     convolve = DEPTHWISE.op("convolution")
@@ -107,7 +182,7 @@ def test_what_was_faster_is_used_and_explained():
             dilations=DEPTHWISE.dilations, pads_begin=DEPTHWISE.pads_begin,
             pads_end=DEPTHWISE.pads_end, groups=3,
         )  # fmt: skip
-        assert found.steps == ((OTHER, "measured: 1 ms, by the rules 2"),)
+        assert found.steps[0] == (OTHER, "measured: 1 ms, by the rules 2")
         half = program(convolve, first[:1], second)
         wide = program(convolve, first.astype(jnp.bfloat16), second.astype(jnp.bfloat16))
         assert SHOWS not in half + wide  # of which nothing is known
@@ -119,6 +194,16 @@ def test_what_was_no_faster_is_not(ratio):
     convolve = DEPTHWISE.op("convolution")
     with jaxconv.forced(faster(convolve, first, second, ratio=ratio)):
         assert SHOWS not in program(convolve, first, second)
+
+
+@pytest.mark.parametrize("spelling", ["of another version", "blocks", "taps"])
+def test_what_is_no_contender_now_is_not(spelling):
+    """It was renamed, say, or cannot spell this any more, or is what the rules choose."""
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    convolve = DEPTHWISE.op("convolution")
+    free = program(convolve, first, second)
+    with jaxconv.forced(faster(convolve, first, second, spelling=spelling)):
+        assert program(convolve, first, second) == free
 
 
 def test_it_reaches_a_compiled_outer_function():
@@ -177,6 +262,16 @@ def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
     [here] = json.loads(path.read_text()).keys() - {"elsewhere"}
     assert jax.__version__ in here
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"one": '])
+def test_another_file_is_told(text, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    for use in (jaxconv.Measured.load, jaxconv.Measured({}).save):
+        with pytest.raises(ValueError, match=r"Measured: .*other.json must be a file that `save`"):
+            use(path)
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How a JAX function becomes a timed call: jit, lower, compile, run once."""
+"""How a JAX function becomes a timed call: jit, lower, compile."""
 
 import contextlib
 import time

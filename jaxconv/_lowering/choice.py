@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 from jaxconv._lowering import abreast, blocks, swapped
 from jaxconv._lowering.problem import NEWER, TINY, Problem, Rule
@@ -173,11 +172,12 @@ def _summed(p: Problem) -> int:
     return p.coarse if p.result == "fine" else p.fine
 
 
-#: What may be faster than what the rules choose, on another machine, of one group and of several.
+#: What may be faster than what the rules choose on another machine, of one group and of several:
+#: each was on one with AVX-512, for a layer or more.
 DENSE = ("direct", "columns", "dots", "slabs", "abreast")
 GROUPED = ("taps", "skewed", "each", "columns", "abreast")
 #: Those of them that have a piece of the program for each tap, or for each term.
-UNROLLED = ("taps", "skewed", "dots")
+UNROLLED = ("taps", "skewed", "columns", "dots", "slabs")
 
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
 #: against the next best.
@@ -274,8 +274,10 @@ RULES = (
     ),
     Rule(
         "phases",  # resnet50-7-1x1-s2, channels first, data: 19, by matmul 25 (AMD, AVX-512)
-        lambda p: p.dense and p.pointwise and p.result == "fine" and p.channels_first,
-        "one tap, of a kernel that would be transposed there and back",
+        lambda p: (
+            p.dense and p.pointwise and p.result == "fine" and p.channels_first and p.bits == 32
+        ),
+        "one tap: a dot of a kernel that is transposed for it, which with OIX is no more to do",
     ),
     Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50
@@ -468,7 +470,7 @@ def choose(problem: Problem) -> Rule:
 
 def by_hand(spelling: str, why: str) -> Rule:
     """A choice without the rules."""
-    return Rule(spelling, partial(possible, spelling), why, channels_first=spelling == "planes")
+    return Rule(spelling, lambda p: True, why, channels_first=spelling == "planes")
 
 
 def possible(spelling: str, problem: Problem) -> bool:
@@ -477,11 +479,16 @@ def possible(spelling: str, problem: Problem) -> bool:
 
 
 def contenders(p: Problem) -> list[str]:
-    """What `jaxconv.measure` tries beside what the rules choose: whatever was best anywhere.
+    """What `jaxconv.measure` tries beside what the rules choose, data channels last.
 
-    The reference is none: it is slow within loops.
+    The reference is none, as it is slow within loops, and no spelling whose program grows with
+    more taps than it may have, or with which XLA:CPU may abort the process.
     """
-    terms = p.taps * (1 if p.dense else _summed(p))
-    without = {choose(p).spelling, *(UNROLLED if terms > MOST_TERMS else ())}
+    chosen = choose(p)
+    without = set() if chosen.channels_first else {chosen.spelling}
+    if p.taps * (1 if p.dense else _summed(p)) > _most_terms(p):
+        without |= {*UNROLLED}
+    if p.result == "fine" and p.fine == 1 and p.strided:
+        without |= {"direct"}
     names = DENSE if p.dense else GROUPED
     return [name for name in names if name not in without and possible(name, p)]

@@ -61,7 +61,8 @@ def spell(
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     params["dtype"] = ACCUMULATION[dtype]
-    forced = _forced(spelling, Problem.of(result, first, second, geometry, devices))
+    tiled = _tiled(geometry)
+    forced = _forced(spelling, Problem.of(result, first, second, tiled, devices))
     if forced and forced.spelling == "reference":
         if told is not None:
             told.append(forced)
@@ -71,7 +72,7 @@ def spell(
         result,
         first,
         second,
-        geometry=_tiled(geometry),
+        geometry=tiled,
         devices=devices,
         forced=forced,
         told=told,

@@ -32,12 +32,18 @@ _context = jax.make_user_context(None)
 
 
 def forced(spelling: str | Measured) -> AbstractContextManager[Any]:
-    """A context in which every contraction is spelled so, on CPU.
+    """A context in which contractions are spelled so, on CPU.
 
-    Where the named spelling cannot spell a contraction, an error says so (`"blocks"` is for
-    programs that XLA splits over several devices, `"abreast"` not for a symbolic batch).
-    `"reference"` is one `lax.conv_general_dilated` in the layouts at hand, on GPU too. Derivatives
-    are forced where they are taken: inside the context. `jax.jit` retraces under it.
+    With the name of a spelling, every one is; where it cannot spell a contraction, an error says so
+    (`"blocks"` is for programs that XLA splits over several devices, `"abreast"` not for a symbolic
+    batch). `"reference"` is one `lax.conv_general_dilated` in the layouts at hand, on GPU too. With
+    what `jaxconv.measure` found, those are that were faster so; the rules choose for the others.
+
+    Derivatives are forced where they are taken: inside the context. `jax.jit` retraces under it,
+    so that a jitted function is to be called inside, too.
+
+    Args:
+      spelling: a name, or what `jaxconv.measure` found.
 
     Raises:
       ValueError: no such spelling.
@@ -50,7 +56,8 @@ def forced(spelling: str | Measured) -> AbstractContextManager[Any]:
     """
     if not isinstance(spelling, Measured) and spelling not in SPELLINGS:
         raise ValueError(
-            f"forced: `spelling` must be one of {', '.join(SPELLINGS)}; got {spelling!r}"
+            f"forced: `spelling` must be one of {', '.join(SPELLINGS)}, or what `jaxconv.measure` "
+            f"found; got {spelling!r}"
         )
     context: AbstractContextManager[Any] = _context(spelling)
     return context

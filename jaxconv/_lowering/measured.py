@@ -4,63 +4,72 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
+from uuid import uuid4
 
 import jax
 
-from jaxconv._lowering.choice import by_hand
+from jaxconv._lowering.choice import by_hand, contenders
 from jaxconv._lowering.problem import Problem, Rule
 
-#: Among the spellings of a contraction, whatever the rules choose.
+#: Whatever the rules choose, among the spellings of a contraction.
 CHOSEN = "chosen"
 
-#: What takes more of the time of what the rules choose is not known to be faster.
+#: A spelling counts as faster than what the rules choose if it took less than this of its time.
 WORTH = 0.95
 
 
 class Measured:
-    """What `jaxconv.measure` found: milliseconds, by contraction and by spelling.
+    """What `jaxconv.measure` found, for `jaxconv.forced` to use.
 
-    `jaxconv.forced` takes it instead of the name of a spelling. It is part of jit's key as the
-    object that it is: load a file once, not for each call.
+    It is part of jit's key as the object that it is: load a file once, not for each call.
     """
 
     def __init__(self, milliseconds: Mapping[str, Mapping[str, float]]) -> None:
-        """Of contractions by their names."""
+        """By the name of a contraction, and by that of a spelling."""
         self.milliseconds = {name: dict(times) for name, times in milliseconds.items()}
 
     def rule(self, problem: Problem) -> Rule | None:
         """The spelling that was faster than what the rules choose, if any was.
 
-        Nothing is known of programs that XLA splits over several devices.
+        Nothing is known of programs that XLA splits over several devices. A file may be of a
+        version with other rules: what is no contender now is not used.
         """
         times = {} if problem.partitioned else self.milliseconds.get(named(problem), {})
         fastest = min(times, key=times.__getitem__, default=CHOSEN)
-        if fastest == CHOSEN or times[fastest] > WORTH * times[CHOSEN]:
+        if fastest not in contenders(problem) or times[fastest] > WORTH * times.get(CHOSEN, 0.0):
             return None
         why = f"measured: {times[fastest]:.3g} ms, by the rules {times[CHOSEN]:.3g}"
         return by_hand(fastest, why)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Add to a file, beside what it has of other contractions, machines and versions."""
+        """Add to a file, beside what it has of other contractions, machines and versions.
+
+        Of processes that save at once, the last one wins.
+        """
         every = _read(path)
         every[_here()] = every.get(_here(), {}) | self.milliseconds
-        written = Path(f"{os.fspath(path)}.{os.getpid()}")
+        written = Path(f"{os.fspath(path)}.{uuid4().hex}")
         written.write_text(json.dumps(every, indent=1))
-        written.replace(path)  # at once, for other processes
+        written.replace(path)  # whole, for who reads it
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Measured":
-        """What a file has of this machine and this version of JAX; it may be nothing."""
+        """What a file has of this machine and these versions; it may be nothing."""
         return cls(_read(path).get(_here(), {}))
 
-    def __str__(self) -> str:
-        """A line for each contraction, with its spellings, the fastest first."""
+    def report(self) -> str:
+        """A line for each contraction, with milliseconds by spelling, the fastest first."""
         return "\n".join(
             f"{name}: "
             + ", ".join(f"{s} {ms:.3g}" for s, ms in sorted(times.items(), key=lambda x: x[1]))
             for name, times in self.milliseconds.items()
         )
+
+    def __repr__(self) -> str:
+        """Short, as it stands in every jaxpr that it is used in."""
+        return f"Measured({len(self.milliseconds)} contractions)"
 
 
 class Asked(Measured):
@@ -78,7 +87,10 @@ class Asked(Measured):
 
 
 def named(problem: Problem) -> str:
-    """All that its time depends on, in one line."""
+    """Its sizes, type and layouts in one line.
+
+    Neither a wider result nor a precision, which XLA:CPU hardly heeds, makes another contraction.
+    """
     axes = " ".join(
         f"{a.fine}:k{a.kernel}s{a.stride}d{a.dilation}p{a.pad_low}:{a.coarse}"
         for a in problem.geometry.axes
@@ -92,16 +104,25 @@ def named(problem: Problem) -> str:
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]]:
-    read: dict[str, dict[str, dict[str, float]]] = {}
-    if Path(path).exists():
+    if not Path(path).exists():
+        return {}
+    try:
         read = json.loads(Path(path).read_text())
+        if not isinstance(read, dict):
+            raise ValueError("no JSON object")
+    except ValueError as error:
+        wrong = f"Measured: {os.fspath(path)} must be a file that `save` wrote; got {error}"
+        raise ValueError(wrong) from None
     return read
 
 
 def _here() -> str:
-    """The processor, the cores in use and the version of JAX."""
+    """The processor, the cores in use and the versions that decide."""
+    from jaxconv import __version__  # which is not there yet while this module is imported
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{_processor()}, {cores} cores, jax {jax.__version__}"
+    versions = f"jaxconv {__version__}, jax {jax.__version__}, jaxlib {version('jaxlib')}"
+    return f"{_processor()}, {cores} cores, {versions}"
 
 
 def _processor() -> str:
@@ -111,5 +132,5 @@ def _processor() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     told = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
-    known = (told.get(key) for key in ("model name", "cpu family", "model"))
-    return " ".join(value for value in known if value) or platform.machine()
+    keys = ("model name", "cpu family", "model", "CPU implementer", "CPU part")  # x86, and Arm
+    return " ".join(told[key] for key in keys if told.get(key)) or platform.machine()
