@@ -14,6 +14,7 @@ from jax import lax
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
 from jaxconv._lowering import CHOSEN, Measured, Problem
+from jaxconv._lowering.contenders import contenders
 
 #: Seconds to time the spellings of one contraction in, and the fewest rounds.
 BUDGET, ROUNDS = 0.25, 5
@@ -83,7 +84,7 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
     ]
     calls: dict[str, Callable[[], Any]] = {}
     best: dict[str, float] = {}
-    for spelling in (CHOSEN, *_lowering.contenders(problem)):
+    for spelling in (CHOSEN, *contenders(problem)):
         limit = HOPELESS * min(best.values(), default=math.inf)
         try:
             call = _compiled(problem, spelling, operands)

@@ -15,7 +15,7 @@ from small import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
 import jaxconv
 from jaxconv import _lowering, _measure
-from jaxconv._lowering import choice, force, measured
+from jaxconv._lowering import contenders, force, measured
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
 #: A spelling that the rules do not choose for it, and that shows in a program.
@@ -307,5 +307,5 @@ def test_each_time_is_of_the_spelling_it_stands_for(briefly, monkeypatch):
 
 
 def test_contenders_are_spellings():
-    named = {*choice.DENSE, *choice.GROUPED, *choice.UNROLLED}
+    named = {*contenders.DENSE, *contenders.GROUPED, *contenders.UNROLLED}
     assert named < {*force.SPELLINGS}

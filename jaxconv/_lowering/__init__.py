@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxconv._lowering import accelerator, cpu, gpu
-from jaxconv._lowering.choice import contenders
 from jaxconv._lowering.force import forced, forced_here
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
 from jaxconv._lowering.problem import Problem, Rule
@@ -27,7 +26,6 @@ __all__ = [
     "Measured",
     "Problem",
     "Rule",
-    "contenders",
     "forced",
     "forced_here",
 ]

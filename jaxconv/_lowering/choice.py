@@ -91,7 +91,7 @@ def _few(p: Problem, most: int) -> bool:
     """At most so few channels of each group are summed that multiply-adds are fast."""
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
         return False
-    return not p.dense and _summed(p) <= most and p.taps * _summed(p) <= _most_terms(p)
+    return not p.dense and p.summed <= most and p.taps * p.summed <= most_terms(p)
 
 
 def _crowded(p: Problem) -> bool:
@@ -107,7 +107,7 @@ def _grouped(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Too many for one program that has a piece for each."""
-    return not p.dense and p.taps > (_most_terms(p) if p.depthwise else MOST_TAPS)
+    return not p.dense and p.taps > (most_terms(p) if p.depthwise else MOST_TAPS)
 
 
 def _short(p: Problem) -> bool:
@@ -119,14 +119,14 @@ def _short(p: Problem) -> bool:
         not (p.dense or p.partitioned or p.result == "kernel")
         and p.bits == 32
         and max(p.fine, p.coarse) <= OF_CHANNELS
-        and taps * _summed(p) <= SHORT
+        and taps * p.summed <= SHORT
         and p.work < math.prod(steps) * TINY
     )
 
 
 def _thin(p: Problem) -> bool:
     """One tap of few channels: shufflenet-28-1x1-g3, data, 0.5 and 1.0; newer 0.9 and 1.6."""
-    few = p.result != "kernel" and _summed(p) <= THIN
+    few = p.result != "kernel" and p.summed <= THIN
     return few and p.pointwise and p.bits == 32 and not (p.dense or p.channels_first)
 
 
@@ -134,7 +134,7 @@ def _worth_transposing(p: Problem) -> bool:
     """Channels last, the phases of this data gradient are multiply-adds, unlike channels first."""
     data = p.geometry.groups * p.fine * p.pixels * (math.inf if p.batch is None else p.batch)
     strided = p.strided and p.bits == 32 and _few(p, 8) and data <= MOVED
-    return _summed(p) > 4 and (strided or _short(p))
+    return p.summed > 4 and (strided or _short(p))
 
 
 def _spread_out(p: Problem) -> bool:
@@ -144,10 +144,11 @@ def _spread_out(p: Problem) -> bool:
     return spread and not (p.channels_first and p.taps <= KEPT)
 
 
-def _most_terms(p: Problem) -> int:
+def most_terms(p: Problem) -> int:
+    """As many multiply-adds as one fused loop may hold."""
     if p.result == "kernel":
         return MOST_TERMS_TO_KERNEL
-    several = _summed(p) > 1 and p.fine * p.coarse <= OF_PRODUCTS
+    several = p.summed > 1 and p.fine * p.coarse <= OF_PRODUCTS
     return MORE_TERMS if several else MOST_TERMS
 
 
@@ -166,18 +167,6 @@ def _on_one_core(p: Problem) -> bool:
     dropped = abreast.places(axis) / axis.coarse
     return alone and worth and p.batch * row >= LONG_ROW and dropped <= 1.25
 
-
-def _summed(p: Problem) -> int:
-    """Channels of a group that one result sums over."""
-    return p.coarse if p.result == "fine" else p.fine
-
-
-#: What may be faster than what the rules choose on another machine, of one group and of several:
-#: each was on one with AVX-512, for a layer or more.
-DENSE = ("direct", "columns", "dots", "slabs", "abreast")
-GROUPED = ("taps", "skewed", "each", "columns", "abreast")
-#: Those of them that have a piece of the program for each tap, or for each term.
-UNROLLED = ("taps", "skewed", "columns", "dots", "slabs")
 
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
 #: against the next best.
@@ -476,19 +465,3 @@ def by_hand(spelling: str, why: str) -> Rule:
 def possible(spelling: str, problem: Problem) -> bool:
     """Whether a spelling can spell a problem."""
     return spelling not in POSSIBLE or POSSIBLE[spelling](problem)
-
-
-def contenders(p: Problem) -> list[str]:
-    """What `jaxconv.measure` tries beside what the rules choose, data channels last.
-
-    The reference is none, as it is slow within loops, and no spelling whose program grows with
-    more taps than it may have, or with which XLA:CPU may abort the process.
-    """
-    chosen = choose(p)
-    without = set() if chosen.channels_first else {chosen.spelling}
-    if p.taps * (1 if p.dense else _summed(p)) > _most_terms(p):
-        without |= {*UNROLLED}
-    if p.result == "fine" and p.fine == 1 and p.strided:
-        without |= {"direct"}
-    names = DENSE if p.dense else GROUPED
-    return [name for name in names if name not in without and possible(name, p)]

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import jax
 
-from jaxconv._lowering.choice import by_hand, contenders
+from jaxconv._lowering.choice import by_hand
+from jaxconv._lowering.contenders import contenders
 from jaxconv._lowering.problem import Problem, Rule
 
 #: Whatever the rules choose, among the spellings of a contraction.

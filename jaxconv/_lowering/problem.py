@@ -72,6 +72,11 @@ class Problem:
         return self.devices > 1
 
     @property
+    def summed(self) -> int:
+        """Channels of a group that one result sums over."""
+        return self.coarse if self.result == "fine" else self.fine
+
+    @property
     def taps(self) -> int:
         """Elements of the kernel per pair of channels."""
         return math.prod(a.kernel for a in self.geometry.axes)
