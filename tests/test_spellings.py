@@ -66,6 +66,10 @@ FORMS = {
         fine=(11,), kernel=(4,), strides=(3,), dilations=(2,), pads_begin=(2,), pads_end=(1,),
         channels=(3, 4),
     ),
+    "grouped 1-D": Form(
+        fine=(11,), kernel=(4,), strides=(2,), dilations=(1,), pads_begin=(2,), pads_end=(0,),
+        channels=(6, 4), groups=2,
+    ),
     "strides that divide": Form(
         fine=(10, 8), kernel=(4, 6), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 2),
         pads_end=(0, 0), channels=(3, 4),
@@ -79,8 +83,10 @@ FORMS = {
         pads_begin=(0, 2, 1), pads_end=(1, 0, 0), channels=(2, 3),
     ),
 }  # fmt: skip
+WAVEFORM = replace(FORMS["1-D"], channels=(1, 4))
 OPS = ("convolution", "convolution_backward_data", "convolution_backward_weights")
-SLOW = ("cropped", "3-D")
+FORWARD, DATA, WEIGHTS = OPS
+SLOW = ("cropped", "grouped 1-D", "3-D")
 CASES = [
     pytest.param(
         form,
@@ -102,7 +108,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         tiles = form.kernel == form.strides and all(d == 1 for d in form.dilations)
         return one_tap or tiles
     if spelling == "planes":
-        return all(k == 1 for k in form.kernel)
+        windows = op == "convolution_backward_weights" and len(form.kernel) == 1
+        return windows or all(k == 1 for k in form.kernel)
     if spelling == "each":
         return form.groups > 1
     if spelling == "products":
@@ -163,11 +170,12 @@ def test_exact_with_channels_first(name, op, monkeypatch):
         *(("grouped pointwise", op, ["planes"]) for op in OPS),
         ("depthwise", "convolution", ["taps"]),
         ("depthwise", "convolution_backward_data", ["phases", "taps"]),
+        ("waveform", "convolution_backward_weights", ["planes"]),
     ],
 )
 def test_channels_first_stay_so(name, op, spellings):
     """Only weights are transposed."""
-    form = replace(FORMS[name], formats=CHANNELS_FIRST, batch=11)
+    form = replace({**FORMS, "waveform": WAVEFORM}[name], formats=CHANNELS_FIRST, batch=11)
     a, b, _ = operands(form, op)
     told = jaxconv.explain(op, a, b, **form.op(op).keywords)
     assert [spelling for spelling, _ in told.steps] == spellings
@@ -316,7 +324,6 @@ EIGHT = Form(8, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (192, 192), 24
 EIGHT_STRIDED = replace(EIGHT, strides=(2, 2))
 SIXTEEN = replace(EIGHT_STRIDED, channels=(160, 160), groups=10)
 ONE_GROUP = replace(SIXTEEN, batch=1, channels=(8, 16), groups=1)
-FORWARD, DATA, WEIGHTS = OPS[:3]
 
 
 @pytest.mark.parametrize(
@@ -351,6 +358,32 @@ def test_what_groups_of_several_channels_become(op, form, formats, steps):
     shapes = [form.shapes[slot] for slot in ROLES[op][:2]]
     told = jaxconv.explain(op, *shapes, **form.op(op).keywords)
     assert list(dict(told.steps)) == steps
+
+
+LARGE = Form(8, (56, 56), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64))
+
+
+@pytest.mark.parametrize(
+    ("change", "stay"),
+    [
+        ({}, True),
+        ({"strides": (2, 2)}, False),
+        ({"strides": (2, 2), "fine": (28, 28)}, True),  # small: all at once
+        ({"strides": (2, 2), "channels": (7, 128)}, True),
+        ({"kernel": (3,), "fine": (3136,)}, False),
+    ],
+)
+def test_windows_with_channels_first(change, stay):
+    """Of weights gradients; what is not so is transposed as a whole."""
+    form = replace(LARGE, channels=(128, 128), formats=CHANNELS_FIRST)
+    form = replace(form, **change)
+    if len(form.kernel) == 1:
+        one = {n: getattr(form, n)[:1] for n in ("strides", "dilations", "pads_begin", "pads_end")}
+        form = replace(form, **one)
+    a, b = (jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ROLES[WEIGHTS][:2])
+    text = jax.jit(lambda a, b: form.op(WEIGHTS)(a, b)).lower(a, b).as_text()
+    moved = f"-> tensor<{'x'.join(map(str, (8, *form.fine, form.channels[0])))}x"
+    assert (moved not in text) == stay
 
 
 MANY_TAPS = {
@@ -625,6 +658,44 @@ def columns_bytes(form, dtype):
     return dst.size // dst.shape[-1] * np.prod(form.kernel) * src.shape[-1] * src.dtype.itemsize
 
 
+@pytest.mark.parametrize(
+    ("batch", "images", "loops", "dots"),
+    [
+        (4, 2, 1, 1),  # all rows of two images
+        (5, 3, 1, 2),  # three images, and two
+        (3, 0.5, 2, 2),  # three of the seven rows of an image, twice, and one
+        (3, 0, 2, 1),  # one row
+        (1, 0.5, 1, 2),
+    ],
+)
+@pytest.mark.parametrize("name", ["dense", "wide", slow("3-D")])
+@pytest.mark.parametrize("dtype", [np.float32, slow(np.float64)])
+def test_windows_with_channels_first_in_blocks(
+    name, dtype, batch, images, loops, dots, however_little, monkeypatch
+):
+    """Some images at a time, else some rows of one."""
+    monkeypatch.setattr(Problem, "work", math.inf)
+    form = replace(FORMS[name], batch=batch, formats=CHANNELS_FIRST)
+    form = replace(form, strides=(1,) * len(form.kernel))
+    more = 7 - form.shapes["coarse"][2]
+    form = replace(form, fine=(form.fine[0] + more, *form.fine[1:]))
+    run = form.op(WEIGHTS)
+    with jax.enable_x64(dtype == np.float64):
+        a, b, _ = operands(form, WEIGHTS, dtype)
+        windows = math.prod((*b.shape[2:], *form.kernel, form.channels[0])) * a.dtype.itemsize
+        monkeypatch.setattr(columns, "WHOLE", 0)
+        for size in ("BLOCK", "LEAST"):
+            monkeypatch.setattr(columns, size, int(images * windows))
+        told = jaxconv.explain(WEIGHTS, a, b, **run.keywords)
+        assert [spelling for spelling, _ in told.steps] == ["columns"]
+        lowered = jax.jit(lambda a, b: run(a, b)).lower(a, b)
+        assert lowered.as_text().count("stablehlo.while") == loops
+        assert lowered.as_text().count("stablehlo.dot_general") == dots
+        got = lowered.compile()(a, b)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, oracle.convolution_backward_weights(a, b, **run.keywords))
+
+
 @pytest.fixture
 def in_blocks(monkeypatch):
     """Windows one row a block, one group and few taps at a time, as if layers were large."""
@@ -633,11 +704,16 @@ def in_blocks(monkeypatch):
     monkeypatch.setattr(pieces, "OTHERS", 4)
 
 
-@pytest.mark.parametrize("spelling", [None, *(s for s in force.SPELLINGS if s != "abreast")])
-@pytest.mark.parametrize("name", ["dense", "pointwise", slow("grouped"), slow("patches")])
+#: Of images that are counted.
+COUNTED = ("abreast",)
+
+
+@pytest.mark.parametrize("spelling", [None, *(s for s in force.SPELLINGS if s not in COUNTED)])
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize("name", ["dense", "pointwise", "1-D", slow("grouped"), slow("patches")])
 @pytest.mark.parametrize("op", OPS)
-def test_a_symbolic_batch(op, name, spelling, in_blocks):
-    form = FORMS[name]
+def test_a_symbolic_batch(op, name, formats, spelling, in_blocks):
+    form = replace(FORMS[name], formats=formats)
     if spelling and not claimed(spelling, form, op):
         pytest.skip("not for this contraction")
     a, b, _ = operands(form, op)
@@ -653,17 +729,20 @@ def test_a_symbolic_batch(op, name, spelling, in_blocks):
 
 
 @pytest.mark.parametrize("batch", [0, "batch"])
-def test_images_abreast_are_a_number_of_them(batch):
-    src, weights, _ = operands(DENSE, "convolution")
+@pytest.mark.parametrize(("spelling", "op"), [("abreast", FORWARD)])
+def test_some_spellings_need_a_number_of_images(spelling, op, batch):
     (batch,) = export.symbolic_shape("batch") if batch else (batch,)
-    src = jax.ShapeDtypeStruct((batch, *src.shape[1:]), src.dtype)
-    with jaxconv.forced("abreast"), pytest.raises(ValueError, match="'abreast' cannot spell"):
-        export.export(jax.jit(DENSE.op("convolution")))(src, weights)
+    types = [
+        jax.ShapeDtypeStruct((batch, *x.shape[1:]) if slot != "kernel" else x.shape, x.dtype)
+        for slot, x in zip(ROLES[op], operands(DENSE, op)[:2], strict=False)
+    ]
+    with jaxconv.forced(spelling), pytest.raises(ValueError, match=f"'{spelling}' cannot spell"):
+        export.export(jax.jit(DENSE.op(op)))(*types)
 
 
 def test_the_covered_image_of_a_symbolic_batch():
     """Whose images cannot become groups."""
-    test_a_symbolic_batch("convolution", "covered", None, None)
+    test_a_symbolic_batch("convolution", "covered", CHANNELS_LAST, None, None)
 
 
 HALOS = Form(
@@ -687,7 +766,18 @@ def test_exact_as_if_split_over_devices(form, op, monkeypatch):
 @pytest.mark.parametrize("spelling", ["columns", "pieces"])
 def test_loops_under_shard_map(spelling, op, name, in_blocks):
     """They carry what varies over the devices."""
-    form = replace(FORMS[name], batch=4)
+    if not claimed(spelling, FORMS[name], op):
+        pytest.skip("not for this contraction")
+    check_loops_under_shard_map(replace(FORMS[name], batch=4), op, spelling)
+
+
+def test_loops_under_shard_map_with_channels_first(in_blocks, monkeypatch):
+    monkeypatch.setattr(Problem, "work", math.inf)
+    form = replace(DENSE, batch=4, strides=(1, 1), formats=CHANNELS_FIRST)
+    check_loops_under_shard_map(form, WEIGHTS, None)
+
+
+def check_loops_under_shard_map(form, op, spelling):
     a, b, _ = operands(form, op)
     mesh = jax.make_mesh((2,), ("batch",), axis_types=(AxisType.Auto,))
     specs = [P() if slot == "kernel" else P("batch") for slot in ROLES[op]]
@@ -699,7 +789,7 @@ def test_loops_under_shard_map(spelling, op, name, in_blocks):
         return jax.lax.psum(out, "batch") if weights else out
 
     sharded = jax.shard_map(local, mesh=mesh, in_specs=tuple(specs[:2]), out_specs=specs[2])
-    with jaxconv.forced(spelling):
+    with jaxconv.forced(spelling) if spelling else nullcontext():
         lowered = jax.jit(sharded).lower(a, b)
         assert "stablehlo.while" in lowered.as_text()
         got = lowered.compile()(a, b)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from jaxconv._lowering import abreast, blocks, swapped
+from jaxconv._lowering import abreast, blocks, columns, swapped
 from jaxconv._lowering.problem import NEWER, TINY, Problem, Rule
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
@@ -68,7 +68,7 @@ PAGE, CROWD = 4 << 10, 24 << 10
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
-    "planes": lambda p: p.pointwise,
+    "planes": lambda p: p.pointwise or (p.result == "kernel" and p.rank == 1),
     "blocks": lambda p: p.result == "coarse" and max(blocks.counts(p.geometry, p.devices)) > 1,
     "abreast": lambda p: p.result != "kernel" and p.counted,
     "phases": lambda p: p.result == "fine",
@@ -144,6 +144,12 @@ def _spread_out(p: Problem) -> bool:
     return spread and not (p.channels_first and p.taps <= KEPT)
 
 
+def _windows(p: Problem) -> float:
+    """Bytes of all windows; of a symbolic batch any number of them."""
+    batch = math.inf if p.batch is None else p.batch
+    return batch * p.positions * p.taps * p.geometry.groups * p.fine * p.bits / 8
+
+
 def most_terms(p: Problem) -> int:
     """As many multiply-adds as one fused loop may hold."""
     if p.result == "kernel":
@@ -198,7 +204,7 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result == "fine"
-            and (_few(p, 4) or _grouped(p))
+            and (_few(p, 4) or _grouped(p) or (p.dense and not p.strided))
             and not (p.patches or _worth_transposing(p))
         ),
         "as stride-1 convolutions, of which only groups are transposed",
@@ -400,6 +406,19 @@ RULES = (
         "grouped: dots with several groups as their batch",
     ),
     Rule(
+        "planes",  # wav2vec2-k10-s5, channels first, weights: 2.6, 4.3 (AMD, AVX-512)
+        lambda p: (
+            p.channels_first
+            and p.result == "kernel"
+            and POSSIBLE["planes"](p)
+            and p.fine == 1
+            and p.bits > 16
+            and _windows(p) <= columns.WHOLE
+        ),
+        "a one-channel waveform, channels first: dots of windows for each image, no transposition",
+        channels_first=True,
+    ),
+    Rule(
         "columns",  # wav2vec2-k10-s5, weights: 2.6, 4.9; newer 2.5, 4.1 (AMD, AVX-512)
         lambda p: p.result == "kernel" and p.rank == 1 and (p.fine == 1 or p.bits == 64),
         "a one-channel waveform, or one in float64, whose convolutions XLA may run naively",
@@ -418,6 +437,20 @@ RULES = (
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
         lambda p: p.bits == 16 and (p.result == "kernel" or p.coarse > FEWEST),
         "16 bits: dots are several times faster than convolutions, which XLA widens",
+    ),
+    Rule(
+        # r2plus1d-3x1x1, channels first, weights: 17, 19; newer 13, 28; vgg16-conv5_1 11.6, 12.8;
+        # but, in blocks, strided, resnet50-28-3x3-s2: 15.9, 14.8 (AMD, AVX-512)
+        "columns",
+        lambda p: (
+            p.channels_first
+            and p.result == "kernel"
+            and p.rank > 1
+            and (not (p.tiny and p.rank == 2) or _spread_out(p))
+            and (not p.strided or p.fine < columns.FEW or p.small_images)
+        ),
+        "channels first: only the coarse tensor is transposed",
+        channels_first=True,
     ),
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; resnet50-stem: 13, 55 (AMD)

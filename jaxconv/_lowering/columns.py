@@ -2,10 +2,12 @@
 
 The windows are many times the data, and memory is what they cost. More than a few MiB of
 them are written in blocks, each one used while it is in the cache: of one row along the first
-axis, for the whole batch, at least. Groups are taken a few at a time, each one contiguous.
+axis at least, for the whole batch, or, channels first, for one image. Groups are taken a few at a
+time, each one contiguous.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +21,6 @@ from jaxconv._geometry import Geometry
 from jaxconv._lowering import rows, window
 from jaxconv._lowering.apart import apart
 from jaxconv._lowering.groups import by_group
-from jaxconv._reshape import replace_axes
 
 #: Bytes of windows that are written at once, and else of one block. The C library maps
 #: buffers above 32 MiB anew at each call, and first touching their pages takes longer
@@ -41,7 +42,7 @@ def _bytes(fine: Any, geometry: Geometry) -> int:
     """Of all windows."""
     batch = fine.shape[0] if isinstance(fine.shape[0], int) else SOME_BATCH
     extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
-    return batch * extents * int(fine.shape[-1]) * int(fine.dtype.itemsize)
+    return batch * extents * int(fine.shape[geometry.data.channel]) * int(fine.dtype.itemsize)
 
 
 def _together(fine: Any, geometry: Geometry) -> int:
@@ -62,7 +63,7 @@ def to_coarse(
         windows = jnp.concatenate(_reads(source, geometry, start, size), -1)
         return rows.by_weights(rows.as_numbers(windows, fine.dtype), weights, precision, dtype)
 
-    total, size = geometry.axes[0].coarse, _block(fine, geometry)
+    total, (_, size) = geometry.axes[0].coarse, _block(fine, geometry)
     if size == total:
         return some(0, total)
 
@@ -80,55 +81,90 @@ def to_coarse(
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """Windows by the coarse tensor, over all rows."""
-    source, channels = window.padded(rows.movable(fine), geometry), fine.shape[-1]
-    few = channels < FEW
-    if few:  # each with the batch as an image of its own
-        source = replace_axes(jnp.moveaxis(source, -1, 0), 0, 2, (channels * source.shape[0],))
-        source = lax.expand_dims(source, (source.ndim,))
+    """Windows by the coarse tensor, over all rows; of few channels, or channels first, by channel.
 
-    def some(start: Any, size: int) -> Any:
-        reads = _reads(source, geometry, start, size)
-        block = lax.dynamic_slice_in_dim(coarse, start, size, axis=1)
-        if few:
-            windows = jnp.concatenate(reads).reshape(len(reads) * channels, *block.shape[:-1])
-            dot = rows.first_by_rows
-        else:
-            windows, dot = jnp.concatenate(reads, -1), rows.by_rows
+    Then the windows of each channel and tap are whole rows, one after another.
+    """
+    data = geometry.data
+    batch, channels = fine.shape[0], fine.shape[data.channel]
+    source, view = window.padded(rows.movable(fine), geometry), geometry
+    if by_channel := channels < FEW or data.channel == 1:
+        source, view = jnp.moveaxis(source, data.channel, 0), geometry.canonical(True)  # C, N, X
+
+    def product(image: Any, images: Any, row: Any, size: int) -> Any:
+        part = _some(source, image, images, 1 if by_channel else 0)
+        windows = jnp.concatenate(_reads(part, view, row, size), 0 if by_channel else -1)
+        block = _some(_some(coarse, image, images, 0), row, size, data.spatial[0])
+        block = jnp.moveaxis(block, data.channel, -1)
+        dot = rows.first_by_rows if by_channel else rows.by_rows
         return dot(rows.as_numbers(windows, fine.dtype), block, precision, dtype)
 
-    shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[-1])
+    shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * dtype.itemsize if fine.dtype.itemsize > 2 else WHOLE
-    total, size = geometry.axes[0].coarse, _block(fine, geometry, sums)
-    if size == total:
-        out = some(0, total)
+    total = geometry.axes[0].coarse
+    images, size = _block(fine, geometry, sums, by_image=data.channel == 1)
+    if (images, size) == (batch, total):
+        out = product(0, batch, 0, total)
     else:
-        blocks, left = divmod(total, size)
+
+        def some_images(image: Any, images: Any, out: Any) -> Any:
+            def some_rows(row: Any, size: int, out: Any) -> Any:
+                return out + product(image, images, row, size)
+
+            return _blockwise(some_rows, total, size, out)
+
         out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, coarse)
-        out = lax.fori_loop(0, blocks, lambda b, out: out + some(b * size, size), out)
-        if left:
-            out += some(total - left, left)
-    return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
+        out = _blockwise(some_images, batch, images, out)
+    return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
+
+
+def _blockwise(step: Callable[[Any, Any, Any], Any], total: Any, size: Any, out: Any) -> Any:
+    """`out` through `step(start, size, out)` for each block, and for what is left."""
+    if size == total:
+        return step(0, total, out)
+    blocks, left = divmod(total, size)
+    out = lax.fori_loop(0, blocks, lambda b, out: step(b * size, size, out), out)
+    return step(total - left, left, out) if left else out
+
+
+def _some(x: Any, start: Any, size: Any, axis: int) -> Any:
+    """So many along an axis, which is not touched if they are all."""
+    return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
 def _reads(source: Any, geometry: Geometry, start: Any, size: int) -> list[Any]:
-    """What the taps read for some rows of the coarse tensor: (N, size, X, C) each."""
+    """What the taps read for some rows of the coarse tensor."""
     first, *rest = geometry.axes
     part = replace(first, fine=(size - 1) * first.stride + first.extent, coarse=size, pad_low=0)
-    source = lax.dynamic_slice_in_dim(source, start * first.stride, part.fine, axis=1)
+    at = geometry.data.spatial[0]
+    source = lax.dynamic_slice_in_dim(source, start * first.stride, part.fine, axis=at)
     some = replace(geometry, axes=(part, *rest))
     return [window.read_by(tap, source, some) for tap in window.taps(some)]
 
 
-def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> int:
-    """How many rows of the coarse tensor, along its first axis, make a block.
+def _block(
+    fine: Any, geometry: Geometry, sums: int = WHOLE, by_image: bool = False
+) -> tuple[Any, int]:
+    """How many images, and rows of the coarse tensor along its first axis, make a block.
 
-    Each block reads and writes the sums, so that it should be several times their bytes.
+    All images, unless it is `by_image`. Each block reads and writes the sums, so that it should be
+    several times their bytes.
     """
-    total, whole = geometry.axes[0].coarse, _bytes(fine, geometry)
+    batch, total, whole = fine.shape[0], geometry.axes[0].coarse, _bytes(fine, geometry)
     if whole <= min(max(8 * sums, 2 * LEAST), WHOLE):
-        return total
-    block = min(max(4 * sums, LEAST), BLOCK)
+        return batch, total
+    block = min(max(8 * sums, LEAST), BLOCK)
+    images = batch
+    if by_image and isinstance(batch, int):
+        images = _share(batch, block, whole)
+        whole = whole * images // batch
+    return images, _share(total, block, whole)
+
+
+def _share(total: int, block: int, whole: int) -> int:
+    """So many of all as have the bytes of a block.
+
+    Blocks are equal, if they are not much smaller: what is left over compiles to a second block.
+    """
     most = min(max(1, total * block // whole), total)
-    # Equal blocks, if they are not much smaller: rows left over compile to a second block.
     return next((n for n in range(most, most // 2, -1) if total % n == 0), most)

@@ -1,7 +1,8 @@
-"""Kernels of one tap, channels first: a dot for each image and group, and nothing is transposed.
+"""Channels first, a dot for each image and group, and nothing is transposed: kernels of one tap.
 
-Data is (N, C, X) here, not channels-last. The weights are copied for each image, so that the
-dots are one with a batch: XLA moves the batch of images last otherwise.
+A weights gradient may have several taps, and writes out what they read. Data is (N, C, X) here, not
+channels-last. The weights are copied for each image, so that the dots are one with a batch: XLA
+moves the batch of images last otherwise.
 """
 
 import math
@@ -45,11 +46,14 @@ def to_fine(
 def to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
 ) -> Any:
-    """(n, g, i, X) by (n, g, o, X) to (n, g, i, o), and the sum over n."""
-    fine, coarse = _split(_read(fine, geometry), geometry), _split(coarse, geometry)
-    out = _dots(fine, coarse, 3, precision, dtype).sum(0)
-    out = merge_groups(jnp.moveaxis(out, 0, 1))  # i, (g, o)
-    return lax.expand_dims(out, range(geometry.rank))
+    """(n, g, t, X) by (n, g, o, X) to (n, g, t, o), and the sum over n; t is each tap's i."""
+    source = window.padded(fine, geometry)
+    reads = (window.read_by(tap, source, geometry) for tap in window.taps(geometry))
+    windows = jnp.concatenate([_split(x, geometry) for x in reads], 2)
+    out = _dots(windows, _split(coarse, geometry), 3, precision, dtype).sum(0)
+    out = merge_groups(jnp.moveaxis(out, 0, 1))  # t, (g, o)
+    taps, channels = (a.kernel for a in geometry.axes), fine.shape[1] // geometry.groups
+    return out.reshape(*taps, channels, out.shape[-1])
 
 
 def _dots(one: Any, other: Any, axis: int, precision: Precision, dtype: DType) -> Any:
