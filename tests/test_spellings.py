@@ -110,6 +110,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
     if spelling == "planes":
         windows = op == "convolution_backward_weights" and len(form.kernel) == 1
         return windows or all(k == 1 for k in form.kernel)
+    if spelling == "images":
+        return op == "convolution_backward_weights"
     if spelling == "each":
         return form.groups > 1
     if spelling == "products":
@@ -361,6 +363,30 @@ def test_what_groups_of_several_channels_become(op, form, formats, steps):
 
 
 LARGE = Form(8, (56, 56), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64))
+
+
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize(
+    ("change", "spellings"),
+    [
+        ({}, ["images", "direct"]),
+        ({"batch": 1}, ["direct"]),
+        ({"batch": 1, "fine": (26, 26)}, ["direct"]),
+        ({"fine": (32, 32)}, ["images", "direct"]),
+        ({"fine": (24, 24)}, ["columns"]),
+        ({"channels": (64, 72)}, ["columns"]),
+        ({"channels": (64, 16)}, ["columns"]),
+        ({"channels": (16, 64)}, ["columns"]),
+        ({"strides": (2, 2)}, ["columns"]),
+        ({"batch": 1, "fine": (14, 14), "channels": (512, 64)}, ["columns"]),
+    ],
+)
+def test_large_images_of_few_channels(change, spellings, formats):
+    """On either side of each limit; nothing is run."""
+    form = replace(LARGE, **change, formats=formats)
+    shapes = [form.shapes[slot] for slot in ROLES[WEIGHTS][:2]]
+    told = jaxconv.explain(WEIGHTS, *shapes, **form.op(WEIGHTS).keywords)
+    assert list(dict(told.steps)) == (spellings if NEWER else ["columns"])
 
 
 @pytest.mark.parametrize(
@@ -705,7 +731,7 @@ def in_blocks(monkeypatch):
 
 
 #: Of images that are counted.
-COUNTED = ("abreast",)
+COUNTED = ("abreast", "images")
 
 
 @pytest.mark.parametrize("spelling", [None, *(s for s in force.SPELLINGS if s not in COUNTED)])
@@ -729,7 +755,7 @@ def test_a_symbolic_batch(op, name, formats, spelling, in_blocks):
 
 
 @pytest.mark.parametrize("batch", [0, "batch"])
-@pytest.mark.parametrize(("spelling", "op"), [("abreast", FORWARD)])
+@pytest.mark.parametrize(("spelling", "op"), [("abreast", FORWARD), ("images", WEIGHTS)])
 def test_some_spellings_need_a_number_of_images(spelling, op, batch):
     (batch,) = export.symbolic_shape("batch") if batch else (batch,)
     types = [
@@ -763,7 +789,7 @@ def test_exact_as_if_split_over_devices(form, op, monkeypatch):
 
 @pytest.mark.parametrize("name", ["dense", "grouped"])
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("spelling", ["columns", "pieces"])
+@pytest.mark.parametrize("spelling", ["columns", "pieces", "images"])
 def test_loops_under_shard_map(spelling, op, name, in_blocks):
     """They carry what varies over the devices."""
     if not claimed(spelling, FORMS[name], op):

@@ -65,6 +65,12 @@ FEW_PRODUCTS = 32
 #: 1.2 by more channels, 49 of 384 1.3 to 0.9, but 9 of 512 0.8 both (AMD, AVX-512).
 PAGE, CROWD = 4 << 10, 24 << 10
 
+#: The weights gradient of one image, to so many channels, is a convolution that newer XLA is good
+#: at: 112 x 112, 64 to 64, 3x3, 5.1, by windows 8.2; but 64 to 128 13.9 and 13.5, and 224 x 224, 16
+#: to 16, 23 and 5.4. Of several images, each of so many places may be one: 16 of 32 x 32, 32 to 32,
+#: 3.6 and 4.1; but 32 of 16 x 16, 64 to 64, 6.8 and 5.2 (AMD, AVX-512).
+FEW_COARSE, LARGE_IMAGE = range(24, 65), 1024
+
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "matmul": lambda p: p.pointwise or p.patches,
@@ -75,6 +81,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "slabs": lambda p: p.rank > 1,
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
     "each": lambda p: not p.dense,
+    "images": lambda p: p.result == "kernel" and p.counted,
     "products": lambda p: p.dense and p.result != "kernel",
     "skewed": lambda p: not p.dense and p.result != "kernel",
     "swapped": lambda p: (
@@ -148,6 +155,14 @@ def _windows(p: Problem) -> float:
     """Bytes of all windows; of a symbolic batch any number of them."""
     batch = math.inf if p.batch is None else p.batch
     return batch * p.positions * p.taps * p.geometry.groups * p.fine * p.bits / 8
+
+
+def _by_image(p: Problem) -> bool:
+    """A weights gradient of one image, or of several large ones, of few channels."""
+    plane = p.dense and p.rank == 2 and p.bits == 32 and not (p.strided or p.small_images)
+    few = p.coarse in FEW_COARSE and p.fine >= FEW_COARSE.start
+    large = p.batch == 1 or (p.counted and p.positions >= LARGE_IMAGE)
+    return NEWER and p.result == "kernel" and plane and few and large
 
 
 def most_terms(p: Problem) -> int:
@@ -437,6 +452,22 @@ RULES = (
         "columns",  # resnet50-28-3x3, forward, bfloat16: 3.6, 7.6
         lambda p: p.bits == 16 and (p.result == "kernel" or p.coarse > FEWEST),
         "16 bits: dots are several times faster than convolutions, which XLA widens",
+    ),
+    Rule(
+        "direct",  # unet-enc1, weights, newer: 7.6, 13 (AMD, AVX-512); 20, 29 (AMD)
+        lambda p: _by_image(p) and p.batch == 1,
+        "one image and few channels: newer XLA has a convolution for it",
+    ),
+    Rule(
+        "images",  # resnet50-56-3x3, channels first, weights, newer: 11, 18 (AMD, AVX-512)
+        lambda p: _by_image(p) and p.channels_first,
+        "large images of few channels: newer XLA has a convolution for each",
+        channels_first=True,
+    ),
+    Rule(
+        "images",  # resnet50-56-3x3, weights, newer: 11, 16 (AMD, AVX-512)
+        _by_image,
+        "large images of few channels: newer XLA has a convolution for each",
     ),
     Rule(
         # r2plus1d-3x1x1, channels first, weights: 17, 19; newer 13, 28; vgg16-conv5_1 11.6, 12.8;

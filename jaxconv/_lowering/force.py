@@ -21,6 +21,7 @@ SPELLINGS = (
     "depth",
     "slabs",
     "abreast",
+    "images",
     "blocks",
     "pieces",
     "skewed",
@@ -35,9 +36,10 @@ def forced(spelling: str | Measured) -> AbstractContextManager[Any]:
     """A context in which contractions are spelled so, on CPU.
 
     With the name of a spelling, every one is; where it cannot spell a contraction, an error says so
-    (`"blocks"` is for programs that XLA splits over several devices, `"abreast"` not for a symbolic
-    batch). `"reference"` is one `lax.conv_general_dilated` in the layouts at hand, on GPU too. With
-    what `jaxconv.measure` found, those are that were faster so; the rules choose for the others.
+    (`"blocks"` is for programs that XLA splits over several devices, `"abreast"` and `"images"` not
+    for a symbolic batch). `"reference"` is one `lax.conv_general_dilated` in the layouts at hand,
+    on GPU too. With what `jaxconv.measure` found, those are that were faster so; the rules choose
+    for the others.
 
     Derivatives are forced where they are taken: inside the context. `jax.jit` retraces under it,
     so that a jitted function is to be called inside, too.
