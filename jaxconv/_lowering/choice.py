@@ -470,8 +470,8 @@ RULES = (
         "large images of few channels: newer XLA has a convolution for each",
     ),
     Rule(
-        # r2plus1d-3x1x1, channels first, weights: 17, 19; newer 13, 28; vgg16-conv5_1 11.6, 12.8;
-        # but, in blocks, strided, resnet50-28-3x3-s2: 15.9, 14.8 (AMD, AVX-512)
+        # r2plus1d-1x3x3, channels first, weights: 15, 22; vgg16-conv5_1 11.6, 12.8; but, in blocks
+        # and strided, resnet50-28-3x3-s2: 15.9, 14.8 (AMD, AVX-512)
         "columns",
         lambda p: (
             p.channels_first
