@@ -83,10 +83,10 @@ FORMS = {
         pads_begin=(0, 2, 1), pads_end=(1, 0, 0), channels=(2, 3),
     ),
 }  # fmt: skip
-WAVEFORM = replace(FORMS["1-D"], channels=(1, 4))
+FORMS["waveform"] = replace(FORMS["1-D"], channels=(1, 4))
 OPS = ("convolution", "convolution_backward_data", "convolution_backward_weights")
 FORWARD, DATA, WEIGHTS = OPS
-SLOW = ("cropped", "grouped 1-D", "3-D")
+SLOW = ("cropped", "grouped 1-D", "waveform", "3-D")
 CASES = [
     pytest.param(
         form,
@@ -177,7 +177,7 @@ def test_exact_with_channels_first(name, op, monkeypatch):
 )
 def test_channels_first_stay_so(name, op, spellings):
     """Only weights are transposed."""
-    form = replace({**FORMS, "waveform": WAVEFORM}[name], formats=CHANNELS_FIRST, batch=11)
+    form = replace(FORMS[name], formats=CHANNELS_FIRST, batch=11)
     a, b, _ = operands(form, op)
     told = jaxconv.explain(op, a, b, **form.op(op).keywords)
     assert [spelling for spelling, _ in told.steps] == spellings

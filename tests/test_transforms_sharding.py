@@ -25,7 +25,7 @@ from small import (
 )
 
 import jaxconv
-from jaxconv._lowering import choice, pieces
+from jaxconv._lowering import conditions, pieces
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
@@ -98,7 +98,7 @@ def test_batch_sharded(form, name):
 def test_pieces_of_a_kernel_batch_sharded(form, name, monkeypatch):
     """As if three taps were many: the only sum over devices is after the loop over pieces."""
     for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL", "SHORT"):
-        monkeypatch.setattr(choice, limit, 3)
+        monkeypatch.setattr(conditions, limit, 3)
     for limit in ("OTHERS", "DEPTHWISE"):
         monkeypatch.setattr(pieces, limit, 2)
     form = replace(form, pads_begin=(1, 1))  # not traced before

@@ -1,75 +1,28 @@
 """Which spelling for which contraction on CPU: the first rule that holds."""
 
-import math
 from collections.abc import Callable
 
-from jaxconv._lowering import abreast, blocks, columns, swapped
-from jaxconv._lowering.problem import NEWER, TINY, Problem, Rule
-
-#: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
-#: it becomes several times slower: 127 taps, depthwise, forward, 80, in pieces 12; 9x9, weights,
-#: 42, in pieces 21 (AMD).
-MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
-
-#: The same to coarse, of groups that sum several channels and have so few pairs of channels: other
-#: spellings are slow there. inceptionv2-stem-dw7-s2-m8, data, 12 and 69; 4 channels to 4, 3x3x3,
-#: 3.0 and 17; but 8 to 8, 4x4, 9.9 and 2.7 (AMD).
-MORE_TERMS, OF_PRODUCTS = 128, 16
-
-#: Where there is little work, so many multiply-adds to coarse, of groups of so many channels, are
-#: faster than what starts a grouped convolution: 4 images of 28 x 28, 10 groups of 16, 4x4, stride
-#: 2, data, 1.1 and 3.1 (AMD, AVX-512).
-SHORT, OF_CHANNELS = 64, 16
-
-#: Of one tap, so many summed channels of a group are as fast by multiply-adds as by a dot: 4 groups
-#: of 16 to 64 0.64 and 0.88, of 32 to 128 5.8 and 3.9 (AMD, AVX-512).
-THIN = 24
-
-#: Of as few taps, strided weights gradients of data with channels first are no windows, but
-#: convolutions, for each group by itself: resnext50-28-g32x8-s2 11 and 27, since that is much to
-#: transpose; but of 2 images of 56 x 56, 16 groups of 8, 5x5, 14 and 3 (AMD, AVX-512).
-KEPT = 9
+from jaxconv._lowering import blocks, columns, swapped
+from jaxconv._lowering.conditions import (
+    MOST_TAPS,
+    by_image,
+    crowded,
+    few,
+    grouped,
+    many_taps,
+    on_one_core,
+    short,
+    spread_out,
+    thin,
+    worth_transposing,
+)
+from jaxconv._lowering.problem import NEWER, Problem, Rule
 
 #: Of fewer channels, all groups together, a skew adds too much: it is 16 more.
 FEWEST_SKEWED = 32
 
-#: More data than this takes longer to transpose than multiply-adds save: strided data gradients,
-#: 3x3, 256 channels in groups of 8, channels first, 2 images of 56 x 56 3.7, transposed for each
-#: phase 14; 8 images 28 and 21 (AMD, AVX-512).
-MOVED = 4 << 20
-
-#: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
-MOST_TAPS = 256
-
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
-
-#: So few places and channels of a result are one block to Eigen, for one core. So is a row of fewer
-#: multiply-adds of the next few channels, with fewer terms: 28 places to 128 channels of 576 terms
-#: take one core, of 1,152 two (JAX 0.10.2; AMD, AVX-512).
-NARROW, LONG_ROW, NEXT_FEW, FEWER_TERMS = 96, 4_000_000, 128, 1024
-
-#: As many products of each value that is copied, to have images abreast, are worth it: 8 images of
-#: 56 x 56, 3x3, 32 channels to 64 9.8 and 5.8, but 16 to 64 5.2 and 6.5 (AMD, AVX-512).
-WORTH_COPYING = 192
-
-#: Products of a pair of groups' channels, of which multiply-adds give a weights gradient. With 32,
-#: resnext-mirrored-up-g32x8 takes 3.2 instead of 6.5, and 1.9 s to compile; with 64,
-#: resnext50-28-g32x8-s2 takes 35, and by windows 11 (AMD).
-FEW_PRODUCTS = 32
-
-#: The first cache of most processors keeps addresses that are a page apart in the same few lines.
-#: So reads that are a multiple of n bytes apart share 64 / n of it, which is too little for more
-#: than CROWD / n of them. Each tap reads from the kernel, too, and how that lies to the data is
-#: chance, which is bad for one that is reversed for a data gradient: 25 taps of 256 channels 1.9 to
-#: 1.2 by more channels, 49 of 384 1.3 to 0.9, but 9 of 512 0.8 both (AMD, AVX-512).
-PAGE, CROWD = 4 << 10, 24 << 10
-
-#: The weights gradient of one image, to so many channels, is a convolution that newer XLA is good
-#: at: 112 x 112, 64 to 64, 3x3, 5.1, by windows 8.2; but 64 to 128 13.9 and 13.5, and 224 x 224, 16
-#: to 16, 23 and 5.4. Of several images, each of so many places may be one: 16 of 32 x 32, 32 to 32,
-#: 3.6 and 4.1; but 32 of 16 x 16, 64 to 64, 6.8 and 5.2 (AMD, AVX-512).
-FEW_COARSE, LARGE_IMAGE = range(24, 65), 1024
 
 #: What a spelling cannot do at all; one that is not named can do everything.
 POSSIBLE: dict[str, Callable[[Problem], bool]] = {
@@ -94,111 +47,13 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 }
 
 
-def _few(p: Problem, most: int) -> bool:
-    """At most so few channels of each group are summed that multiply-adds are fast."""
-    if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
-        return False
-    return not p.dense and p.summed <= most and p.taps * p.summed <= most_terms(p)
-
-
-def _crowded(p: Problem) -> bool:
-    """What all taps read for a place of the result falls on too few lines of the first cache."""
-    place = p.geometry.groups * p.fine * max(p.bits, 32) // 8
-    return p.taps * p.fine * math.gcd(place, PAGE) > CROWD
-
-
-def _grouped(p: Problem) -> bool:
-    """Worth a contraction for each group."""
-    return not (p.dense or p.bits == 16 or p.tiny or p.partitioned or _many_taps(p))
-
-
-def _many_taps(p: Problem) -> bool:
-    """Too many for one program that has a piece for each."""
-    return not p.dense and p.taps > (most_terms(p) if p.depthwise else MOST_TAPS)
-
-
-def _short(p: Problem) -> bool:
-    """Little work of few terms, in each phase of a strided gradient by itself."""
-    axes = p.geometry.axes
-    steps = [a.stride // math.gcd(a.stride, a.dilation) if p.result == "fine" else 1 for a in axes]
-    taps = math.prod(-(-a.kernel // step) for a, step in zip(axes, steps, strict=True))
-    return (
-        not (p.dense or p.partitioned or p.result == "kernel")
-        and p.bits == 32
-        and max(p.fine, p.coarse) <= OF_CHANNELS
-        and taps * p.summed <= SHORT
-        and p.work < math.prod(steps) * TINY
-    )
-
-
-def _thin(p: Problem) -> bool:
-    """One tap of few channels: shufflenet-28-1x1-g3, data, 0.5 and 1.0; newer 0.9 and 1.6."""
-    few = p.result != "kernel" and p.summed <= THIN
-    return few and p.pointwise and p.bits == 32 and not (p.dense or p.channels_first)
-
-
-def _worth_transposing(p: Problem) -> bool:
-    """Channels last, the phases of this data gradient are multiply-adds, unlike channels first."""
-    data = p.geometry.groups * p.fine * p.pixels * (math.inf if p.batch is None else p.batch)
-    strided = p.strided and p.bits == 32 and _few(p, 8) and data <= MOVED
-    return p.summed > 4 and (strided or _short(p))
-
-
-def _spread_out(p: Problem) -> bool:
-    """A weights gradient that as a convolution has a kernel with holes."""
-    windows = p.rank > 1 and not (p.pointwise or p.patches)
-    spread = p.result == "kernel" and p.strided and p.bits == 32 and windows
-    return spread and not (p.channels_first and p.taps <= KEPT)
-
-
-def _windows(p: Problem) -> float:
-    """Bytes of all windows; of a symbolic batch any number of them."""
-    batch = math.inf if p.batch is None else p.batch
-    return batch * p.positions * p.taps * p.geometry.groups * p.fine * p.bits / 8
-
-
-def _by_image(p: Problem) -> bool:
-    """A weights gradient of one image, or of several large ones, of few channels."""
-    plane = p.dense and p.rank == 2 and p.bits == 32 and not (p.strided or p.small_images)
-    few = p.coarse in FEW_COARSE and p.fine >= FEW_COARSE.start
-    large = p.batch == 1 or (p.counted and p.positions >= LARGE_IMAGE)
-    return NEWER and p.result == "kernel" and plane and few and large
-
-
-def most_terms(p: Problem) -> int:
-    """As many multiply-adds as one fused loop may hold."""
-    if p.result == "kernel":
-        return MOST_TERMS_TO_KERNEL
-    several = p.summed > 1 and p.fine * p.coarse <= OF_PRODUCTS
-    return MORE_TERMS if several else MOST_TERMS
-
-
-def _on_one_core(p: Problem) -> bool:
-    """What older XLA convolves one row after the other, on one core, though all would fill several.
-
-    Phases are several convolutions side by side.
-    """
-    if not (p.dense and p.rank <= 2 and p.bits > 16 and p.batch and p.batch > 1) or p.phase:
-        return False
-    axis, terms = p.geometry.axes[-1], p.taps * p.fine
-    row = axis.coarse * terms * p.coarse
-    few = p.coarse < NARROW or (p.coarse <= NEXT_FEW and terms < FEWER_TERMS)
-    alone = max(axis.coarse, p.coarse) < NARROW or (few and row < LONG_ROW)
-    worth = terms * p.coarse >= WORTH_COPYING * (p.fine + p.coarse)
-    dropped = abreast.places(axis) / axis.coarse
-    return alone and worth and p.batch * row >= LONG_ROW and dropped <= 1.25
-
-
 #: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
 #: against the next best.
 RULES = (
     Rule(
         "swapped",  # replknet-14-dw27, forward: 2.0, 28; newer 2.8, 55 (AMD)
         lambda p: (
-            POSSIBLE["swapped"](p)
-            and _many_taps(p)
-            and 2 * p.pixels <= p.taps
-            and not p.partitioned
+            POSSIBLE["swapped"](p) and many_taps(p) and 2 * p.pixels <= p.taps and not p.partitioned
         ),
         "a depthwise kernel larger than the image: each in the place of the other",
     ),
@@ -219,8 +74,8 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result == "fine"
-            and (_few(p, 4) or _grouped(p) or (p.dense and not p.strided))
-            and not (p.patches or _worth_transposing(p))
+            and (few(p, 4) or grouped(p) or (p.dense and not p.strided))
+            and not (p.patches or worth_transposing(p))
         ),
         "as stride-1 convolutions, of which only groups are transposed",
         channels_first=True,
@@ -228,13 +83,13 @@ RULES = (
     Rule(
         # not for phases: 256 channels to 56 x 56, stride 2, on 2 devices 21, 7.4 (AMD, AVX-512)
         "blocks",
-        lambda p: p.channels_first and POSSIBLE["blocks"](p) and _few(p, 4) and not p.phase,
+        lambda p: p.channels_first and POSSIBLE["blocks"](p) and few(p, 4) and not p.phase,
         "grouped, and split over devices: multiply-adds would exchange more than halos",
         channels_first=True,
     ),
     Rule(
         "taps",  # mobilenetv2-56-dw3, channels first, forward: 2.7, 11 (AMD)
-        lambda p: p.channels_first and p.result == "coarse" and _few(p, 1 if p.strided else 4),
+        lambda p: p.channels_first and p.result == "coarse" and few(p, 1 if p.strided else 4),
         "few channels a group: multiply-adds, and no transposition",
         channels_first=True,
     ),
@@ -246,14 +101,14 @@ RULES = (
             p.channels_first
             and p.result == "coarse"
             and not (p.strided or p.partitioned or p.bits != 32)
-            and _few(p, 8)
+            and few(p, 8)
             and p.geometry.groups * p.fine >= FEWEST_SKEWED
         ),
         "few channels a group: multiply-adds, of what is transposed and written once",
     ),
     Rule(
         "taps",  # mobilenetv2-56-dw3, channels first, weights: 5.0, 16 (AMD)
-        lambda p: p.channels_first and p.result == "kernel" and p.long_rows and _few(p, 2),
+        lambda p: p.channels_first and p.result == "kernel" and p.long_rows and few(p, 2),
         "few channels a group: multiply-adds, and no transposition",
         channels_first=True,
     ),
@@ -262,9 +117,9 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result != "fine"
-            and _grouped(p)
-            and not _few(p, 2 if p.result == "kernel" else 4)
-            and not _spread_out(p)
+            and grouped(p)
+            and not few(p, 2 if p.result == "kernel" else 4)
+            and not spread_out(p)
         ),
         "grouped: one contraction for each group, transposed by itself",
         channels_first=True,
@@ -342,8 +197,8 @@ RULES = (
             and p.bits == 32
             and p.fine > 1
             and not p.strided
-            and _few(p, 8)
-            and _grouped(p)
+            and few(p, 8)
+            and grouped(p)
         ),
         "few channels a group of much data: windows group by group, which is transposed for that",
         channels_first=True,
@@ -352,25 +207,25 @@ RULES = (
         # 16 images of 28 x 28, 32 groups of 8, forward, on 2 devices: rows split, 25, by taps 188;
         # the batch split, 19 and 18 (AMD)
         "blocks",
-        lambda p: POSSIBLE["blocks"](p) and (_few(p, 8) or _many_taps(p)),
+        lambda p: POSSIBLE["blocks"](p) and (few(p, 8) or many_taps(p)),
         "grouped, and split over devices: multiply-adds would exchange more than halos",
     ),
     Rule(
         # resnext50-28-g32x8, forward: 3.6, 6.8; depthwise 7x7, 3 images of 14 x 14 with 1,024
         # channels 1.9, 10 (AMD)
         "skewed",
-        lambda p: p.result == "coarse" and _few(p, 8) and _crowded(p) and not p.partitioned,
+        lambda p: p.result == "coarse" and few(p, 8) and crowded(p) and not p.partitioned,
         "multiply-adds, and places a multiple of a power of two apart would crowd in the cache",
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390
-        lambda p: _few(p, 8) or _thin(p) or (_short(p) and not p.channels_first),
+        lambda p: few(p, 8) or thin(p) or (short(p) and not p.channels_first),
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Rule(
         # depthwise 31x31, 4 images of 32 x 32 with 128 channels, forward: 32, 1,731 (AMD)
         "pieces",
-        _many_taps,
+        many_taps,
         "grouped, and too many taps for one program: a loop over pieces of the kernel",
     ),
     Rule(
@@ -400,12 +255,12 @@ RULES = (
     ),
     Rule(
         "columns",  # resnext50-28-g32x8-s2, weights: 11, 20 (AMD, AVX-512)
-        lambda p: _grouped(p) and _spread_out(p),
+        lambda p: grouped(p) and spread_out(p),
         "strided and grouped: XLA would spread the coarse tensor out for a convolution",
     ),
     Rule(
         "each",  # regnet-28-g5x24, forward: 4.6, 8.5; resnext50-56-g32x4, weights: 18, 32
-        _grouped,
+        grouped,
         "grouped: one contraction for each group is twice as fast as one for all",
     ),
     Rule(
@@ -425,10 +280,11 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result == "kernel"
-            and POSSIBLE["planes"](p)
+            and p.dense
+            and p.rank == 1
             and p.fine == 1
             and p.bits > 16
-            and _windows(p) <= columns.WHOLE
+            and p.windows * p.bits / 8 <= columns.WHOLE
         ),
         "a one-channel waveform, channels first: dots of windows for each image, no transposition",
         channels_first=True,
@@ -455,19 +311,14 @@ RULES = (
     ),
     Rule(
         "direct",  # unet-enc1, weights, newer: 7.6, 13 (AMD, AVX-512); 20, 29 (AMD)
-        lambda p: _by_image(p) and p.batch == 1,
+        lambda p: by_image(p) and p.batch == 1,
         "one image and few channels: newer XLA has a convolution for it",
     ),
     Rule(
-        "images",  # resnet50-56-3x3, channels first, weights, newer: 11, 18 (AMD, AVX-512)
-        lambda p: _by_image(p) and p.channels_first,
+        "images",  # resnet50-56-3x3, weights, newer: 11, 16; channels first 11, 18 (AMD, AVX-512)
+        by_image,
         "large images of few channels: newer XLA has a convolution for each",
-        channels_first=True,
-    ),
-    Rule(
-        "images",  # resnet50-56-3x3, weights, newer: 11, 16 (AMD, AVX-512)
-        _by_image,
-        "large images of few channels: newer XLA has a convolution for each",
+        channels_first=None,
     ),
     Rule(
         # r2plus1d-1x3x3, channels first, weights: 15, 22; vgg16-conv5_1 11.6, 12.8; but, in blocks
@@ -477,7 +328,7 @@ RULES = (
             p.channels_first
             and p.result == "kernel"
             and p.rank > 1
-            and (not (p.tiny and p.rank == 2) or _spread_out(p))
+            and (not (p.tiny and p.rank == 2) or spread_out(p))
             and (not p.strided or p.fine < columns.FEW or p.small_images)
         ),
         "channels first: only the coarse tensor is transposed",
@@ -486,7 +337,7 @@ RULES = (
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; resnet50-stem: 13, 55 (AMD)
         lambda p: (
-            p.result == "kernel" and p.rank > 1 and (not (p.tiny and p.rank == 2) or _spread_out(p))
+            p.result == "kernel" and p.rank > 1 and (not (p.tiny and p.rank == 2) or spread_out(p))
         ),
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
@@ -509,7 +360,7 @@ RULES = (
     ),
     Rule(
         "abreast",  # resnet50-56-3x3, forward: 11, 19 (AMD, AVX-512)
-        lambda p: p.result == "coarse" and not NEWER and _on_one_core(p),
+        lambda p: p.result == "coarse" and not NEWER and on_one_core(p),
         "short rows, which older XLA convolves on one core: one row of all images",
     ),
     Rule("direct", lambda p: True, "no faster form is known: one convolution"),

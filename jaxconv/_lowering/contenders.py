@@ -1,6 +1,7 @@
 """What `jaxconv.measure` tries beside what the rules choose, data channels last."""
 
-from jaxconv._lowering.choice import choose, most_terms, possible
+from jaxconv._lowering.choice import choose, possible
+from jaxconv._lowering.conditions import most_terms
 from jaxconv._lowering.problem import Problem
 
 #: Each was the fastest of all for some layer of the benchmark, of one group and of several. The

@@ -113,7 +113,8 @@ def _contract(
     name = rule.spelling
     if not possible(name, problem):
         raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
-    there = geometry.canonical(rule.channels_first)
+    known = rule.channels_first
+    there = geometry.canonical(problem.channels_first if known is None else known)
     if geometry != there:
         inner = partial(
             _contract,

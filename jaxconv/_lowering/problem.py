@@ -87,11 +87,15 @@ class Problem:
         return math.prod(a.fine for a in self.geometry.axes)
 
     @property
+    def windows(self) -> float:
+        """Elements of all windows, of a symbolic batch any number of them."""
+        batch = math.inf if self.batch is None else self.batch
+        return batch * self.positions * self.taps * self.geometry.groups * self.fine
+
+    @property
     def work(self) -> float:
         """Multiply-adds, of a symbolic batch any number of them."""
-        channels = self.geometry.groups * self.fine * self.coarse
-        batch = math.inf if self.batch is None else self.batch
-        return batch * self.positions * self.taps * channels
+        return self.windows * self.coarse
 
     @property
     def tiny(self) -> bool:
@@ -214,5 +218,5 @@ class Rule:
     spelling: str
     when: Callable[[Problem], bool]
     why: str
-    #: in data of this layout
-    channels_first: bool = False
+    #: in data of this layout, or, with None, of either
+    channels_first: bool | None = False
