@@ -1,6 +1,5 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
-import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -92,30 +91,18 @@ def judge(
             notes[key] = {"ok": False, "reason": reason}
             continue
         expected, got = oracle.sample(row, op, *operands, result)
-        notes[key] = _judged(row, op, dtype, platforms[key], oracle.error(expected, got), "exact")
+        notes[key] = oracle.verdict(expected, got, row.terms(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     if not good:
         return notes
     best = min(good, key=lambda key: notes[key]["error"])
     for key in good:
-        difference = oracle.error(results[best].astype(np.float64), results[key])
-        against = _judged(row, op, dtype, platforms[key], difference / 2, best)
+        against = oracle.verdict(
+            results[best], results[key], row.terms(op), dtype, platforms[key], of=best
+        )
         if not against["ok"]:
             notes[key] = against
     return notes
-
-
-def _judged(row: Layer, op: str, dtype: str, platform: str, error: float, against: str) -> dict:
-    """What to note about an error: right, rounded more often than needed, or wrong."""
-    bound = (row, op, dtype, platform)
-    if not math.isfinite(error):
-        return {"ok": False, "error": None, "reason": "not finite"}
-    note = {"ok": error <= oracle.loose_tolerance(*bound), "error": error}
-    if not note["ok"]:
-        note["reason"] = f"differs by {error:.3g} of the rms from {against}"
-    elif error > oracle.tolerance(*bound):
-        note["inexact"] = True
-    return note
 
 
 def selected() -> list[Layer]:

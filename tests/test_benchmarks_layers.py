@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import importlib.util
 import itertools
+import math
 
 import jax
 import numpy as np
@@ -135,6 +136,78 @@ def test_tiny_is_the_same_kind_of_layer(row):
         assert (small.pads_begin, small.pads_end) == (row.pads_begin, row.pads_end)
     assert min(small.fine_size) >= 1
     assert small.flops < 1e6
+
+
+#: As many terms as some row of some table has, to a power of two.
+TERMS = sorted(
+    {
+        2 ** round(math.log2(row.terms(op)))
+        for preset in ("cpu-small", "gpu", "tpu")
+        for row in table.layers(preset)
+        for op in OPS
+    }
+)
+every_type = pytest.mark.parametrize("dtype", list(oracle.EPS))
+
+
+def sums(terms):
+    """Sums of so many products of normal numbers, as a layer's results are distributed."""
+    return math.sqrt(terms) * np.random.default_rng(terms).standard_normal((8, 6, 5, 64))
+
+
+@every_type
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+@pytest.mark.parametrize("of", ["exact", "another engine"])
+def test_what_is_not_the_result_is_refused_however_many_terms(dtype, platform, of):
+    for terms in TERMS:
+        exact = sums(terms)
+        right = arrays.representable(exact, dtype)
+        swapped = right.copy()
+        swapped[..., [3, 4]] = swapped[..., [4, 3]]
+        part = right.copy()
+        part[-1, -1] = 0
+        results = {
+            "right": right,
+            "zeros": np.zeros_like(right),
+            "rolled": np.roll(right, 1, -1),
+            "flipped": right[:, ::-1],
+            "two swapped": swapped,
+            "a row of zeros": part,
+            "negative": -right,
+            "a third less": right / 1.5,
+        }
+        notes = {
+            name: oracle.verdict(exact, result, terms, dtype, platform, of)
+            for name, result in results.items()
+        }
+        assert [name for name, note in notes.items() if note["ok"]] == ["right"], terms
+        assert "inexact" not in notes["right"]
+
+
+@every_type
+def test_exact_sums_rounded_once_are_exact_however_large_the_element(dtype):
+    """Most elements nothing, as in a strided data gradient: others are many times the rms."""
+    for terms in TERMS:
+        exact = sums(terms) * (np.random.default_rng(1).random((8, 6, 5, 64)) < 0.01)
+        right = arrays.representable(exact, dtype)
+        note = oracle.verdict(exact, right, terms, dtype, "cpu")
+        assert (note["ok"], "inexact" in note) == (True, False), terms
+        if dtype in ("bf16", "f16"):  # two digits of the type lost: not taken for right
+            note = oracle.verdict(exact, right * (1 + 2 * oracle.EPS[dtype]), terms, dtype, "cpu")
+            assert "inexact" in note or not note["ok"], terms
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("roundings", [8, 64, 512])
+def test_rounding_partial_sums_is_inexact_but_not_wrong(dtype, roundings):
+    for terms in (t for t in TERMS if t >= roundings):
+        parts = np.random.default_rng(terms).standard_normal((roundings, 5, 64))
+        parts *= math.sqrt(terms / roundings)
+        total = np.zeros(parts.shape[1:], np.float32)
+        for part in parts:
+            total = arrays.representable(total + part, dtype)
+        note = oracle.verdict(parts.sum(0), total, terms, dtype, "cpu")
+        assert (note["ok"], "inexact" in note) == (True, True), (terms, note)
 
 
 def test_each_result_is_held_against_the_others():
