@@ -5,6 +5,8 @@ a test that names no sharding runs on the first one, as it would with a single d
 """
 
 import os
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -21,10 +23,36 @@ def strict_jax():
     jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@cache
+def remembered_by():
+    """A context that is part of the key of all that JAX traces and compiles."""
+    import jax
+
+    return jax.make_user_context(())
+
+
 @pytest.fixture
-def however_little(monkeypatch):
+def patched(monkeypatch):
+    """`monkeypatch.setattr` for what decides how a contraction is spelled.
+
+    JAX would go on with programs from before, and other tests with those of this one.
+    """
+    done = ()
+    with ExitStack() as stack:
+
+        def patch(of, name, value):
+            nonlocal done
+            monkeypatch.setattr(of, name, value)
+            done = (*done, (of, name, value))
+            stack.enter_context(remembered_by()(done))
+
+        yield patch
+
+
+@pytest.fixture
+def however_little(patched):
     """For the little data of tests, too, keep spellings apart and on all cores."""
     from jaxconv._lowering import apart, cores
 
-    monkeypatch.setattr(apart, "LITTLE", 0)
-    monkeypatch.setattr(cores, "LITTLE", 0)
+    patched(apart, "LITTLE", 0)
+    patched(cores, "LITTLE", 0)

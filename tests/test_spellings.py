@@ -137,9 +137,9 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
 
 @pytest.mark.parametrize(("name", "op", "spelling"), CASES)
 @pytest.mark.usefixtures("however_little")
-def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling, monkeypatch):
-    monkeypatch.setattr(pieces, "DEPTHWISE", 3)
-    monkeypatch.setattr(pieces, "OTHERS", 4)
+def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling, patched):
+    patched(pieces, "DEPTHWISE", 3)
+    patched(pieces, "OTHERS", 4)
     form = FORMS[name]
     a, b, _ = operands(form, op)
     run = jax.jit(form.op(op))
@@ -156,12 +156,12 @@ def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling, monkeypat
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.usefixtures("however_little")
-def test_exact_with_channels_first(name, op, monkeypatch):
+def test_exact_with_channels_first(name, op, patched):
     """As if there were much work, which no rule calls tiny."""
-    monkeypatch.setattr(Problem, "work", math.inf)
+    patched(Problem, "work", math.inf)
     form = replace(FORMS[name], formats=CHANNELS_FIRST)
     a, b, _ = operands(form, op)
-    got = jax.jit(lambda a, b: form.op(op)(a, b))(a, b)
+    got = jax.jit(form.op(op))(a, b)
     np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **form.op(op).keywords))
 
 
@@ -181,7 +181,7 @@ def test_channels_first_stay_so(name, op, spellings):
     a, b, _ = operands(form, op)
     told = jaxconv.explain(op, a, b, **form.op(op).keywords)
     assert [spelling for spelling, _ in told.steps] == spellings
-    text = jax.jit(lambda a, b: form.op(op)(a, b)).lower(a, b).as_text()
+    text = jax.jit(form.op(op)).lower(a, b).as_text()
     moved = [line for line in text.splitlines() if "stablehlo.transpose" in line]
     assert not any("<11x" in line for line in moved), moved
 
@@ -197,7 +197,7 @@ def test_groups_side_by_side_share_the_memory(formats):
         jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ("fine", "coarse")
     )
     run = form.op("convolution_backward_weights")
-    compiled = jax.jit(lambda a, b: run(a, b)).lower(fine, coarse).compile()
+    compiled = jax.jit(run).lower(fine, coarse).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 32 << 20
 
 
@@ -218,10 +218,10 @@ def test_groups_side_by_side_share_the_memory(formats):
 @pytest.mark.parametrize("channels", [(4, 4), slow((4, 12)), slow((8, 4))])
 @pytest.mark.usefixtures("however_little")
 def test_a_weights_gradient_meets_every_place_once(
-    fine, kernel, stride, channels, formats, monkeypatch
+    fine, kernel, stride, channels, formats, patched
 ):
     """However its loops divide them, in both layouts."""
-    monkeypatch.setattr(Problem, "long_rows", property(lambda p: p.rank > 1))
+    patched(Problem, "long_rows", property(lambda p: p.rank > 1))
     form = Form(
         batch=2, fine=fine, kernel=kernel, strides=(stride,) * len(fine),
         dilations=(1,) * len(fine), pads_begin=tuple(k // 2 for k in kernel),
@@ -301,7 +301,7 @@ def test_a_convolution_alone_stands_in_no_branch(spelling, branches):
     form = replace(DENSE, formats=CHANNELS_FIRST, batch=64)
     src, weights, _ = operands(form, "convolution")
     with jaxconv.forced(spelling):
-        text = jax.jit(lambda a, b: form.op("convolution")(a, b)).lower(src, weights).as_text()
+        text = jax.jit(form.op("convolution")).lower(src, weights).as_text()
     assert text.count("stablehlo.case") == branches
 
 
@@ -317,7 +317,7 @@ def test_blocks_divide_the_rows_if_they_can(rows, dots):
     )
     run = form.op("convolution_backward_weights")
     with jaxconv.forced("columns"):
-        text = jax.jit(lambda a, b: run(a, b)).lower(fine, coarse).as_text()
+        text = jax.jit(run).lower(fine, coarse).as_text()
     assert "stablehlo.while" in text
     assert text.count("stablehlo.dot_general") == dots
 
@@ -407,7 +407,7 @@ def test_windows_with_channels_first(change, stay):
         one = {n: getattr(form, n)[:1] for n in ("strides", "dilations", "pads_begin", "pads_end")}
         form = replace(form, **one)
     a, b = (jax.ShapeDtypeStruct(form.shapes[slot], np.float32) for slot in ROLES[WEIGHTS][:2])
-    text = jax.jit(lambda a, b: form.op(WEIGHTS)(a, b)).lower(a, b).as_text()
+    text = jax.jit(form.op(WEIGHTS)).lower(a, b).as_text()
     moved = f"-> tensor<{'x'.join(map(str, (8, *form.fine, form.channels[0])))}x"
     assert (moved not in text) == stay
 
@@ -446,13 +446,13 @@ MANY_TAPS = {
 )  # fmt: skip
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.usefixtures("however_little")
-def test_many_taps_are_taken_some_at_a_time(name, op, formats, monkeypatch):
+def test_many_taps_are_taken_some_at_a_time(name, op, formats, patched):
     """Grouped convolutions, whose programs do not grow with the taps, however much work it is."""
-    monkeypatch.setattr(Problem, "work", math.inf)
+    patched(Problem, "work", math.inf)
     form = replace(MANY_TAPS[name], formats=formats)
     a, b, _ = operands(form, op)
     run = form.op(op)
-    lowered = jax.jit(lambda a, b: run(a, b)).lower(a, b)
+    lowered = jax.jit(run).lower(a, b)
     if op != "convolution_backward_data" or form.strides == (1, 1):  # phases have fewer
         assert "pieces" in [name for name, _ in jaxconv.explain(op, a, b, **run.keywords).steps]
         assert lowered.as_text().count(" = ") < 2500
@@ -464,9 +464,9 @@ def test_many_taps_are_taken_some_at_a_time(name, op, formats, monkeypatch):
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(("groups", "of", "block"), [(12, 1, 4), (7, 1, 7), (12, 2, 24)])
 @pytest.mark.usefixtures("however_little")
-def test_many_taps_of_some_channels_at_a_time(groups, of, block, op, monkeypatch):
+def test_many_taps_of_some_channels_at_a_time(groups, of, block, op, patched):
     """But not one by one, if their number is prime, and depthwise only."""
-    monkeypatch.setattr(pieces, "TOGETHER", 4)
+    patched(pieces, "TOGETHER", 4)
     channels = (of * groups, of * groups)
     form = replace(MANY_TAPS["depthwise"], channels=channels, groups=groups, strides=(1, 1))
     a, b, _ = operands(form, op)
@@ -512,9 +512,9 @@ def test_channels_that_would_crowd_are_skewed(channels, groups, kernel, first, d
         ((7, 7), (4, 18), "taps"), ((5, 11), (4, 18), "each"),
     ],
 )  # fmt: skip
-def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, monkeypatch):
+def test_as_many_multiply_adds_as_a_loop_may_hold(kernel, channels, first, patched):
     """100, or 128 if several channels are summed for few; of two groups here."""
-    monkeypatch.setattr(Problem, "work", math.inf)
+    patched(Problem, "work", math.inf)
     form = replace(
         DENSE, channels=channels, groups=2, fine=(14, 16), strides=(1, 1), kernel=kernel,
         dilations=(1, 1), pads_begin=(0, 0), pads_end=(0, 0),
@@ -651,6 +651,21 @@ def test_forcing_reaches_a_compiled_outer_function():
     assert "stablehlo.convolution" not in program()
 
 
+def test_a_patched_limit_reaches_what_is_compiled_already(patched):
+    """Else tests would try programs of others."""
+    a, b, _ = operands(DENSE, WEIGHTS)
+    run = jax.jit(DENSE.op(WEIGHTS))
+
+    def loops():
+        return "stablehlo.while" in run.lower(a, b).as_text()
+
+    with jaxconv.forced("columns"):
+        assert not loops()
+        for size in ("WHOLE", "BLOCK", "TOGETHER"):
+            patched(columns, size, 0)
+        assert loops()
+
+
 def test_derivatives_are_forced_too():
     form = FORMS["depthwise"]
     src, weights, _ = operands(form, "convolution")
@@ -664,18 +679,18 @@ def test_derivatives_are_forced_too():
 @pytest.mark.parametrize("form", ["dense", "grouped", "1-D"])
 @pytest.mark.parametrize("op", ["convolution", "convolution_backward_weights"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_windows_in_blocks_and_some_groups_at_a_time(op, form, dtype, share, monkeypatch):
+def test_windows_in_blocks_and_some_groups_at_a_time(op, form, dtype, share, patched):
     """As large layers have them; one row a block, and blocks that do not divide the rows."""
     a, b, _ = operands(FORMS[form], op, dtype)
-    whole, blocked = (jax.jit(lambda a, b: FORMS[form].op(op)(a, b)) for _ in range(2))
+    run = jax.jit(FORMS[form].op(op))
     with jaxconv.forced("columns"):
-        expected = whole(a, b)
-        assert "stablehlo.while" not in whole.lower(a, b).as_text()
-        monkeypatch.setattr(columns, "WHOLE", 0)
-        monkeypatch.setattr(columns, "BLOCK", int(share * columns_bytes(FORMS[form], dtype)))
-        monkeypatch.setattr(columns, "TOGETHER", columns.BLOCK)
-        assert "stablehlo.while" in blocked.lower(a, b).as_text()
-        np.testing.assert_array_equal(blocked(a, b), expected)
+        expected = run(a, b)
+        assert "stablehlo.while" not in run.lower(a, b).as_text()
+        patched(columns, "WHOLE", 0)
+        patched(columns, "BLOCK", int(share * columns_bytes(FORMS[form], dtype)))
+        patched(columns, "TOGETHER", columns.BLOCK)
+        assert "stablehlo.while" in run.lower(a, b).as_text()
+        np.testing.assert_array_equal(run(a, b), expected)
 
 
 def columns_bytes(form, dtype):
@@ -697,10 +712,10 @@ def columns_bytes(form, dtype):
 @pytest.mark.parametrize("name", ["dense", "wide", slow("3-D")])
 @pytest.mark.parametrize("dtype", [np.float32, slow(np.float64)])
 def test_windows_with_channels_first_in_blocks(
-    name, dtype, batch, images, loops, dots, however_little, monkeypatch
+    name, dtype, batch, images, loops, dots, however_little, patched
 ):
     """Some images at a time, else some rows of one."""
-    monkeypatch.setattr(Problem, "work", math.inf)
+    patched(Problem, "work", math.inf)
     form = replace(FORMS[name], batch=batch, formats=CHANNELS_FIRST)
     form = replace(form, strides=(1,) * len(form.kernel))
     more = 7 - form.shapes["coarse"][2]
@@ -709,12 +724,12 @@ def test_windows_with_channels_first_in_blocks(
     with jax.enable_x64(dtype == np.float64):
         a, b, _ = operands(form, WEIGHTS, dtype)
         windows = math.prod((*b.shape[2:], *form.kernel, form.channels[0])) * a.dtype.itemsize
-        monkeypatch.setattr(columns, "WHOLE", 0)
+        patched(columns, "WHOLE", 0)
         for size in ("BLOCK", "LEAST"):
-            monkeypatch.setattr(columns, size, int(images * windows))
+            patched(columns, size, int(images * windows))
         told = jaxconv.explain(WEIGHTS, a, b, **run.keywords)
         assert [spelling for spelling, _ in told.steps] == ["columns"]
-        lowered = jax.jit(lambda a, b: run(a, b)).lower(a, b)
+        lowered = jax.jit(run).lower(a, b)
         assert lowered.as_text().count("stablehlo.while") == loops
         assert lowered.as_text().count("stablehlo.dot_general") == dots
         got = lowered.compile()(a, b)
@@ -723,11 +738,11 @@ def test_windows_with_channels_first_in_blocks(
 
 
 @pytest.fixture
-def in_blocks(monkeypatch):
+def in_blocks(patched):
     """Windows one row a block, one group and few taps at a time, as if layers were large."""
     for size in ("WHOLE", "BLOCK", "TOGETHER"):
-        monkeypatch.setattr(columns, size, 0)
-    monkeypatch.setattr(pieces, "OTHERS", 4)
+        patched(columns, size, 0)
+    patched(pieces, "OTHERS", 4)
 
 
 #: Of images that are counted.
@@ -750,7 +765,7 @@ def test_a_symbolic_batch(op, name, formats, spelling, in_blocks):
     ]
     run = form.op(op)
     with jaxconv.forced(spelling) if spelling else nullcontext():
-        exported = export.export(jax.jit(lambda a, b: run(a, b)))(*types)
+        exported = export.export(jax.jit(run))(*types)
     np.testing.assert_array_equal(exported.call(a, b), run(a, b))
 
 
@@ -779,11 +794,11 @@ HALOS = Form(
 
 @pytest.mark.parametrize("op", OPS)
 @each("form", {**FORMS, "in blocks": HALOS}, slow=SLOW)
-def test_exact_as_if_split_over_devices(form, op, monkeypatch):
+def test_exact_as_if_split_over_devices(form, op, patched):
     """All that is chosen there, in a program for one device."""
-    monkeypatch.setattr(_contractions, "devices_to_split_over", lambda context: 4)
+    patched(_contractions, "devices_to_split_over", lambda context: 4)
     a, b, _ = operands(form, op)
-    got = jax.jit(lambda a, b: form.op(op)(a, b))(a, b)
+    got = jax.jit(form.op(op))(a, b)
     np.testing.assert_array_equal(got, getattr(oracle, op)(a, b, **form.op(op).keywords))
 
 
@@ -797,8 +812,8 @@ def test_loops_under_shard_map(spelling, op, name, in_blocks):
     check_loops_under_shard_map(replace(FORMS[name], batch=4), op, spelling)
 
 
-def test_loops_under_shard_map_with_channels_first(in_blocks, monkeypatch):
-    monkeypatch.setattr(Problem, "work", math.inf)
+def test_loops_under_shard_map_with_channels_first(in_blocks, patched):
+    patched(Problem, "work", math.inf)
     form = replace(DENSE, batch=4, strides=(1, 1), formats=CHANNELS_FIRST)
     check_loops_under_shard_map(form, WEIGHTS, None)
 

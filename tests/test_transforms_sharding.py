@@ -95,13 +95,12 @@ def test_batch_sharded(form, name):
 
 @each_op
 @each("form", {name: FORMS[name] for name in ("wide groups", "depthwise")}, slow=("depthwise",))
-def test_pieces_of_a_kernel_batch_sharded(form, name, monkeypatch):
+def test_pieces_of_a_kernel_batch_sharded(form, name, patched):
     """As if three taps were many: the only sum over devices is after the loop over pieces."""
     for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL", "SHORT"):
-        monkeypatch.setattr(conditions, limit, 3)
+        patched(conditions, limit, 3)
     for limit in ("OTHERS", "DEPTHWISE"):
-        monkeypatch.setattr(pieces, limit, 2)
-    form = replace(form, pads_begin=(1, 1))  # not traced before
+        patched(pieces, limit, 2)
     op = form.op(name)
     shapes = [form.shapes[slot] for slot in ROLES[name][:2]]
     told = jaxconv.explain(name, *shapes, **op.keywords).steps
