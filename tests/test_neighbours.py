@@ -1,5 +1,6 @@
 """On CPU, what stands around a convolution in a program is not fused into it, nor it into them."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -11,12 +12,50 @@ from small import CHANNELS_FIRST, DENSE, OPS, operands
 from timing import least_ratio
 
 import jaxconv
+from jaxconv._lowering import apart
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
 DEPTHWISE = replace(DENSE, channels=(4, 4), groups=4, strides=(1, 1))
 GROUPED = replace(DENSE, channels=(24, 24), groups=2, strides=(1, 1))
 POINTWISE = replace(DENSE, kernel=(1, 1), dilations=(1, 1))
+
+
+POINTWISE_FIRST = replace(POINTWISE, formats=CHANNELS_FIRST)
+
+#: What a program has of each spelling, by XLA's names.
+MADE_OF = {
+    "taps": {"slice", "multiply", "add"},
+    "columns": {"slice", "concatenate", "dot"},
+    "each": {"slice", "convolution"},
+    "matmul": {"slice", "dot"},
+    "planes": {"slice"},  # its dots are calls of a library, without a name
+}
+
+
+def program(form, spelling, op):
+    """An operation between three tanh, compiled."""
+    a, b, _ = operands(form, op)
+    run = jax.jit(lambda a, b: jnp.tanh(form.op(op)(jnp.tanh(a), jnp.tanh(b))))
+    with jaxconv.forced(spelling):
+        return run.lower(a, b).compile().as_text()
+
+
+def work(text, op):
+    """Which of XLA's operations that were asked for by `op` compute or move a part of a tensor.
+
+    XLA names each instruction after the function that asked for it.
+    """
+    found = set(re.findall(rf'^ .*? ([a-z-]+)\(.*op_name="[^"]*\b{op}\)', text, re.MULTILINE))
+    return found & {"slice", "multiply", "add", "concatenate", "pad", "reduce", "dot", "transpose",
+                    "convolution"}  # fmt: skip
+
+
+def loops(text):
+    """The computations that have a tanh."""
+    found = [c for c in text.split("\n}\n") if re.search(r"^ .* tanh\(", c, re.MULTILINE)]
+    assert found
+    return found
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -30,25 +69,31 @@ POINTWISE = replace(DENSE, kernel=(1, 1), dilations=(1, 1))
             ("grouped", GROUPED, "columns"),
             ("grouped", GROUPED, "each"),
             ("pointwise", POINTWISE, "matmul"),
-            ("pointwise-first", replace(POINTWISE, formats=CHANNELS_FIRST), "planes"),
+            ("pointwise-first", POINTWISE_FIRST, "planes"),
             ("dense-first", replace(DENSE, formats=CHANNELS_FIRST), "columns"),
         )
     ],
 )
 def test_no_loop_holds_work_of_both(form, spelling, op):
-    """XLA names each instruction after the function that asked for it."""
-    a, b, _ = operands(form, op)
-    program = jax.jit(lambda a, b: jnp.tanh(form.op(op)(jnp.tanh(a), jnp.tanh(b))))
-    with jaxconv.forced(spelling):
-        text = program.lower(a, b).compile().as_text()
-    loops = [c for c in text.split("\n}\n") if re.search(r"^ .* tanh\(", c, re.MULTILINE)]
-    assert loops
-    ours = "multiply|add|concatenate|pad"
-    if form.groups == 1 and spelling != "planes":  # which move groups or weights, once each
-        ours += "|transpose"
-    work = re.compile(rf' (?:{ours})\(.*op_name="[^"]*\b{op}\)')
-    for loop in loops:
-        assert not work.search(loop), loop
+    text = program(form, spelling, op)
+    assert work(text, op) >= MADE_OF[spelling]
+    moved_once = form.groups > 1 or spelling == "planes"  # groups, or weights
+    for loop in loops(text):
+        assert work(loop, op) <= ({"transpose"} if moved_once else set()), loop
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("form", "spelling"),
+    [(DEPTHWISE, "taps"), (POINTWISE, "matmul"), (POINTWISE_FIRST, "planes")],
+    ids=["taps", "matmul", "planes"],
+)
+def test_a_loop_would_hold_work_of_both_in_no_branch(form, spelling, op, patched):
+    """What the test above looks for is there, and it is the branch that prevents it."""
+    patched(apart, "LITTLE", math.inf)
+    text = program(form, spelling, op)
+    assert " conditional(" not in text
+    assert any(work(loop, op) - {"transpose"} for loop in loops(text))
 
 
 @pytest.mark.timed
