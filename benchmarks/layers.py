@@ -45,10 +45,7 @@ def run_case(
     operands = arrays.operands(row, op, dtype)
 
     def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
-        platforms = {
-            k: "cpu" if run.exact_f32() else pool.versions[k.partition("/")[0]]["platform"]
-            for k in results
-        }
+        platforms = run.platforms(pool, results)
         return judge(row, op, dtype, operands, {k: v[0] for k, v in results.items()}, platforms)
 
     measured = measure(pool, labels, job, operands, verify, plan, folder)

@@ -42,6 +42,8 @@ SHARED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "XLA_PYTHON_CLIENT_PREALLOCAT
 # For all that JAX and for all that CUDA's libraries multiply; PyTorch's convolutions are cuDNN's.
 EXACT_F32 = {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "NVIDIA_TF32_OVERRIDE": "0"}
 
+ON_CPU = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+
 
 def labels() -> list[str]:
     """The engines asked for."""
@@ -59,6 +61,13 @@ def exact_f32() -> bool:
     return _F32.value == "exact"
 
 
+def platforms(pool: Pool, keys: Iterable[str]) -> dict[str, str]:
+    """By "label/variant", the platform by whose default f32 is multiplied."""
+    if exact_f32():
+        return dict.fromkeys(keys, "cpu")
+    return {key: pool.versions[key.partition("/")[0]]["platform"] for key in keys}
+
+
 def wanted(*names: str) -> bool:
     """Whether --filter finds something in these names."""
     return re.search(_FILTER.value, " ".join(names)) is not None
@@ -73,7 +82,7 @@ def open_pool(cpu: bool = False) -> Pool:
     """The workers; an engine that does not even start is named on stderr."""
     environment = SHARED | (EXACT_F32 if exact_f32() else {})
     if cpu or _DEVICE.value == "cpu":
-        environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        environment |= ON_CPU
     pool = Pool(_pairs("python", _PYTHON.value), _pairs("path", _PATH.value), environment)
     for label in labels():
         try:

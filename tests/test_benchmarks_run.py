@@ -258,15 +258,48 @@ SLOW_NETWORKS = [
 
 
 @pytest.mark.parametrize("name", SLOW_NETWORKS)
-def test_a_training_step_is_the_same_in_every_engine(name):
+def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
     pytest.importorskip("torch")
     from benchmarks import train_step
 
     operands, results = steps(name, ["jaxconv", "lax", "torch"])
-    notes = train_step.judge(name, "f32", operands, results)
+    exact = train_step.reference(name, operands, tmp_path)
+    notes = train_step.judge(name, "f32", operands, exact, results, dict.fromkeys(results, "cpu"))
     assert len(notes) == 4
     assert all(note["ok"] for note in notes.values()), notes
-    changed = results["lax/"]
-    changed[1] = changed[1] + 1
-    notes = train_step.judge(name, "f32", operands, results)
-    assert not notes["lax/"]["ok"]
+
+
+def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(tmp_path):
+    from benchmarks import train_step
+
+    operands, results = steps("dcgan-discriminator", ["lax"])
+    exact = train_step.reference("dcgan-discriminator", operands, tmp_path)
+    right = results["lax/"]
+    before = operands[networks.data_count("dcgan-discriminator") :]
+    changed = {
+        "right": right,
+        "loss": [right[0] * 1.1, *right[1:]],
+        "no step": [right[0], *before],
+        "uphill": [right[0], *(2 * p - x for p, x in zip(before, right[1:], strict=True))],
+        "one transposed": [right[0], right[1].swapaxes(0, 1), *right[2:]],
+        "nan": [right[0], right[1] * np.nan, *right[2:]],
+    }
+    cpu = dict.fromkeys(changed, "cpu")
+    for dtype in ("f32", "f16", "bf16"):
+        notes = train_step.judge("dcgan-discriminator", dtype, operands, exact, changed, cpu)
+        # Updates in bfloat16 are not compared, but must be numbers.
+        ok = ["right"] if dtype != "bf16" else [c for c in changed if c not in ("loss", "nan")]
+        assert [name for name, note in notes.items() if note["ok"]] == ok, dtype
+        json.dumps(notes, allow_nan=False)
+
+
+def test_without_a_reference_a_step_is_unverified():
+    from benchmarks import train_step
+
+    results = {"torch/": [np.float32(2)], "lax/": [np.float32(np.nan)]}
+    notes = train_step.judge("unet3d", "f32", [], None, results, {})
+    assert all(note["unverified"] for note in notes.values())
+    assert {key: (note["ok"], note["loss"]) for key, note in notes.items()} == {
+        "torch/": (True, 2.0),
+        "lax/": (False, None),
+    }
