@@ -1,6 +1,7 @@
 """Every spelling of every contraction it claims, exactly; and that forcing one takes effect."""
 
 import math
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -835,6 +836,35 @@ def check_loops_under_shard_map(form, op, spelling):
         assert "stablehlo.while" in lowered.as_text()
         got = lowered.compile()(a, b)
     np.testing.assert_array_equal(got, run(a, b))
+
+
+#: Made of multiply-adds.
+WITHOUT_PRODUCTS = ("taps", "pieces", "skewed", "swapped")
+
+
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize(
+    ("op", "spelling", "name"),
+    [
+        (op, spelling, name)
+        for op in OPS
+        for spelling in force.SPELLINGS
+        for name in ("dense", "pointwise", "grouped", "strides that divide")
+        if (name == "grouped") == (spelling == "each")  # others give groups to multiply-adds
+        if spelling not in WITHOUT_PRODUCTS and claimed(spelling, FORMS[name], op)
+    ],
+)
+def test_every_product_has_the_precision_that_is_asked_for(op, spelling, name, formats):
+    """Which no value shows on a CPU."""
+    form = replace(FORMS[name], formats=formats)
+    a, b, _ = operands(form, op)
+    run = jax.jit(form.op(op, precision=("highest", "high")))
+    with jaxconv.forced(spelling):
+        text = run.lower(a, b).as_text()
+    products = re.findall(r"stablehlo\.(?:dot_general|convolution)\b.*", text)
+    assert products
+    for product in products:
+        assert {"HIGHEST", "HIGH"} <= set(re.findall(r"\w+", product)), product
 
 
 def test_an_unknown_spelling_lists_the_known():
