@@ -44,9 +44,12 @@ out_sharding
     sharding of the axis it comes from, and a contracted one is summed.
 
 Malformed arguments raise TypeError or ValueError, with the rule and what was given.
+
+`jaxconv.lax.conv_general_dilated` takes the arguments of `jax.lax`'s instead, and
+`jaxconv.onednn.apply` those of oneDNN Graph.
 """
 
-from jaxconv import onednn
+from jaxconv import lax, onednn
 from jaxconv._checkpoint import contractions_saveable
 from jaxconv._conv_transpose import (
     conv_transpose,
@@ -79,6 +82,7 @@ __all__ = [
     "convolution_backward_weights",
     "explain",
     "forced",
+    "lax",
     "measure",
     "onednn",
     "resolve",

@@ -1,0 +1,493 @@
+"""`jaxconv.lax` gives what `jax.lax` gives: values, gradients, tangents, types, shapes, errors.
+
+All data are small whole numbers, so that every order of summation gives the same.
+"""
+
+import inspect
+import random
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from small import contractions, each, equations, integers, primitives
+
+import jaxconv
+
+BY = {"convolution": ["coarse"], "conv_transpose": ["fine"], "lax": []}
+LAST = ("NHWC", "HWIO", "NHWC")
+
+
+def both(**arguments):
+    """Ours and lax's, with all but the two arrays."""
+    return (
+        partial(jaxconv.lax.conv_general_dilated, **arguments),
+        partial(lax.conv_general_dilated, **arguments),
+    )
+
+
+def same(ours, theirs):
+    """Equal values, types (weak ones, too) and shapes."""
+    for got, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert jax.typeof(got) == jax.typeof(expected)
+        assert np.array_equal(got, expected)
+
+
+def derived(function, lhs, rhs, tangents, cotangent):
+    """The result, both gradients and a directional derivative, in one program."""
+    out, pull = jax.vjp(function, lhs, rhs)
+    return out, pull(cotangent), jax.jvp(function, (lhs, rhs), tangents)[1]
+
+
+def written_out(padding=(), lhs_dilation=None, dimension_numbers=None, **arguments):
+    """lax's, with the padding and the dilation of lhs written out.
+
+    Where it is to crop before and to pad after, XLA:CPU of JAX 0.10 reads beyond lhs.
+    """
+
+    def function(lhs, rhs):
+        numbers = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
+        edges = [(0, 0, 0)] * lhs.ndim
+        for n, axis in enumerate(numbers.lhs_spec[2:]):
+            edges[axis] = (*padding[n], lhs_dilation[n] - 1 if lhs_dilation else 0)
+        lhs = lax.pad(lhs, np.zeros((), lhs.dtype), edges)
+        valid = [(0, 0) for _ in padding]
+        return lax.conv_general_dilated(
+            lhs, rhs, padding=valid, dimension_numbers=numbers, **arguments
+        )
+
+    return function
+
+
+def check(lhs, rhs, by, limit=4, **arguments):
+    """All of a call is lax's, and it is computed by that operation of ours, or by lax."""
+    ours, theirs = both(**arguments)
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == BY[by]
+    out = jax.eval_shape(theirs, lhs, rhs)
+    tangents = integers(lhs.shape, 3, lhs.dtype, limit), integers(rhs.shape, 4, rhs.dtype, limit)
+    cotangent = integers(out.shape, 5, out.dtype, limit)
+    run = jax.jit(derived, static_argnums=0)
+    results = [run(f, lhs, rhs, tangents, cotangent) for f in (ours, written_out(**arguments))]
+    assert jax.typeof(results[0][0]) == jax.typeof(out)
+    same(*results)
+
+
+def data(lhs, rhs, dtype=np.float32, limit=4):
+    return integers(lhs, 1, dtype, limit), integers(rhs, 2, dtype, limit)
+
+
+def test_the_signature():
+    ours, theirs = (
+        [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
+        for f in both()
+        for f in [f.func]
+    )
+    assert ours == theirs
+
+
+GEOMETRIES = {
+    # name: by, extents, kernel, strides, padding, lhs dilation, rhs dilation
+    "stride": ("convolution", (7, 6), (3, 2), (2, 1), [(1, 0), (2, 3)], (1, 1), (1, 2)),
+    "crop": ("convolution", (7, 9), (3, 2), (2, 1), [(-2, 1), (3, -4)], (1, 1), (1, 2)),
+    "dilated": ("conv_transpose", (4, 3), (3, 2), (1, 1), [(1, 0), (0, 2)], (2, 3), (1, 2)),
+    "dilated, one axis": ("conv_transpose", (4, 7), (3, 4), (1, 1), [(2, 1), (1, 2)], (1, 2), None),
+    "dilated, crop": ("conv_transpose", (4, 5), (3, 2), (1, 1), [(-3, 1), (2, -1)], (2, 3), (2, 1)),
+    "dilated, wide": ("conv_transpose", (3, 2), (3, 2), (1, 1), [(7, 4), (5, 9)], (2, 3), (1, 2)),
+    "dilated, nothing read": ("conv_transpose", (2,), (2,), (1,), [(-2, 5)], (2,), (2,)),
+    "cropped away": ("convolution", (3, 5), (2, 2), (2, 1), [(-4, 6), (1, 0)], (1, 1), (1, 1)),
+    "both": ("convolution", (5, 4), (3, 2), (2, 3), [(1, 0), (2, 2)], (3, 2), (1, 2)),
+    "both, crop": ("convolution", (5, 4), (2, 2), (2, 1), [(-2, 1), (2, -1)], (3, 2), (1, 2)),
+    "one each": ("convolution", (5, 4), (3, 2), (2, 1), [(1, 0), (2, 2)], (1, 2), (1, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("groups", [pytest.param(1, marks=pytest.mark.slow), 2])
+@each("geometry", GEOMETRIES, slow=("dilated, one axis", "dilated, crop", "both, crop"))
+def test_geometries(geometry, groups):
+    by, extents, kernel, strides, padding, lhs_dilation, rhs_dilation = geometry
+    lhs, rhs = data((2, 3 * groups, *extents), (2 * groups, 3, *kernel))
+    check(
+        lhs, rhs, by, window_strides=strides, padding=padding, lhs_dilation=lhs_dilation,
+        rhs_dilation=rhs_dilation, feature_group_count=groups,
+    )  # fmt: skip
+
+
+def drawn(seed):
+    """Any geometry and any layouts of one to three axes, of those with a result."""
+    draw = random.Random(seed)
+    rank, groups = draw.choice([1, 2, 2, 3]), draw.choice([1, 1, 2, 3])
+    letters = "DHW"[-rank:]
+
+    def shuffled(more):
+        return "".join(draw.sample(more + letters, rank + 2))
+
+    names = shuffled("NC"), shuffled("IO"), shuffled("NC")
+    inputs, outputs = draw.randint(1, 2), draw.randint(1, 2)
+    channels = {"C": inputs * groups, "I": inputs, "O": outputs * groups, "N": draw.randint(1, 3)}
+    most_strides, most_dilation = draw.choice([(3, 1), (1, 3), (1, 3), (2, 2)])
+    while True:
+        extents = channels | {c: draw.randint(1, 6) for c in letters}
+        kernel = channels | {c: draw.randint(1, 3) for c in letters}
+        lhs, rhs = data([extents[c] for c in names[0]], [kernel[c] for c in names[1]])
+        arguments = {
+            "window_strides": [draw.randint(1, most_strides) for _ in letters],
+            "padding": [(draw.randint(-3, 6), draw.randint(-3, 6)) for _ in letters],
+            "lhs_dilation": [draw.randint(1, most_dilation) for _ in letters],
+            "rhs_dilation": [draw.randint(1, 2) for _ in letters],
+            "dimension_numbers": names,
+            "feature_group_count": groups,
+        }
+        try:
+            shape = jax.eval_shape(both(**arguments)[1], lhs, rhs).shape
+        except ValueError:  # crops of more than there is
+            continue
+        if 0 not in shape:
+            dilated = any(d > 1 for d in arguments["lhs_dilation"])
+            strided = any(s > 1 for s in arguments["window_strides"])
+            return lhs, rhs, "conv_transpose" if dilated > strided else "convolution", arguments
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 6 else []) for n in range(100)]
+)
+def test_random_geometries_and_layouts(seed):
+    lhs, rhs, by, arguments = drawn(seed)
+    check(lhs, rhs, by, **arguments)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "SAME_LOWER", "VALID", "same"])
+def test_padding_by_name(padding):
+    lhs, rhs = data((1, 9, 7, 2), (4, 3, 2, 3))
+    for strides in [(1, 1), (3, 2)]:
+        ours, theirs = both(
+            window_strides=strides, padding=padding, lhs_dilation=(1, 1), rhs_dilation=(1, 2),
+            dimension_numbers=LAST,
+        )  # fmt: skip
+        assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == ["coarse"]
+        same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+@pytest.mark.parametrize("ints", [np.array, lambda pads: (np.int32(p) for p in pads)])
+def test_numbers_of_numpy_and_iterators(ints):
+    lhs, rhs = data((1, 2, 9), (3, 2, 4))
+    strides, low, high = np.array([2]), ints([1]), ints([3])
+    got = jaxconv.lax.conv_general_dilated(lhs, rhs, strides, zip(low, high, strict=True))
+    same(got, lax.conv_general_dilated(lhs, rhs, (2,), [(1, 3)]))
+
+
+TYPES = {
+    "bfloat16": (jnp.bfloat16, None),
+    "float16": (jnp.float16, None),
+    "float64": (jnp.float64, None),
+    "bfloat16 to float32": (jnp.bfloat16, jnp.float32),
+    "float32 to float64": (jnp.float32, jnp.float64),
+}
+
+
+@each("types", TYPES, slow=("float16", "float32 to float64"))
+@each("geometry", {name: GEOMETRIES[name] for name in ("crop", "dilated, wide")})
+def test_types(types, geometry):
+    by, extents, kernel, strides, padding, lhs_dilation, rhs_dilation = geometry
+    dtype, preferred = types
+    with jax.enable_x64(jnp.float64 in types):
+        lhs, rhs = data((2, 2, *extents), (4, 1, *kernel), dtype, limit=2)
+        check(
+            lhs, rhs, by, limit=2, window_strides=strides, padding=padding,
+            lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation, feature_group_count=2,
+            preferred_element_type=preferred,
+        )  # fmt: skip
+
+
+def test_float64_of_numpy_is_float32():
+    lhs, rhs = data((1, 2, 9), (3, 2, 4), np.float64)
+    ours, theirs = both(window_strides=(1,), padding=[(-1, 2)], lhs_dilation=(2,))
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+# Layouts.
+
+
+@pytest.mark.parametrize("weights", ["OIHW", "HWIO", "IOHW", "HWOI"])
+@pytest.mark.parametrize("images", ["NHWC", "NCHW"])
+def test_layouts_with_a_name_are_not_copied(images, weights):
+    extents = {"N": 2, "C": 4, "H": 6, "W": 5}, {"O": 6, "I": 2, "H": 3, "W": 2}
+    lhs, rhs = data([extents[0][c] for c in images], [extents[1][c] for c in weights])
+    arguments = {"dimension_numbers": (images, weights, images), "feature_group_count": 2}
+    ours, theirs = both(window_strides=(2, 1), padding="SAME", **arguments)
+    assert primitives(jax.make_jaxpr(ours)(lhs, rhs)) == ["contract_to_coarse"]
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+    padding = {"window_strides": (1, 1), "padding": [(1, 0), (1, 0)]}
+    ours, theirs = both(lhs_dilation=(2, 3), **padding, **arguments)
+    moves = primitives(jax.make_jaxpr(ours)(lhs, rhs))
+    # The flip, and the groups from one axis of the weights to the other.
+    assert (moves[0], moves[-1]) == ("rev", "contract_to_fine")
+    assert moves.count("transpose") == 1
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+@pytest.mark.parametrize(
+    ("names", "copies"),
+    [
+        (("HWCN", "HWIO", "NHWC"), 1),
+        (("NCHW", "OIHW", "NHWC"), 1),
+        (("NHWC", "OHWI", "NCHW"), 2),
+        (("NCHW", "IHOW", "CWHN"), 2),
+        (("NHWC", "WHIO", "NHWC"), 2),  # H and W change places in data
+        (("CHNW", "HOIW", "WHCN"), 3),
+    ],
+)
+def test_other_layouts_are_transposed(names, copies):
+    extents = {"N": 2, "C": 4, "H": 6, "W": 5}, {"O": 6, "I": 4, "H": 3, "W": 2}
+    lhs, rhs = ([s[c] for c in n] for s, n in zip(extents, names, strict=False))
+    lhs, rhs = data(lhs, rhs)
+    arguments = {"window_strides": (2, 1), "padding": [(1, 0), (0, 2)], "dimension_numbers": names}
+    moves = primitives(jax.make_jaxpr(both(**arguments)[0])(lhs, rhs))
+    assert moves.count("transpose") == copies
+    check(lhs, rhs, "convolution", **arguments)
+
+
+# Transformations and meshes.
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 1), (2, 0)])
+@each("geometry", {name: GEOMETRIES[name] for name in ("crop", "dilated, wide")})
+def test_vmap(geometry, axes):
+    _, extents, kernel, strides, padding, lhs_dilation, rhs_dilation = geometry
+    lhs, rhs = (
+        a if axis is None else np.stack([a, 1 - a, a + 1], axis)
+        for a, axis in zip(data((2, 4, *extents), (6, 2, *kernel)), axes, strict=True)
+    )
+    functions = both(
+        window_strides=strides, padding=padding, lhs_dilation=lhs_dilation,
+        rhs_dilation=rhs_dilation, feature_group_count=2,
+    )  # fmt: skip
+    ours, theirs = (jax.jit(jax.vmap(f, axes)) for f in functions)
+    assert len(contractions(jax.make_jaxpr(ours)(lhs, rhs))) == 1
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+EXPLICIT = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+
+
+@pytest.mark.parametrize("lhs_dilation", [(1,), (2,)])
+def test_out_sharding(lhs_dilation):
+    with jax.set_mesh(EXPLICIT):
+        lhs, rhs = data((4, 5, 2), (3, 2, 4))
+        lhs = jax.device_put(lhs, NamedSharding(EXPLICIT, P("d")))
+        for spec, by in [(None, 1), (P("d"), 1), (P(None, None, "d"), 1)]:
+            ours, theirs = both(
+                window_strides=(1,), padding=[(7, -1)], lhs_dilation=lhs_dilation,
+                dimension_numbers=("NHC", "HIO", "NHC"), out_sharding=spec,
+            )  # fmt: skip
+            assert len(contractions(jax.make_jaxpr(ours)(lhs, rhs))) == by
+            same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+def test_varying_over_a_mesh():
+    lhs, rhs = data((4, 5, 2), (3, 2, 4))
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+    arguments = {"window_strides": (1,), "padding": [(7, -1)], "lhs_dilation": (2,)}
+    arguments["dimension_numbers"] = ("NHC", "HIO", "NHC")
+    functions = both(**arguments)[0], written_out(**arguments)
+    split = partial(jax.shard_map, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
+
+    def loss(function, *arrays):
+        return (split(function)(*arrays) ** 2).sum()
+
+    same(*(jax.grad(partial(loss, f), (0, 1))(lhs, rhs) for f in functions))
+
+
+@pytest.mark.parametrize(("letters", "by"), [("b, 2, 9", ["coarse"]), ("b, 2, n", [])])
+def test_symbolic_extents(letters, by):
+    lhs, rhs = data((3, 2, 9), (4, 2, 3))
+    ours, theirs = both(window_strides=(1,), padding=[(1, 2)])
+    symbolic = jax.ShapeDtypeStruct(export.symbolic_shape(letters), np.float32)
+    assert contractions(jax.make_jaxpr(ours)(symbolic, rhs)) == by
+    same(export.export(jax.jit(ours))(symbolic, rhs).call(lhs, rhs), theirs(lhs, rhs))
+
+
+@pytest.mark.parametrize("lhs_dilation", [(1,), (2,)])
+def test_precision(lhs_dilation):
+    lhs, rhs = data((1, 2, 9), (4, 2, 3))
+    arguments = {"window_strides": (1,), "padding": [(0, 0)], "lhs_dilation": lhs_dilation}
+    ours, _ = both(**arguments, precision=("highest", "default"))
+    *_, contraction = equations(jax.make_jaxpr(ours)(lhs, rhs))
+    assert contraction.params["precision"] == (lax.Precision.HIGHEST, lax.Precision.DEFAULT)
+
+
+# What is handed to lax, as it is.
+
+
+X, K = (2, 4, 6), (6, 4, 3)
+HANDED = {
+    "int32": ((X, K, np.int32), {}),
+    "int8 to int32": ((X, K, np.int8), {"preferred_element_type": np.int32}),
+    "int8 to float32": ((X, K, np.int8), {"preferred_element_type": np.float32}),
+    "bool": ((X, K, np.bool_), {}),
+    "complex64": ((X, K, np.complex64), {}),
+    "float8": ((X, K, jnp.float8_e4m3fn), {}),
+    "bfloat16 to float16": ((X, K, jnp.bfloat16), {"preferred_element_type": jnp.float16}),
+    "batch groups": ((X, K), {"batch_group_count": 2}),
+    "a dot algorithm": ((X, K), {"precision": lax.DotAlgorithmPreset.F32_F32_F32}),
+    "the name of one": ((X, K), {"precision": "F32_F32_F32"}),
+    "no spatial axis": (((2, 4), (6, 4)), {"window_strides": (), "padding": []}),
+    "no input channels": (((2, 0, 6), (6, 0, 3)), {}),
+    "no output channels": ((X, (0, 4, 3)), {}),
+    "no images": (((2, 4, 0), K), {"padding": [(2, 2)]}),
+    "no result": ((X, (6, 4, 7)), {}),
+    "no dilated result": ((X, (6, 4, 3)), {"lhs_dilation": (2,), "padding": [(-9, 0)]}),
+}
+
+
+@each("handed", HANDED)
+def test_handed_to_lax(handed):
+    tensors, arguments = handed
+    lhs, rhs = data(*tensors)
+    ours, theirs = both(**{"window_strides": (1,), "padding": [(0, 0)]} | arguments)
+    assert primitives(jax.make_jaxpr(ours)(lhs, rhs)) == ["conv_general_dilated"]
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+def test_an_empty_batch_is_not():
+    lhs, rhs = data((0, 4, 6), K)
+    check(lhs, rhs, "convolution", window_strides=(1,), padding=[(0, 0)])
+
+
+def test_weak_types():
+    """Of two weak operands lax makes a weak result; of one, none."""
+    lhs, rhs = jnp.full(X, 2.0), jnp.full(K, 3.0)
+    ours, theirs = both(window_strides=(1,), padding="VALID")
+    assert theirs(lhs, rhs).weak_type
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
+    same(ours(lhs, jnp.ones(K)), theirs(lhs, jnp.ones(K)))
+    assert contractions(jax.make_jaxpr(ours)(lhs, jnp.ones(K))) == ["coarse"]
+
+
+def test_an_out_sharding_on_no_explicit_mesh():
+    automatic = NamedSharding(jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,)), P())
+    lhs, rhs = data(X, K)
+    ours, theirs = both(window_strides=(1,), padding="VALID", out_sharding=automatic)
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+def test_an_out_sharding_in_a_layout_without_a_name():
+    with jax.set_mesh(EXPLICIT):
+        lhs, rhs = data(X, K)
+        lhs = jax.device_put(lhs, NamedSharding(EXPLICIT, P("d")))
+        ours, theirs = both(
+            window_strides=(1,), padding="VALID", out_sharding=P(None, "d"),
+            dimension_numbers=("NCH", "OIH", "CNH"),
+        )  # fmt: skip
+        assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
+        same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+F32 = np.float32
+MALFORMED = {
+    "one stride too many": {"window_strides": (1, 1)},
+    "a stride of 0": {"lhs_dilation": (0,)},
+    "a fractional stride": {"window_strides": (1.5,)},
+    "an unknown padding": {"padding": "FULL"},
+    "one pair too many": {"padding": [(0, 0), (0, 0)]},
+    "no pairs": {"padding": [1]},
+    "dilations by name of padding": {"lhs_dilation": (2,), "padding": "SAME"},
+    "one dilation too many": {"rhs_dilation": (1, 1)},
+    "no dilation": {"rhs_dilation": (0,)},
+    "groups that do not divide": {"feature_group_count": 3},
+    "no groups": {"feature_group_count": 0},
+    "weights of all groups": {"feature_group_count": 2},
+    "weights of all groups, dilated": {"feature_group_count": 2, "lhs_dilation": (2,)},
+    "a precision": {"precision": "exact"},
+    "a narrower type": {"preferred_element_type": jnp.bfloat16},
+    "an integer type": {"preferred_element_type": jnp.int32},
+    "no type": {"preferred_element_type": "float33"},
+    "unequal types": {"rhs": np.zeros(K, np.float16)},
+    "unequal ranks": {"rhs": np.zeros((6, 4), F32)},
+    "unequal ranks, by numbers": {
+        "rhs": np.zeros((6, 4), F32),
+        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
+    },
+    "an axis twice": {
+        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 1), (0, 1, 2), (0, 1, 2))
+    },
+    "layouts": {"dimension_numbers": ("NCH", "OIW", "NCH")},
+    "crops": {"padding": [(-4, -4)]},
+    "no array": {"lhs": [[[1.0] * 6] * 4] * 2},
+}  # fmt: skip
+
+
+@each("change", MALFORMED)
+def test_malformed_arguments_get_the_error_of_lax(change):
+    lhs, rhs = data(X, K)
+    ours, theirs = both(
+        **{"lhs": lhs, "rhs": rhs, "window_strides": (1,), "padding": [(0, 0)]} | change
+    )
+    with pytest.raises((AttributeError, TypeError, ValueError, RuntimeError)) as expected:
+        theirs()
+    with pytest.raises(expected.type) as got:
+        ours()
+    # Behind the first line stands where it happened.
+    assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
+
+
+# Flax's layers.
+
+LAYERS = {
+    # name: batch, extents, options
+    "same, groups": (
+        (2,), (9, 8), {"kernel_size": (3, 2), "strides": 2, "feature_group_count": 2},
+    ),
+    "valid, dilation": (
+        (2,), (9, 8), {"kernel_size": (3, 2), "padding": "VALID", "kernel_dilation": (2, 1)},
+    ),
+    "pads": ((2,), (9,), {"kernel_size": (4,), "padding": [(0, 2)]}),
+    "input dilation": (
+        (2,), (4, 3), {"kernel_size": (3, 2), "input_dilation": (2, 3), "padding": 1},
+    ),
+    "causal": ((2,), (9,), {"kernel_size": (4,), "padding": "CAUSAL"}),
+    "circular": ((2,), (9, 8), {"kernel_size": (3, 2), "strides": (2, 1), "padding": "CIRCULAR"}),
+    "no batch": ((), (9, 8), {"kernel_size": (3, 2)}),
+    "two batch axes": ((2, 3), (9,), {"kernel_size": (3,)}),
+}  # fmt: skip
+
+
+def nnx_layer(weights, bias, **options):
+    nnx = pytest.importorskip("flax.nnx")
+    layer = nnx.Conv(4, 6, **options, rngs=nnx.Rngs(0))
+    layer.kernel[...], layer.bias[...] = weights, bias
+    graph, state = nnx.split(layer)
+    return lambda state, src: nnx.merge(graph, state)(src), state
+
+
+def linen_layer(weights, bias, **options):
+    nn = pytest.importorskip("flax.linen")
+    return nn.Conv(6, **options).apply, {"params": {"kernel": weights, "bias": bias}}
+
+
+@pytest.mark.filterwarnings("default")  # Flax's own
+@pytest.mark.parametrize("make", [nnx_layer, linen_layer])
+@each("given", LAYERS)
+def test_a_layer_of_flax(given, make):
+    batch, extents, options = given
+    src, bias = integers((*batch, *extents, 4), 1), integers((6,), 3)
+    inputs = 4 // options.get("feature_group_count", 1)
+    weights = integers((*options["kernel_size"], inputs, 6), 2)
+    results = []
+    # Flax relies on promotion.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        for function in (jaxconv.lax.conv_general_dilated, lax.conv_general_dilated):
+            apply, state = make(weights, bias, **options, conv_general_dilated=function)
+
+            def loss(state, src, apply=apply):
+                return (apply(state, src) ** 2).sum()
+
+            slots = contractions(jax.make_jaxpr(apply)(state, src))
+            assert len(slots) == (function is not lax.conv_general_dilated)
+            results.append([apply(state, src), jax.grad(loss, (0, 1))(state, src)])
+    same(*results)
