@@ -100,9 +100,15 @@ def _run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
 
 
 def _compiled(op: Op) -> Callable[..., jax.Array]:
-    """`_run` under the operation's name, which is what jaxprs and profiles show."""
+    """`_run` under the operation's name, which is what jaxprs and profiles show.
+
+    Meshes are checked here, where a type costs nothing: once for each trace.
+    """
 
     def run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
+        names = sorted(op.inputs, key=lambda name: OPERANDS[call.result].index(op.slot(name)))
+        arrays = dict(zip((*names, "bias"), (first, second, bias), strict=True))
+        _sharding.check_meshes(op.name, call.sharding, arrays)
         return _run(call, first, second, bias)
 
     run.__name__ = run.__qualname__ = op.name

@@ -30,15 +30,21 @@ def canonical(op: str, sharding: Any, shape: tuple[Any, ...]) -> NamedSharding |
             f"{op}: `out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; "
             f"got {sharding!r} ({type(sharding).__name__})"
         )
+    context = jax.sharding.get_abstract_mesh()
     if isinstance(sharding, NamedSharding):
         mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
     else:
-        mesh, spec = jax.sharding.get_abstract_mesh(), sharding
+        mesh, spec = context, sharding
     if mesh.empty or AxisType.Explicit not in mesh.axis_types:
         raise ValueError(
             f"{op}: `out_sharding` must be on a mesh with explicit axes, set by jax.set_mesh; "
             f"got {sharding} and the mesh {mesh}. For automatic axes use "
             f"jax.lax.with_sharding_constraint on the result"
+        )
+    if not context.empty and mesh != context:
+        raise ValueError(
+            f"{op}: `out_sharding` must be on the mesh in context, {context}; got {mesh}. "
+            f"A PartitionSpec takes the mesh from there"
         )
     rule = _broken_rule(mesh, spec, shape)
     if rule:
@@ -51,16 +57,36 @@ def canonical(op: str, sharding: Any, shape: tuple[Any, ...]) -> NamedSharding |
 def _broken_rule(mesh: Any, spec: PartitionSpec, shape: tuple[Any, ...]) -> str | None:
     """What `spec` would have to do to fit the mesh and the shape, if it does not."""
     used = [name for entry in spec for name in names(entry)]
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    known = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
     if len(spec) > len(shape):
         return f"have one entry for each of {len(shape)} axes at most"
-    if not set(used) <= set(mesh.axis_names):
-        return f"name mesh axes, of {mesh.axis_names}"
+    if not set(used) <= set(known):
+        return f"name explicit mesh axes, of {known}"
     if len(set(used)) < len(used):
         return "name each mesh axis once"
     for extent, entry in zip(shape, spec, strict=False):
         if isinstance(extent, int) and extent % parts(mesh, entry):
             return f"divide the axes evenly, unlike {extent} by {parts(mesh, entry)}"
     return None
+
+
+def check_meshes(op: str, out_sharding: NamedSharding | None, arrays: dict[str, Any]) -> None:
+    """All arrays with explicit axes are on one mesh; so is what is asked of the result."""
+    found = {name: explicit(jax.typeof(x)) for name, x in arrays.items() if x is not None}
+    typed = {name: sharding for name, sharding in found.items() if sharding is not None}
+    meshes = {sharding.mesh for sharding in typed.values()}
+    remedy = "Move what differs with jax.device_put or jax.sharding.reshard"
+    if len(meshes) > 1:
+        got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
+        raise ValueError(f"{op}: all arrays must be on one mesh; got {got}. {remedy}")
+    # JAX goes from mesh to mesh by the names of axes, where it finds them.
+    used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
+    if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
+        raise ValueError(
+            f"{op}: `out_sharding` must be on the mesh of the arrays, {meshes.pop()}; got "
+            f"{out_sharding.mesh}. {remedy}"
+        )
 
 
 def of_result(
@@ -153,11 +179,10 @@ def in_auto_axes(result: Slot, spelling: Callable[..., Any]) -> Callable[..., An
         def plain(first: Any, second: Any) -> Any:
             return spelling(first, second, geometry=geometry, **params)
 
-        if explicit(jax.typeof(first)) or explicit(jax.typeof(second)):
+        types = jax.typeof(first), jax.typeof(second)
+        if sharding is not None or any(map(explicit, types)):
             shape = geometry.shape(result, first.shape, second.shape)
-            sharding = sharding or of_result(
-                result, jax.typeof(first), jax.typeof(second), geometry, shape
-            )
+            sharding = sharding or of_result(result, *types, geometry, shape)
             plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
         return plain(first, second)
 

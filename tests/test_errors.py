@@ -794,15 +794,18 @@ def test_out_sharding_needs_a_mesh_with_explicit_axes():
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [
-        (PartitionSpec("e"), "name mesh axes, of ('d',)"),
-        (PartitionSpec(None, ("d", "e")), "name mesh axes, of ('d',)"),
+        (PartitionSpec("e"), "name explicit mesh axes, of ('d',)"),
+        (PartitionSpec(None, ("d", "e")), "name explicit mesh axes, of ('d',)"),
+        (PartitionSpec("a"), "name explicit mesh axes, of ('d',)"),
+        (PartitionSpec(("d", "m")), "name explicit mesh axes, of ('d',)"),
         (PartitionSpec("d", "d"), "name each mesh axis once"),
         (PartitionSpec(None, "d"), "divide the axes evenly, unlike 3 by 2"),
         (PartitionSpec("d", None, None, None, None), "have one entry for each of 4 axes at most"),
     ],
 )
 def test_out_sharding_must_fit_the_result(spec, rule):
-    mesh = AbstractMesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+    kinds = (AxisType.Explicit, AxisType.Auto, AxisType.Manual)
+    mesh = AbstractMesh((2, 2, 2), ("d", "a", "m"), axis_types=kinds)
     with jax.sharding.use_abstract_mesh(mesh):
         text = message(ValueError, "convolution", out_sharding=spec)
     assert text == (f"`out_sharding` must {rule}; got {spec} for a result of shape (2, 3, 4, 6)")

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from small import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each, integers, operands
 
@@ -285,7 +285,8 @@ def test_spatial_axes_keep_theirs(name):
 def test_beside_automatic_axes(name):
     """A mesh of both kinds: only the explicit axis is typed."""
     mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit, AxisType.Auto))
-    form = replace(GROUPED, batch=8)
+    form = replace(GROUPED, batch=8, channels=(4, 8))
+    slot = ROLES[name][2]
     specs = {"fine": P("d"), "kernel": P(), "coarse": P("d")}
     arguments = operands(form, name)
     with jax.set_mesh(mesh):
@@ -296,11 +297,61 @@ def test_beside_automatic_axes(name):
         out = jax.jit(form.op(name))(a, b)
         assert spec_of(out) == padded(specs[ROLES[name][2]], 4)
         pulled = jax.jit(lambda a, b, t: gradients(form.op(name), a, b, t))(a, b, t)
+        asked = split(form, slot, {"O": "d"} if slot == "kernel" else {"N": "d"})
+        placed = form.op(name, out_sharding=P(*asked))(*arguments[:2])  # arrays of no mesh
+        assert spec_of(placed) == tuple(asked)
+        shards = {tuple(shard.data.shape) for shard in placed.addressable_shards}
+        assert shards == {placed.sharding.shard_shape(placed.shape)} != {placed.shape}
+    np.testing.assert_array_equal(placed, out)
     np.testing.assert_array_equal(out, form.op(name)(*map(whole, arguments[:2])))
     expected = gradients(form.op(name), *map(whole, arguments))
     for x, y, like in zip(pulled, expected, (a, b), strict=True):
         assert spec_of(x) == spec_of(like)
         np.testing.assert_array_equal(x, y)
+
+
+OTHER = jax.make_mesh((8,), ("other",), axis_types=(AxisType.Explicit,))
+
+
+def test_arrays_on_two_meshes_are_refused():
+    form = replace(GROUPED, batch=8, channels=(4, 8))
+    x, w, _ = operands(form, "convolution")
+    bias = np.ones(8, np.float32)
+
+    def there(x, spec):
+        return jax.device_put(x, NamedSharding(OTHER, P(*spec)))
+
+    here = EXPLICIT.abstract_mesh
+    for arguments, last in [
+        ((place(x, ["d"]), there(w, ["other"])), "weights"),
+        ((place(x, ["d"]), there(w, [])), "weights"),
+        ((place(x, ["d"]), w, there(bias, ["other"])), "bias"),
+    ]:
+        for op in (form.op("convolution"), jax.jit(form.op("convolution"))):
+            with pytest.raises(ValueError, match="mesh") as caught:
+                op(*arguments)
+            assert str(caught.value).startswith(
+                f"convolution: all arrays must be on one mesh; got `src` on {here}, "
+                f"`{last}` on {OTHER.abstract_mesh}. "
+            )
+
+
+@pytest.mark.parametrize(
+    ("context", "whose"),
+    [(EXPLICIT.abstract_mesh, "in context"), (AbstractMesh((), ()), "of the arrays")],
+    ids=["set", "not set"],
+)
+def test_out_sharding_on_another_mesh_is_refused(context, whose):
+    form = replace(GROUPED, batch=8)
+    x, w, _ = operands(form, "convolution")
+    x, w = place(x, ["d"]), place(w, [])
+    op = form.op("convolution", out_sharding=NamedSharding(OTHER, P("other")))
+    with jax.sharding.use_abstract_mesh(context), pytest.raises(ValueError, match="mesh") as caught:
+        op(x, w)
+    assert str(caught.value).startswith(
+        f"convolution: `out_sharding` must be on the mesh {whose}, "
+        f"{EXPLICIT.abstract_mesh}; got {OTHER.abstract_mesh}. "
+    )
 
 
 def test_one_training_step():
