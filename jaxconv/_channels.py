@@ -1,5 +1,7 @@
 """Do the channels of two tensors, the weights and the groups fit each other?"""
 
+from typing import NamedTuple
+
 from jaxconv import _layouts
 from jaxconv._attributes import Shape
 from jaxconv._op import Op
@@ -17,72 +19,68 @@ def groups_on_fine(
     transposed family divide the input channels instead: the same numbers, and the
     extents tell which it is.
     """
-    complaint = _complaint(op, data, weights, groups, data_format, weights_format)
-    if complaint is None:
-        return False
-    if (
-        op.transposed
-        and groups > 1
-        and _published_fits(data, weights, groups, data_format, weights_format)
-    ):
-        return True
-    raise ValueError(f"{op.name}: {complaint}")
+    divided = ("I",) if not op.transposed else ("O", "I") if groups > 1 else ("O",)
+    broken = [
+        _broken(op, data, weights, groups, data_format, weights_format, axis) for axis in divided
+    ]
+    if None in broken:
+        return broken.index(None) == 1
+    # The reading that more of the axes fit is meant, or else both are.
+    meant = max(filter(None, broken), key=lambda b: b.passed)
+    rules = dict.fromkeys(b.rule for b in broken if b and b.passed == meant.passed)
+    either = " (or ".join(rules) + ")" * (len(rules) - 1)
+    raise ValueError(f"{op.name}: {meant.before}{either}{meant.after}")
 
 
-def _channels(tensor: Shape, data_format: str) -> int:
-    extent: int = tensor[_layouts.positions(data_format, len(tensor) - 2)["C"]]
-    return extent
+class _Broken(NamedTuple):
+    """What breaks a reading: a message, the middle of which may differ with the reading."""
+
+    passed: int  # how many of the tensors fit
+    before: str
+    rule: str = ""
+    after: str = ""
 
 
-def _weights_channels(weights: Shape, weights_format: str) -> dict[str, int]:
-    at = _layouts.positions(weights_format, len(weights) - 2)
-    return {"I": weights[at["I"]], "O": weights[at["O"]]}
-
-
-def _letter(tensor: str) -> str:
-    """The weights' channel axis that meets a data tensor."""
-    return "I" if tensor.endswith("src") else "O"
-
-
-def _complaint(
-    op: Op, data: Tensors, weights: Shape, groups: int, data_format: str, weights_format: str
-) -> str | None:
-    """The first rule that is broken, when the groups lie on the coarse axis."""
-    extents = _weights_channels(weights, weights_format)
+def _broken(
+    op: Op,
+    data: Tensors,
+    weights: Shape,
+    groups: int,
+    data_format: str,
+    weights_format: str,
+    divided: str,
+) -> _Broken | None:
+    """The first broken rule, if axis `divided` of the weights holds the channels of one group."""
     argument = op.shape_argument if "weights" not in op.inputs else "weights"
-    for name, tensor in data.items():
-        found = _channels(tensor, data_format)
+    at = _layouts.positions(weights_format, len(weights) - 2)
+    extents = {axis: weights[at[axis]] for axis in "IO"}
+    shape = f"in shape {weights} ({weights_format})"
+    for passed, (name, tensor) in enumerate(data.items()):
+        axis = "I" if name.endswith("src") else "O"  # that meets this tensor
+        found = tensor[_layouts.positions(data_format, len(tensor) - 2)["C"]]
         got = f"groups={groups}, channels={found} from {name} shape {tensor} ({data_format})"
         if found % groups:
-            return f"`groups` must divide the {name} channels; got {got}"
-        divided = op.slot(name) == "fine"
-        expected = found // groups if divided else found
-        if extents[_letter(name)] != expected:
-            part, whole = (
-                f"{name} channels / groups = {found // groups}",
-                f"all {found} {name} channels",
+            return _Broken(passed, f"`groups` must divide the {name} channels; got {got}")
+        part, whole = found // groups, found
+        if extents[axis] == (part if axis == divided else whole):
+            continue
+        if op.transposed and passed and extents[axis] in (part, whole):
+            return _Broken(
+                passed,
+                f"exactly one of the axes I and O of `{argument}` must hold the channels of one "
+                f"group; got both {'divided' if extents[axis] == part else 'whole'}, "
+                f"{extents['I']} and {extents['O']} {shape}, {got}",
             )
-            rule, other = (part, whole) if divided else (whole, part)
-            either = f" (or {other})" if op.transposed and groups > 1 else ""
-            return (
-                f"`{argument}` must have {rule}{either} on axis {_letter(name)}; got "
-                f"{extents[_letter(name)]} in shape {weights} ({weights_format}), {got}"
-            )
-    whole = "I" if op.transposed else "O"
-    if extents[whole] % groups:
-        return (
-            f"`groups` must divide axis {whole} of `{argument}`; got groups={groups}, "
-            f"{extents[whole]} in shape {weights} ({weights_format})"
+        return _Broken(
+            passed,
+            f"`{argument}` must have ",
+            f"all {whole} {name} channels"
+            if axis != divided
+            else f"{name} channels / groups = {part}",
+            f" on axis {axis}; got {extents[axis]} {shape}, {got}",
         )
+    axis = "O" if divided == "I" else "I"
+    if extents[axis] % groups:
+        got = f"groups={groups}, {extents[axis]} {shape}"
+        return _Broken(len(data), f"`groups` must divide axis {axis} of `{argument}`; got {got}")
     return None
-
-
-def _published_fits(
-    data: Tensors, weights: Shape, groups: int, data_format: str, weights_format: str
-) -> bool:
-    """Whether axis I holds the channels of one group and axis O all output channels."""
-    extents = _weights_channels(weights, weights_format)
-    counts = {"I": extents["I"] * groups, "O": extents["O"]}
-    return extents["O"] % groups == 0 and all(
-        _channels(tensor, data_format) == counts[_letter(name)] for name, tensor in data.items()
-    )

@@ -409,6 +409,25 @@ RULES = [
      "`weights` must have diff_dst channels / groups = 2 (or all 4 diff_dst channels) on axis O; "
      "got 3 in shape (3, 2, 3, 6) (XOI), groups=2, channels=4 from diff_dst shape (2, 7, 6, 4) "
      "(NXC)"),
+    # Of the two readings of transposed weights, the one that an axis fits is meant.
+    ("conv_transpose", {"weights": (5, 2, 5, 3)},
+     "`groups` must divide axis O of `weights`; got groups=2, 5 in shape (5, 2, 5, 3) (XOI)"),
+    ("conv_transpose", {"weights": (5, 3, 4, 1), "weights_format": "OIX"},
+     "`groups` must divide axis O of `weights`; got groups=2, 5 in shape (5, 3, 4, 1) (OIX)"),
+    ("conv_transpose_backward_weights", {"weights_shape": (3, 2, 2, 3)},
+     "exactly one of the axes I and O of `weights_shape` must hold the channels of one group; "
+     "got both divided, 3 and 2 in shape (3, 2, 2, 3) (XOI), groups=2, channels=4 from diff_dst "
+     "shape (2, 7, 6, 4) (NXC)"),
+    ("conv_transpose_backward_weights", {"weights_shape": (3, 2, 4, 6)},
+     "exactly one of the axes I and O of `weights_shape` must hold the channels of one group; "
+     "got both whole, 6 and 4 in shape (3, 2, 4, 6) (XOI), groups=2, channels=4 from diff_dst "
+     "shape (2, 7, 6, 4) (NXC)"),
+    ("conv_transpose_backward_weights", {"weights_shape": (3, 2, 5, 3)},
+     "`weights_shape` must have all 4 diff_dst channels on axis O; got 5 in shape (3, 2, 5, 3) "
+     "(XOI), groups=2, channels=4 from diff_dst shape (2, 7, 6, 4) (NXC)"),
+    ("conv_transpose_backward_weights", {"weights_shape": (3, 2, 2, 5)},
+     "`weights_shape` must have all 6 src channels (or src channels / groups = 3) on axis I; got "
+     "5 in shape (3, 2, 2, 5) (XOI), groups=2, channels=6 from src shape (2, 3, 4, 6) (NXC)"),
     # Sizes.
     ("convolution", {"dilations": (1, 7)},
      "the dilated kernel must fit into the padded src; got an extent of 8 (kernel 2, dilation 7) "
