@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.export import is_symbolic_dim
 
 from jaxconv import _arguments, _inspect, _lowering
-from jaxconv._dtypes import canonical
+from jaxconv._dtypes import ACCUMULATION, DType, canonical
 from jaxconv._geometry import OPERANDS, Axis
+from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._reshape import move_groups
 from jaxconv._resolve import Resolved
@@ -62,7 +65,8 @@ def explain(
 
     Args:
       op: one of the six operations, or its name.
-      args, attributes: what the operation takes. Its arrays may be given as shapes.
+      args, attributes: what the operation takes. Its arrays may be given as shapes; the batch
+        must be known.
       dtype: of the inputs; by default that of the arrays among them, or else float32.
 
     Raises:
@@ -74,22 +78,26 @@ def explain(
       >>> found.flops, found.bytes
       (822083584, 32178176)
     """
-    resolved = _inspect.resolve(op, *args, **attributes)
-    record = OPS[resolved.op]
-    if dtype is None:
-        _, given = _inspect.arguments(op, *args, **attributes)
-        arrays = ((name, given.get(name)) for name in (*record.inputs, "bias"))
-        typed = {name: x for name, x in arrays if hasattr(x, "dtype")}
-        dtype = _arguments.common_dtype(resolved.op, **typed) if typed else jnp.float32
-    inputs = [
-        jax.ShapeDtypeStruct(resolved.shape(name), canonical(dtype)) for name in record.inputs
-    ]
-    rest = {k: v for k, v in attributes.items() if k not in (*record.inputs, "bias")}
-    if record.shape_argument:
-        rest[record.shape_argument] = resolved.shape(record.result)
-    function = partial(_inspect.FUNCTIONS[resolved.op], **rest)
-    out = jax.eval_shape(function, *inputs)
-    memory = jax.jit(function).lower(*inputs).compile().memory_analysis()
+    name, given = _inspect.arguments("explain", op, *args, **attributes)
+    resolved = _inspect.resolve(name, *args, **attributes)
+    record = OPS[name]
+    shapes = {tensor: resolved.shape(tensor) for tensor in record.inputs}
+    if given.get("bias") is not None:
+        shapes["bias"] = _inspect.shape(name, "bias", given["bias"])
+    for tensor, shape in shapes.items():
+        if any(is_symbolic_dim(n) for n in shape):
+            raise ValueError(
+                f"explain: `{tensor}` must have a batch of known size, to be compiled; "
+                f"got shape {shape}"
+            )
+    typed = {tensor: given[tensor] for tensor in shapes if hasattr(given[tensor], "dtype")}
+    dtype = _dtype(name, dtype, typed)
+    tensors = {n: jax.ShapeDtypeStruct(shape, dtype) for n, shape in shapes.items()}
+    rest = {k: v for k, v in given.items() if k not in tensors}
+    function = partial(_inspect.FUNCTIONS[name], **rest)
+    out = jax.eval_shape(function, **tensors)
+    memory = jax.jit(function).lower(**tensors).compile().memory_analysis()
+    inputs = [tensors[n] for n in record.inputs]
     platform = jax.default_backend()
     rules = Counter(_rules(resolved, inputs, out.dtype) if platform == "cpu" else ())
     return Explanation(
@@ -101,6 +109,18 @@ def explain(
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
         resolved=resolved,
     )
+
+
+def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
+    """The type asked for, or that of the arrays, or float32."""
+    if asked is None:
+        return _arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
+    with suppress(TypeError):  # of what names no type at all
+        dtype: DType = canonical(asked)
+        if dtype in ACCUMULATION:
+            return dtype
+    accepted = either(d.name for d in ACCUMULATION)
+    raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
 
 
 def _rules(resolved: Resolved, inputs: list[Any], dtype: Any) -> list[tuple[str, str]]:

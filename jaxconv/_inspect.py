@@ -33,21 +33,24 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
       >>> sizes.dst_shape, sizes.pads_begin, sizes.pads_end
       ((8, 16, 16, 16), (1, 1), (1, 1))
     """
-    name, given = arguments(op, *args, **attributes)
+    name, given = arguments("resolve", op, *args, **attributes)
     for numerics in ("bias", "precision", "preferred_element_type", "out_sharding"):
         given.pop(numerics, None)
     record = OPS[name]
-    first, second = (_shape(name, tensor, given.pop(tensor)) for tensor in record.inputs)
+    first, second = (shape(name, tensor, given.pop(tensor)) for tensor in record.inputs)
     given_shape = given.pop(record.shape_argument) if record.shape_argument else None
     return _resolve.resolve(record, first, second, given_shape, **({"output_padding": 0} | given))
 
 
-def arguments(op: Any, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
-    """An operation's name, and its arguments by theirs, those left out too."""
+def arguments(asked: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
+    """An operation's name, and its arguments by theirs, those left out too.
+
+    `asked` is the function that was called with it.
+    """
     name = next((n for n, function in FUNCTIONS.items() if function is op), op)
     if not isinstance(name, str) or name not in OPS:
         raise ValueError(
-            f"resolve: `op` must be {either(OPS)}, as a function or its name; got {shown(op)}"
+            f"{asked}: `op` must be {either(OPS)}, as a function or its name; got {shown(op)}"
         )
     try:
         bound = inspect.signature(FUNCTIONS[name]).bind(*args, **attributes)
@@ -57,8 +60,9 @@ def arguments(op: Any, *args: Any, **attributes: Any) -> tuple[str, dict[str, An
     return name, dict(bound.arguments)
 
 
-def _shape(op: str, name: str, value: Any) -> _attributes.Shape:
-    shape = getattr(value, "shape", value)
-    if not isinstance(shape, tuple | list):
+def shape(op: str, name: str, value: Any) -> _attributes.Shape:
+    """Of a tensor that is given by its shape or as an array."""
+    found = getattr(value, "shape", value)
+    if not isinstance(found, tuple | list):
         raise TypeError(f"{op}: `{name}` must be an array or its shape; got {shown(value)}")
-    return _attributes.shape(op, name, shape, len(shape), "or an array")
+    return _attributes.shape(op, name, found, len(found), "or an array")

@@ -1,6 +1,9 @@
 """What `explain` says: the spelling in use, why, and the costs."""
 
+from dataclasses import replace
+
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -176,6 +179,55 @@ def test_a_forced_spelling_of_a_rewrite(spelling):
 def test_errors_are_those_of_the_operation():
     with pytest.raises(ValueError, match=r"convolution: .*channels"):
         jaxconv.explain("convolution", (2, 8, 8, 16), (1, 1, 15, 32))
+
+
+SRC, WEIGHTS = (2, 8, 8, 16), (1, 1, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("bias", "text"),
+    [
+        ((31,), "`bias` must have shape (32,), one entry for each dst channel; got shape (31,) for "
+         "dst shape (2, 8, 8, 32)"),
+        (np.ones((32, 1), np.float32), "`bias` must have shape (32,), one entry for each dst "
+         "channel; got shape (32, 1) for dst shape (2, 8, 8, 32)"),
+        (3, "`bias` must be an array or its shape; got 3 (int)"),
+    ],
+)  # fmt: skip
+def test_a_bias_is_checked(bias, text):
+    for given in ({"bias": bias}, {}):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            jaxconv.explain("convolution", SRC, WEIGHTS, *[] if given else [bias], **given)
+        assert str(caught.value) == f"convolution: {text}"
+
+
+def test_a_bias_that_fits():
+    found = jaxconv.explain("convolution", SRC, WEIGHTS, (32,))
+    assert replace(found, temp_bytes=0) == replace(
+        jaxconv.explain("convolution", SRC, WEIGHTS), temp_bytes=0
+    )
+
+
+@pytest.mark.parametrize("dtype", [int, "wide", 3, jax.random.key(0).dtype])
+def test_other_types_are_refused(dtype):
+    with pytest.raises(TypeError) as caught:
+        jaxconv.explain("convolution", SRC, WEIGHTS, dtype=dtype)
+    expected = "explain: `dtype` must be bfloat16, float16, float32 or float64; got "
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_symbolic_batch_is_refused():
+    (batch,) = jax.export.symbolic_shape("b")
+    with pytest.raises(ValueError, match="batch") as caught:
+        jaxconv.explain("convolution", (batch, *SRC[1:]), WEIGHTS)
+    assert str(caught.value) == (
+        "explain: `src` must have a batch of known size, to be compiled; got shape (b, 8, 8, 16)"
+    )
+
+
+def test_what_is_no_operation_is_said_of_explain():
+    with pytest.raises(ValueError, match=r"^explain: `op` must be convolution, .*; got 'conv' "):
+        jaxconv.explain("conv", SRC, WEIGHTS)
 
 
 @pytest.mark.parametrize(("channels", "spelling"), [(64, "taps"), (128, "each")])
