@@ -39,8 +39,8 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
 
     Args:
       function: a training step, say, jitted or not.
-      args: its arrays, which may be given as `jax.ShapeDtypeStruct`.
-      kwargs: what else it takes, as it is.
+      args, kwargs: what it takes. Its arrays may be given as `jax.ShapeDtypeStruct`; what is no
+        array is taken as it is, and so is a NumPy vector of ints: a shape, say, or strides.
 
     Raises:
       ValueError: the function contracts nothing that could be measured.
@@ -55,8 +55,8 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
     """
     asked = _lowering.Asked()
     with _lowering.forced(asked):
-        traced = jax.jit(partial(function, **kwargs)).trace(*args)
-        traced.lower(lowering_platforms=("cpu",))
+        call, arrays = _of_arrays(function, args, kwargs)
+        jax.jit(call).trace(*arrays).lower(lowering_platforms=("cpu",))
     if not asked.problems:
         raise ValueError(
             "measure: `function` must contract something, by the operations of jaxconv, on one "
@@ -64,6 +64,28 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
         )
     with ThreadPoolExecutor(1) as thread:  # where no context of the caller's holds
         return thread.submit(_measured, asked.problems).result()
+
+
+def _of_arrays(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """The function of its arrays alone, wherever they are in its arguments, and these."""
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    arrays = {place: leaf for place, leaf in enumerate(leaves) if _is_array(leaf)}
+
+    def call(*traced: Any) -> Any:
+        given = dict(enumerate(leaves)) | dict(zip(arrays, traced, strict=True))
+        args, kwargs = jax.tree.unflatten(structure, given.values())
+        return function(*args, **kwargs)
+
+    return call, list(arrays.values())
+
+
+def _is_array(x: Any) -> bool:
+    """Not so NumPy's ints, one or a vector of them: operations want shapes and attributes known."""
+    if isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.integer):
+        return x.ndim > 1
+    return hasattr(x, "shape") and hasattr(x, "dtype")
 
 
 def _measured(problems: dict[str, Problem]) -> Measured:

@@ -107,6 +107,32 @@ def test_other_arguments_are_taken_as_they_are(briefly):
     assert repr(found) == "Measured(1 contractions)"
 
 
+@pytest.mark.parametrize("shape", [tuple, list, np.array])
+def test_a_shape_is_no_array(shape, briefly):
+    src, diff_dst = jnp.ones((2, 7, 7, 2)), jnp.ones((2, 3, 3, 4))
+    function = jaxconv.convolution_backward_weights
+    attributes = {"strides": np.array([2, 2]), "groups": np.int64(1)}
+    for given in (
+        jaxconv.measure(function, src, diff_dst, shape((3, 3, 2, 4)), **attributes),
+        jaxconv.measure(function, src, diff_dst, weights_shape=shape((3, 3, 2, 4)), **attributes),
+    ):
+        [name] = given.milliseconds
+        assert name.startswith("to kernel")
+
+
+def test_arrays_by_name_and_in_containers_are_arrays(briefly):
+    src, weights, _ = (jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands(DENSE, OPS[0]))
+    convolve = DENSE.op(OPS[0])
+
+    def apply(layers, x, *, how):
+        assert how == "twice"
+        return [convolve(x, layer["weights"]) * layer["scale"] for layer in layers]
+
+    layers = [{"weights": weights, "scale": 2.0}] * 2
+    found = jaxconv.measure(apply, layers, x=src, how="twice")
+    assert list(found.milliseconds) == names(convolve, src, weights)
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float64])
 def test_other_types(dtype, briefly, monkeypatch):
     compiled, types = _measure._compiled, set()
