@@ -872,6 +872,22 @@ def test_an_unknown_spelling_lists_the_known():
         jaxconv.forced("winograd")
 
 
+def test_none_is_the_rules_again():
+    """Within what is forced around it, and derivatives too."""
+    form = FORMS["depthwise"]
+    a, b, _ = operands(form, "convolution")
+
+    def both(a, b):
+        return jax.vjp(form.op("convolution"), a, b)[1](form.op("convolution")(a, b))
+
+    free = jax.jit(both).lower(a, b).as_text()
+    with jaxconv.forced("reference"):
+        assert jax.jit(both).lower(a, b).as_text() != free
+        with jaxconv.forced(None):
+            assert jax.jit(both).lower(a, b).as_text() == free
+        assert jax.jit(both).lower(a, b).as_text() != free
+
+
 @pytest.mark.parametrize("wide", [False, slow(True)])
 @pytest.mark.parametrize("formats", [slow(CHANNELS_LAST), CHANNELS_FIRST])
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, slow(jnp.float16)])

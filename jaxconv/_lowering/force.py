@@ -32,20 +32,22 @@ SPELLINGS = (
 _context = jax.make_user_context(None)
 
 
-def forced(spelling: str | Measured) -> AbstractContextManager[Any]:
+def forced(spelling: str | Measured | None) -> AbstractContextManager[Any]:
     """A context in which contractions are spelled so, on CPU.
 
     With the name of a spelling, every one is; where it cannot spell a contraction, an error says so
-    (`"blocks"` is for programs that XLA splits over several devices, `"abreast"` and `"images"` not
-    for a symbolic batch). `"reference"` is one `lax.conv_general_dilated` in the layouts at hand,
-    on GPU too. With what `jaxconv.measure` found, those are that were faster so; the rules choose
-    for the others.
+    (`"blocks"` is for programs that XLA splits over several devices; `"abreast"`, `"images"` and
+    `"swapped"` want a batch of known size). A data gradient that a spelling has no form for becomes
+    phases, and those are spelled so. A rewrite is forced, but not what it hands on: there the rules
+    choose. `"reference"` is one `lax.conv_general_dilated` in the layouts at hand, on GPU too. With
+    what `jaxconv.measure` found, those are that were faster so; the rules choose for the others.
+    With None they choose for all, also within another such context.
 
     Derivatives are forced where they are taken: inside the context. `jax.jit` retraces under it,
     so that a jitted function is to be called inside, too.
 
     Args:
-      spelling: a name, or what `jaxconv.measure` found.
+      spelling: a name, what `jaxconv.measure` found, or None.
 
     Raises:
       ValueError: no such spelling.
@@ -56,10 +58,10 @@ def forced(spelling: str | Measured) -> AbstractContextManager[Any]:
       ...     jaxconv.convolution(jnp.ones((1, 8, 8, 2)), jnp.ones((3, 3, 2, 4))).shape
       (1, 6, 6, 4)
     """
-    if not isinstance(spelling, Measured) and spelling not in SPELLINGS:
+    if not isinstance(spelling, Measured | None) and spelling not in SPELLINGS:
         raise ValueError(
-            f"forced: `spelling` must be one of {', '.join(SPELLINGS)}, or what `jaxconv.measure` "
-            f"found; got {spelling!r}"
+            f"forced: `spelling` must be one of {', '.join(SPELLINGS)}, what `jaxconv.measure` "
+            f"found, or None; got {spelling!r}"
         )
     context: AbstractContextManager[Any] = _context(spelling)
     return context
