@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from jaxconv import _attributes, _conv_transpose, _convolution, _resolve
 from jaxconv._messages import either, shown
 from jaxconv._op import OPS
@@ -37,9 +39,17 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
     for numerics in ("bias", "precision", "preferred_element_type", "out_sharding"):
         given.pop(numerics, None)
     record = OPS[name]
-    first, second = (shape(name, tensor, given.pop(tensor)) for tensor in record.inputs)
+    tensors = {tensor: given.pop(tensor) for tensor in record.inputs}
+    first, second = (shape(name, tensor, value) for tensor, value in tensors.items())
     given_shape = given.pop(record.shape_argument) if record.shape_argument else None
-    return _resolve.resolve(record, first, second, given_shape, **({"output_padding": 0} | given))
+    given = {"output_padding": 0} | given
+    try:
+        return _resolve.resolve(record, first, second, given_shape, **given)
+    except ValueError as error:
+        if not any(map(_meant_as_shape, tensors.values())):
+            raise
+        remedy = "An array stands for itself: pass a shape as a tuple"
+        raise ValueError(f"{error}. {remedy}") from None
 
 
 def arguments(asked: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
@@ -66,3 +76,10 @@ def shape(op: str, name: str, value: Any) -> _attributes.Shape:
     if not isinstance(found, tuple | list):
         raise TypeError(f"{op}: `{name}` must be an array or its shape; got {shown(value)}")
     return _attributes.shape(op, name, found, len(found), "or an array")
+
+
+def _meant_as_shape(value: Any) -> bool:
+    """A vector of ints, as long as the shape of a tensor."""
+    if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.integer):
+        return False
+    return len(value.shape) == 1 and value.shape[0] > 2

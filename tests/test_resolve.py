@@ -138,6 +138,25 @@ def test_errors_are_those_of_the_op(arguments, attributes, exception, text):
     assert str(caught.value) == f"convolution: {text}"
 
 
+@pytest.mark.parametrize("ask", [resolve, jaxconv.explain])
+@pytest.mark.parametrize("array", [np.array, jnp.array])
+def test_an_array_stands_for_itself(ask, array):
+    with pytest.raises(ValueError, match="spatial axis") as caught:
+        ask("convolution", array(FINE), array(KERNEL))
+    assert str(caught.value) == (
+        "convolution: `src` must have a batch axis, a channel axis and at least one spatial axis; "
+        "got shape (4,). An array stands for itself: pass a shape as a tuple"
+    )
+    with pytest.raises(ValueError, match="as many axes") as caught:
+        ask("convolution", FINE, array(KERNEL))
+    assert str(caught.value) == (
+        "convolution: `weights` must have as many axes as `src`; got shapes (4,) and (2, 8, 6, 4). "
+        "An array stands for itself: pass a shape as a tuple"
+    )
+    with pytest.raises(ValueError, match=r"got shape \(2,\)$"):  # too short to be one
+        ask("convolution", array((2, 3)), KERNEL)
+
+
 # Sizes known from elsewhere: per axis, what oneDNN's own tests expect.
 
 
