@@ -6,8 +6,8 @@ that are its gradients::
     convolution       convolution_backward_data       convolution_backward_weights
     conv_transpose    conv_transpose_backward_data    conv_transpose_backward_weights
 
-All six take the same attributes, keyword-only. An attribute "per axis" is an int for all
-spatial axes or a sequence with one int for each.
+All six take these attributes, keyword-only, but for `output_padding`. An attribute "per
+axis" is an int for all spatial axes or a sequence with one int for each.
 
 strides, dilations (per axis, at least 1)
     The step of the window, and the distance between its taps. A kernel of k taps reaches
@@ -32,7 +32,10 @@ weights_format
     are told apart by their extents. (So transposed weights whose format is misdeclared
     may be taken for the other reading, mostly where IC = OC.)
 output_padding (per axis, at least 0)
-    Extra extent at the end of the larger tensor, of operations that compute or read it.
+    Extra extent at the end of the larger tensor: of dst for a transposed one. All but
+    `convolution` and `convolution_backward_weights` take it. Where it would decide the shape
+    of the result, in `conv_transpose` and `convolution_backward_data`, ``dst_shape`` may give
+    that in full instead.
 precision
     As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
     the derivatives too.

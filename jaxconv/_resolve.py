@@ -21,7 +21,8 @@ class Resolved:
 
     The three shapes are those of the forward operation that the op belongs to (a diff
     tensor has the shape of the tensor it differentiates). `pads_begin`, `pads_end` and
-    `output_padding` spell the same operation with explicit padding.
+    `output_padding` spell the same operation with explicit padding; where an op takes no
+    `output_padding`, that is the remainder which its strides leave over.
     """
 
     op: str
