@@ -1,6 +1,6 @@
 """Check the tensors an operation is given: arrays, of one accepted type, and a bias that fits."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -10,11 +10,22 @@ from jaxconv._messages import either, shown
 from jaxconv._resolve import Resolved
 
 
+class HoldsArray(Protocol):
+    """A module's parameter, say."""
+
+    def __jax_array__(self) -> jax.Array:
+        """What it holds."""
+
+
+#: What operations take for a tensor: no numbers and no lists, unlike `jax.typing.ArrayLike`.
+TensorLike = jax.Array | np.ndarray[Any, Any] | HoldsArray
+
+
 def array(op: str, name: str, value: Any) -> Any:
     """`value` as something jax.jit takes as an array."""
     if isinstance(value, jax.Array | np.ndarray):
         return value
-    if hasattr(value, "__jax_array__"):  # a module's parameter, say
+    if hasattr(value, "__jax_array__"):
         return array(op, name, value.__jax_array__())
     raise TypeError(
         f"{op}: `{name}` must be a JAX or NumPy array; got {shown(value)}. "

@@ -9,7 +9,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import jax
 import numpy as np
@@ -19,9 +19,10 @@ from jax.export import is_symbolic_dim
 from jaxconv._jax_names import default_matmul_precision
 from jaxconv._messages import either, shown
 
-Ints = int | Sequence[int]
+Int = SupportsIndex
 Shape = tuple[Any, ...]  # of ints; the batch may be a symbolic dimension
-ShapeLike = Sequence[int] | np.ndarray[Any, Any] | jax.Array
+ShapeLike = Sequence[Int] | np.ndarray[Any, Any] | jax.Array
+Ints = Int | ShapeLike
 PrecisionLike = str | lax.PrecisionLike
 Precision = tuple[lax.Precision, lax.Precision]
 

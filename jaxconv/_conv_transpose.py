@@ -2,24 +2,25 @@
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
-from jaxconv._attributes import Ints, PrecisionLike, ShapeLike
+from jaxconv._arguments import TensorLike
+from jaxconv._attributes import Int, Ints, PrecisionLike, ShapeLike
 from jaxconv._op import OPS
 from jaxconv._operate import operate
 
 
 def conv_transpose(
-    src: ArrayLike,
-    weights: ArrayLike,
-    bias: ArrayLike | None = None,
+    src: TensorLike,
+    weights: TensorLike,
+    bias: TensorLike | None = None,
     *,
     strides: Ints = 1,
     pads_begin: Ints = 0,
     pads_end: Ints = 0,
     dilations: Ints = 1,
     auto_pad: str | None = "none",
-    groups: int = 1,
+    groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XOI",
     output_padding: Ints = 0,
@@ -91,15 +92,15 @@ def conv_transpose(
 
 
 def conv_transpose_backward_data(
-    diff_dst: ArrayLike,
-    weights: ArrayLike,
+    diff_dst: TensorLike,
+    weights: TensorLike,
     *,
     strides: Ints = 1,
     pads_begin: Ints = 0,
     pads_end: Ints = 0,
     dilations: Ints = 1,
     auto_pad: str | None = "none",
-    groups: int = 1,
+    groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XOI",
     output_padding: Ints = 0,
@@ -159,8 +160,8 @@ def conv_transpose_backward_data(
 
 
 def conv_transpose_backward_weights(
-    src: ArrayLike,
-    diff_dst: ArrayLike,
+    src: TensorLike,
+    diff_dst: TensorLike,
     weights_shape: ShapeLike,
     *,
     strides: Ints = 1,
@@ -168,7 +169,7 @@ def conv_transpose_backward_weights(
     pads_end: Ints = 0,
     dilations: Ints = 1,
     auto_pad: str | None = "none",
-    groups: int = 1,
+    groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XOI",
     output_padding: Ints = 0,

@@ -2,24 +2,25 @@
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
-from jaxconv._attributes import Ints, PrecisionLike, ShapeLike
+from jaxconv._arguments import TensorLike
+from jaxconv._attributes import Int, Ints, PrecisionLike, ShapeLike
 from jaxconv._op import OPS
 from jaxconv._operate import operate
 
 
 def convolution(
-    src: ArrayLike,
-    weights: ArrayLike,
-    bias: ArrayLike | None = None,
+    src: TensorLike,
+    weights: TensorLike,
+    bias: TensorLike | None = None,
     *,
     strides: Ints = 1,
     pads_begin: Ints = 0,
     pads_end: Ints = 0,
     dilations: Ints = 1,
     auto_pad: str | None = "none",
-    groups: int = 1,
+    groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XIO",
     precision: PrecisionLike = None,
@@ -79,8 +80,8 @@ def convolution(
 
 
 def convolution_backward_data(
-    diff_dst: ArrayLike,
-    weights: ArrayLike,
+    diff_dst: TensorLike,
+    weights: TensorLike,
     dst_shape: ShapeLike | None = None,
     *,
     strides: Ints = 1,
@@ -88,7 +89,7 @@ def convolution_backward_data(
     pads_end: Ints = 0,
     dilations: Ints = 1,
     auto_pad: str | None = "none",
-    groups: int = 1,
+    groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XIO",
     output_padding: Ints = 0,
@@ -153,8 +154,8 @@ def convolution_backward_data(
 
 
 def convolution_backward_weights(
-    src: ArrayLike,
-    diff_dst: ArrayLike,
+    src: TensorLike,
+    diff_dst: TensorLike,
     weights_shape: ShapeLike,
     *,
     strides: Ints = 1,
@@ -162,7 +163,7 @@ def convolution_backward_weights(
     pads_end: Ints = 0,
     dilations: Ints = 1,
     auto_pad: str | None = "none",
-    groups: int = 1,
+    groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XIO",
     precision: PrecisionLike = None,
