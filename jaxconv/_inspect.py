@@ -44,7 +44,7 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
     given_shape = given.pop(record.shape_argument) if record.shape_argument else None
     given = {"output_padding": 0} | given
     try:
-        return _resolve.resolve(record, first, second, given_shape, **given)
+        return _resolve.find(record, first, second, given_shape, **given)
     except ValueError as error:
         if not any(map(_meant_as_shape, tensors.values())):
             raise

@@ -8,14 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv import _arguments, _attributes, _dtypes, _sharding
+from jaxconv import _arguments, _attributes, _dtypes, _resolve, _sharding
 from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
 from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._op import OPS, Op
 from jaxconv._reshape import move_groups
-from jaxconv._resolve import resolve
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def operate(
     else:
         bias = _arguments.array(op.name, "bias", bias)
         operand = _arguments.common_dtype(op.name, **{one: first, two: second}, bias=bias)
-    resolved = resolve(op, first.shape, second.shape, given_shape, **attributes)
+    resolved = _resolve.find(op, first.shape, second.shape, given_shape, **attributes)
     if bias is not None:
         _arguments.check_bias(op.name, bias, resolved)
     result, precisions = op.slot(op.result), _attributes.precision(op.name, precision)

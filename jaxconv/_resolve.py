@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax.export import is_symbolic_dim
 
@@ -46,7 +46,25 @@ class Resolved:
         return shape
 
 
-def resolve(
+class _Given(NamedTuple):
+    """What the user gave, parsed. It keys a cache, and as a tuple it is hashed at no cost."""
+
+    op: Op
+    first: Shape
+    second: Shape
+    shape: Shape | None
+    strides: tuple[int, ...]
+    pads_begin: tuple[int, ...]
+    pads_end: tuple[int, ...]
+    dilations: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    auto_pad: str
+    groups: int
+    data_format: str
+    weights_format: str
+
+
+def find(
     op: Op,
     first: Shape,
     second: Shape,
@@ -85,7 +103,7 @@ def resolve(
         given_shape = parse.shape(
             name, op.shape_argument, given_shape, rank + 2, f"in {order} order"
         )
-    parsed = (
+    given = _Given(
         op,
         first,
         second,
@@ -97,21 +115,23 @@ def resolve(
         parse.axis_ints(name, "output_padding", output_padding, rank, 0),
         parse.auto_pad(name, auto_pad),
         parse.count(name, "groups", groups),
+        data_format,
+        weights_format,
     )
     try:
-        return _resolve(*parsed, data_format, weights_format)
+        return _sized(given)
     except ValueError as error:
-        raise ValueError(f"{error}{_layout_hint(parsed, data_format, weights_format)}") from None
+        raise ValueError(f"{error}{_layout_hint(given)}") from None
 
 
-def _layout_hint(parsed: tuple[Any, ...], data_format: str, weights_format: str) -> str:
+def _layout_hint(given: _Given) -> str:
     """Name the nearest formats that these very shapes would fit, if there are any."""
     fits = []
     for data, weights in product(_layouts.DATA_FORMATS, _layouts.WEIGHTS_FORMATS):
-        changes = [f"data_format={data!r}"] if data != data_format else []
-        changes += [f"weights_format={weights!r}"] if weights != weights_format else []
+        changes = [f"data_format={data!r}"] if data != given.data_format else []
+        changes += [f"weights_format={weights!r}"] if weights != given.weights_format else []
         try:
-            _resolve(*parsed, data, weights)
+            _sized(given._replace(data_format=data, weights_format=weights))
         except ValueError:
             continue
         fits.append(changes)
@@ -121,51 +141,40 @@ def _layout_hint(parsed: tuple[Any, ...], data_format: str, weights_format: str)
 
 
 @lru_cache(maxsize=4096)
-def _resolve(
-    op: Op,
-    first: Shape,
-    second: Shape,
-    given_shape: Shape | None,
-    strides: tuple[int, ...],
-    pads_begin: tuple[int, ...],
-    pads_end: tuple[int, ...],
-    dilations: tuple[int, ...],
-    output_padding: tuple[int, ...],
-    auto_pad: str,
-    groups: int,
-    data_format: str,
-    weights_format: str,
-) -> Resolved:
-    """The same from parsed attributes, remembered: an eager call pays for it once."""
-    rank = len(first) - 2
+def _sized(given: _Given) -> Resolved:
+    """The sizes that follow, remembered: an eager call pays for them once."""
+    op, groups, data_format = given.op, given.groups, given.data_format
+    rank = len(given.first) - 2
     layout = _layouts.data_layout(data_format, rank)
-    given = dict(zip(op.inputs, (first, second), strict=True))
-    if given_shape is not None:
+    shapes = dict(zip(op.inputs, (given.first, given.second), strict=True))
+    if given.shape is not None:
         assert op.shape_argument is not None
-        given[op.shape_argument] = given_shape
-    for name, shape in given.items():
+        shapes[op.shape_argument] = given.shape
+    for name, shape in shapes.items():
         _check_extents(op, name, shape, None if name.startswith("weights") else layout.batch)
-    asked = given.pop("dst_shape", None)
-    weights = given.pop("weights_shape", None) or given.pop("weights")
-    batches = [shape[layout.batch] for shape in given.values()]
-    if len(given) == 2 and batches[0] != batches[1]:
+    asked = shapes.pop("dst_shape", None)
+    weights = shapes.pop("weights_shape", None) or shapes.pop("weights")
+    batches = [shape[layout.batch] for shape in shapes.values()]
+    if len(shapes) == 2 and batches[0] != batches[1]:
         raise ValueError(
             f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
-            f"got shapes {second} and {first} ({data_format})"
+            f"got shapes {given.second} and {given.first} ({data_format})"
         )
-    on_fine = _channels.groups_on_fine(op, given, weights, groups, data_format, weights_format)
-    kernel = _layouts.kernel_layout(weights_format, rank, "I" if op.transposed else "O")
+    on_fine = _channels.groups_on_fine(
+        op, shapes, weights, groups, data_format, given.weights_format
+    )
+    kernel = _layouts.kernel_layout(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
     sized = [
         _sizes.RULES[op.name](
             _sizes.AxisAttributes(
-                op.name, i, strides[i], pads_begin[i], pads_end[i], dilations[i],
-                output_padding[i], auto_pad,
+                op.name, i, given.strides[i], given.pads_begin[i], given.pads_end[i],
+                given.dilations[i], given.output_padding[i], given.auto_pad,
             ),
             weights=weights[kernel.spatial[i]],
-            **{role(name): shape[layout.spatial[i]] for name, shape in given.items()},
+            **{role(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
             **({} if asked is None else {role(op.result): asked[layout.spatial[i]]}),
         )
         for i in range(rank)
@@ -188,10 +197,10 @@ def _resolve(
         src_shape=coarse if op.transposed else fine,
         weights_shape=weights,
         dst_shape=fine if op.transposed else coarse,
-        strides=strides,
+        strides=given.strides,
         pads_begin=tuple(a.pad_low for a in axes),
         pads_end=tuple(high for _, high in sized),
-        dilations=dilations,
+        dilations=given.dilations,
         output_padding=tuple(high - axis.pad_high for axis, high in sized),
         groups=groups,
         geometry=Geometry(axes, groups, layout, kernel),

@@ -171,7 +171,7 @@ def _describe(axis: Axis, high: int, **extents: int) -> str:
     )
 
 
-#: What `resolve` looks up by the operation's name.
+#: What `_resolve.py` looks up by the operation's name.
 RULES: dict[str, Callable[..., Sized]] = {
     rule.__name__: rule
     for rule in (
