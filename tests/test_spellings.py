@@ -771,15 +771,22 @@ def test_a_symbolic_batch(op, name, formats, spelling, in_blocks):
 
 
 @pytest.mark.parametrize("batch", [0, "batch"])
-@pytest.mark.parametrize(("spelling", "op"), [("abreast", FORWARD), ("images", WEIGHTS)])
-def test_some_spellings_need_a_number_of_images(spelling, op, batch):
+@pytest.mark.parametrize(
+    ("spelling", "op", "form"),
+    [
+        ("abreast", FORWARD, DENSE),
+        ("images", WEIGHTS, DENSE),
+        ("swapped", FORWARD, FORMS["covered"]),
+    ],
+)
+def test_some_spellings_need_a_number_of_images(spelling, op, form, batch):
     (batch,) = export.symbolic_shape("batch") if batch else (batch,)
     types = [
         jax.ShapeDtypeStruct((batch, *x.shape[1:]) if slot != "kernel" else x.shape, x.dtype)
-        for slot, x in zip(ROLES[op], operands(DENSE, op)[:2], strict=False)
+        for slot, x in zip(ROLES[op], operands(form, op)[:2], strict=False)
     ]
     with jaxconv.forced(spelling), pytest.raises(ValueError, match=f"'{spelling}' cannot spell"):
-        export.export(jax.jit(DENSE.op(op)))(*types)
+        export.export(jax.jit(form.op(op)))(*types)
 
 
 def test_the_covered_image_of_a_symbolic_batch():
