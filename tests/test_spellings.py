@@ -63,6 +63,14 @@ FORMS = {
         fine=(6, 4), kernel=(13, 9), strides=(1, 2), dilations=(1, 1), pads_begin=(6, 4),
         pads_end=(6, 4), channels=(3, 3), groups=3,
     ),
+    "mostly padding": Form(
+        fine=(6, 7), kernel=(2, 3), strides=(1, 1), dilations=(1, 1), pads_begin=(5, 4),
+        pads_end=(0, 1), channels=(16, 17),
+    ),
+    "strides of many phases": Form(
+        fine=(23, 19), kernel=(7, 4), strides=(5, 4), dilations=(3, 2), pads_begin=(4, 1),
+        pads_end=(0, 2), channels=(4, 6), groups=2,
+    ),
     "1-D": Form(
         fine=(11,), kernel=(4,), strides=(3,), dilations=(2,), pads_begin=(2,), pads_end=(1,),
         channels=(3, 4),
@@ -133,6 +141,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         return form is FORMS["covered"] and op == "convolution"
     if spelling == "phases":
         return op == "convolution_backward_data"
+    if spelling == "alike":
+        return op == "convolution_backward_data" and any(s > 1 for s in form.strides)
     return spelling != "slabs" or len(form.kernel) > 1
 
 
@@ -200,6 +210,71 @@ def test_groups_side_by_side_share_the_memory(formats):
     run = form.op("convolution_backward_weights")
     compiled = jax.jit(run).lower(fine, coarse).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 32 << 20
+
+
+@pytest.mark.parametrize("dtype", [np.float32, slow(jnp.bfloat16)])
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("op", [FORWARD, WEIGHTS])
+def test_few_long_rows_have_their_windows_in_blocks(op, rows, formats, dtype):
+    """A row of all images would have 1 GiB of windows."""
+    form = Form(
+        batch=8, fine=(rows, 16_000), kernel=(rows, 31), strides=(1, 1), dilations=(1, 1),
+        pads_begin=(0, 15), pads_end=(rows - 1, 15), channels=(64, 64), formats=formats,
+    )  # fmt: skip
+    first, second = (jax.ShapeDtypeStruct(form.shapes[slot], dtype) for slot in ROLES[op][:2])
+    run = form.op(op)
+    compiled = jax.jit(lambda a, b: run(a, b)).lower(first, second).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 320 << 20
+
+
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_axis_of_one_place_is_left_out(at, op, formats):
+    """A signal as an image of one row, or of one column, is spelled as a signal."""
+    signal = replace(FORMS["1-D"], formats=formats)
+
+    def with_axis(values, one):
+        return (one, *values) if at == 0 else (*values, one)
+
+    image = replace(
+        signal,
+        **{
+            name: with_axis(getattr(signal, name), one)
+            for name, one in (
+                ("fine", 1), ("kernel", 1), ("strides", 3), ("dilations", 2), ("pads_begin", 0),
+                ("pads_end", 0),
+            )
+        },
+    )  # fmt: skip
+    a, b, _ = operands(image, op)
+    run = image.op(op)
+    told = jaxconv.explain(op, a, b, **run.keywords)
+    x, y, _ = operands(signal, op)
+    assert told.steps == jaxconv.explain(op, x, y, **signal.op(op).keywords).steps
+    np.testing.assert_array_equal(jax.jit(run)(a, b), getattr(oracle, op)(a, b, **run.keywords))
+
+
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize("stride", [16, slow(32)])
+@pytest.mark.parametrize(("channels", "groups"), [(6, 6), (16, 2), (6, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_programs_do_not_grow_with_the_strides(platform, dtype, channels, groups, stride, formats):
+    """Upsampling by 32 has 1,024 phases."""
+    form = Form(
+        fine=(5 * stride + 3, 4 * stride), kernel=(2 * stride, stride + 3),
+        strides=(stride, stride), dilations=(1, 1), pads_begin=(stride // 2, 1),
+        pads_end=(stride // 2, 5), channels=(channels, channels), groups=groups, formats=formats,
+    )  # fmt: skip
+    a, b, _ = operands(form, DATA, dtype)
+    run = form.op(DATA)
+    lowered = jax.jit(lambda a, b: run(a, b)).trace(a, b).lower(lowering_platforms=(platform,))
+    assert lowered.as_text().count(" = ") < 1500
+    if platform == "cpu":
+        expected = oracle.convolution_backward_data(a, b, **run.keywords)
+        np.testing.assert_array_equal(lowered.compile()(a, b), expected)
 
 
 @pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
@@ -294,6 +369,22 @@ def test_float64_is_padded_before_a_convolution_that_would_be_naive(pads, barrie
     np.testing.assert_array_equal(
         got, oracle.convolution_backward_data(diff_dst, weights, **op.keywords)
     )
+
+
+@pytest.mark.parametrize("spelling", ["direct", "reference", None])
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+def test_what_is_cropped_before_and_padded_after(formats, spelling):
+    """As the gradient of much padding at one end is: XLA:CPU would read beyond the data."""
+    form = Form(
+        batch=2, fine=(34,), kernel=(3,), strides=(1,), dilations=(1,), pads_begin=(8,),
+        pads_end=(0,), channels=(16, 16), formats=formats,
+    )  # fmt: skip
+    diff_dst, weights, _ = operands(form, DATA)
+    run = form.op(DATA)
+    with jaxconv.forced(spelling) if spelling else nullcontext():
+        got = jax.jit(lambda a, b: run(a, b))(diff_dst, weights)
+    expected = oracle.convolution_backward_data(diff_dst, weights, **run.keywords)
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize(("spelling", "branches"), [("direct", 0), ("columns", 1)])

@@ -4,22 +4,27 @@ from collections.abc import Callable
 
 from jaxconv._lowering import blocks, columns, swapped
 from jaxconv._lowering.conditions import (
-    MOST_TAPS,
     by_image,
     crowded,
     few,
     grouped,
+    manifold,
     many_taps,
     on_one_core,
+    one_dot,
     short,
     spread_out,
     thin,
     worth_transposing,
 )
-from jaxconv._lowering.problem import NEWER, Problem, Rule
+from jaxconv._lowering.problem import MOST_TAPS, NEWER, Problem, Rule
 
 #: Of fewer channels, all groups together, a skew adds too much: it is 16 more.
 FEWEST_SKEWED = 32
+
+#: A waveform's data gradient by a dot and a scatter is slow of larger strides: 160 of 400 taps,
+#: 4,000 places of 201 channels, newer, 10, and 5.2; but 16 of 32 taps 1.2 and 2.3 (AMD, AVX-512).
+WIDE = 64
 
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
@@ -31,6 +36,7 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "blocks": lambda p: p.result == "coarse" and max(blocks.counts(p.geometry, p.devices)) > 1,
     "abreast": lambda p: p.result != "kernel" and p.counted,
     "phases": lambda p: p.result == "fine",
+    "alike": lambda p: p.result == "fine" and p.strided,
     "slabs": lambda p: p.rank > 1,
     "depth": lambda p: p.dense and p.result != "coarse" and p.foldable,
     "each": lambda p: not p.dense,
@@ -68,6 +74,43 @@ RULES = (
         ),
         "one tap, channels first: a dot for each image, and no transposition",
         channels_first=True,
+    ),
+    Rule(
+        "direct",  # wav2vec2-k10-s5, data: 1.6, 10; with more axes XLA:CPU may abort the process
+        lambda p: (
+            p.result == "fine"
+            and p.fine == 1
+            and p.dense
+            and p.strided
+            and p.rank == 1
+            and p.geometry.axes[0].stride < WIDE
+            and not one_dot(p)
+            and p.bits < 64
+        ),
+        "a one-channel waveform: XLA has a dot and a scatter for it",
+    ),
+    Rule(
+        # demucs-k8-s4, data: 6.5, 7.8; dcgan-image, forward, newer: 1.6, 2.0; but 4 x 4 images of
+        # 512 channels, transposed 4x4 to 256, newer: 16, 12 (AMD)
+        "depth",
+        lambda p: (
+            p.result == "fine"
+            and POSSIBLE["depth"](p)
+            and not one_dot(p)
+            and p.bits > 16
+            and not p.partitioned
+            and not (NEWER and p.small_images)
+        ),
+        "strides that divide the kernel: one convolution to more channels, not several phases",
+    ),
+    Rule(
+        # depthwise 32x32, stride 16, 21 channels of 16 x 16, data: 0.9, 1.1, and 0.2 s to compile
+        # instead of 7.8; 500 places of 256 channels to a waveform, 1,000 taps, stride 256: 5.6, 79
+        # (AMD, AVX-512)
+        "alike",
+        lambda p: p.many_phases and not one_dot(p),
+        "strides of many phases: those that meet the same places are channels of one contraction",
+        channels_first=None,
     ),
     Rule(
         "phases",  # mobilenetv2-56-dw3-s2, channels first, data: 2.8, 5.8 (AMD, AVX-512)
@@ -145,39 +188,9 @@ RULES = (
         "one tap: a dot of a kernel that is transposed for it, which with OIX is no more to do",
     ),
     Rule(
-        "matmul",  # resnet50-56-1x1, weights: 4.9, 50
-        lambda p: p.dense and POSSIBLE["matmul"](p),
-        "one tap, or windows that tile: one dot",
-    ),
-    Rule(
-        "matmul",  # eegnet-spatial-m2, data: 0.7, 50
-        lambda p: p.patches and not p.pointwise and p.result == "fine" and not p.partitioned,
-        "windows that tile: a dot for each group, not a phase for each tap",
-    ),
-    Rule(
-        "direct",  # wav2vec2-k10-s5, data: 1.6, 10; with more axes XLA:CPU may abort the process
-        lambda p: (
-            p.result == "fine"
-            and p.fine == 1
-            and p.dense
-            and p.strided
-            and p.rank == 1
-            and p.bits < 64
-        ),
-        "a one-channel waveform: XLA has a dot and a scatter for it",
-    ),
-    Rule(
-        # demucs-k8-s4, data: 6.5, 7.8; dcgan-image, forward, newer: 1.6, 2.0; but 4 x 4 images of
-        # 512 channels, transposed 4x4 to 256, newer: 16, 12 (AMD)
-        "depth",
-        lambda p: (
-            p.result == "fine"
-            and POSSIBLE["depth"](p)
-            and p.bits > 16
-            and not p.partitioned
-            and not (NEWER and p.small_images)
-        ),
-        "strides that divide the kernel: one convolution to more channels, not several phases",
+        "matmul",  # resnet50-56-1x1, weights: 4.9, 50; eegnet-spatial-m2, data: 0.7, 50
+        one_dot,
+        "one tap, or windows that tile: one dot, and one for each group, not a phase for each tap",
     ),
     Rule(
         "direct",  # resnet50-14-3x3-s2, data: 17, 24; newer 16, 17 (AMD)
@@ -216,6 +229,13 @@ RULES = (
         "skewed",
         lambda p: p.result == "coarse" and few(p, 8) and crowded(p) and not p.partitioned,
         "multiply-adds, and places a multiple of a power of two apart would crowd in the cache",
+    ),
+    Rule(
+        # 4 images of 17 x 17, 8 groups of 8 to 128, 2x2, forward: 0.96, 6.3; but 8 to 32 0.28, 0.17
+        # (AMD, AVX-512)
+        "columns",
+        lambda p: p.result == "coarse" and few(p, 8) and manifold(p) and not p.partitioned,
+        "few channels a group to many: dots, of windows that are few",
     ),
     Rule(
         "taps",  # resnext50-56-g32x4, forward: 6.7, 45; mobilenetv2-56-dw3, weights: 12, 390

@@ -1,9 +1,9 @@
 """All windows written out side by side (im2col), then one dot: for dots faster than convolutions.
 
 The windows are many times the data, and memory is what they cost. More than a few MiB of
-them are written in blocks, each one used while it is in the cache: of one row along the first
-axis at least, for the whole batch, or, channels first, for one image. Groups are taken a few at a
-time, each one contiguous.
+them are written in blocks, each one used while it is in the cache: of one row at least, for the
+whole batch, or, channels first, for one image. Groups are taken a few at a time, each one
+contiguous.
 """
 
 import math
@@ -60,16 +60,17 @@ def to_coarse(
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def some(start: Any, size: int) -> Any:
-        windows = jnp.concatenate(_reads(source, geometry, start, size), -1)
+        windows = jnp.concatenate(_reads(source, geometry, along, start, size), -1)
         return rows.by_weights(rows.as_numbers(windows, fine.dtype), weights, precision, dtype)
 
-    total, (_, size) = geometry.axes[0].coarse, _block(fine, geometry)
+    _, along, size = _block(fine, geometry)
+    total = geometry.axes[along].coarse
     if size == total:
         return some(0, total)
 
     def step(block: Any, out: Any) -> Any:
         start = jnp.minimum(block * size, total - size)  # the last block overlaps its neighbour
-        return lax.dynamic_update_slice_in_dim(out, some(start, size), start, axis=1)
+        return lax.dynamic_update_slice_in_dim(out, some(start, size), start, 1 + along)
 
     shape = (*fine.shape[:1], *(a.coarse for a in geometry.axes), kernel.shape[-1])
     out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, kernel)
@@ -93,16 +94,16 @@ def to_kernel(
 
     def product(image: Any, images: Any, row: Any, size: int) -> Any:
         part = _some(source, image, images, 1 if by_channel else 0)
-        windows = jnp.concatenate(_reads(part, view, row, size), 0 if by_channel else -1)
-        block = _some(_some(coarse, image, images, 0), row, size, data.spatial[0])
+        windows = jnp.concatenate(_reads(part, view, along, row, size), 0 if by_channel else -1)
+        block = _some(_some(coarse, image, images, 0), row, size, data.spatial[along])
         block = jnp.moveaxis(block, data.channel, -1)
         dot = rows.first_by_rows if by_channel else rows.by_rows
         return dot(rows.as_numbers(windows, fine.dtype), block, precision, dtype)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * dtype.itemsize if fine.dtype.itemsize > 2 else WHOLE
-    total = geometry.axes[0].coarse
-    images, size = _block(fine, geometry, sums, by_image=data.channel == 1)
+    images, along, size = _block(fine, geometry, sums, by_image=data.channel == 1)
+    total = geometry.axes[along].coarse
     if (images, size) == (batch, total):
         out = product(0, batch, 0, total)
     else:
@@ -132,33 +133,37 @@ def _some(x: Any, start: Any, size: Any, axis: int) -> Any:
     return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
-def _reads(source: Any, geometry: Geometry, start: Any, size: int) -> list[Any]:
-    """What the taps read for some rows of the coarse tensor."""
-    first, *rest = geometry.axes
-    part = replace(first, fine=(size - 1) * first.stride + first.extent, coarse=size, pad_low=0)
-    at = geometry.data.spatial[0]
-    source = lax.dynamic_slice_in_dim(source, start * first.stride, part.fine, axis=at)
-    some = replace(geometry, axes=(part, *rest))
+def _reads(source: Any, geometry: Geometry, along: int, start: Any, size: int) -> list[Any]:
+    """What the taps read for some places of the coarse tensor along one axis."""
+    axes, at = list(geometry.axes), geometry.data.spatial[along]
+    axis = axes[along]
+    part = replace(axis, fine=(size - 1) * axis.stride + axis.extent, coarse=size, pad_low=0)
+    source = lax.dynamic_slice_in_dim(source, start * axis.stride, part.fine, axis=at)
+    axes[along] = part
+    some = replace(geometry, axes=tuple(axes))
     return [window.read_by(tap, source, some) for tap in window.taps(some)]
 
 
 def _block(
     fine: Any, geometry: Geometry, sums: int = WHOLE, by_image: bool = False
-) -> tuple[Any, int]:
-    """How many images, and rows of the coarse tensor along its first axis, make a block.
+) -> tuple[Any, int, int]:
+    """How many images, along which axis of the coarse tensor, and how many places make a block.
 
-    All images, unless it is `by_image`. Each block reads and writes the sums, so that it should be
+    All images, unless it is `by_image`. Along the first axis, whose places are whole rows, unless
+    one of them has too many windows. Each block reads and writes the sums, so that it should be
     several times their bytes.
     """
-    batch, total, whole = fine.shape[0], geometry.axes[0].coarse, _bytes(fine, geometry)
+    batch, whole = fine.shape[0], _bytes(fine, geometry)
+    totals = [a.coarse for a in geometry.axes]
     if whole <= min(max(8 * sums, 2 * LEAST), WHOLE):
-        return batch, total
+        return batch, 0, totals[0]
     block = min(max(8 * sums, LEAST), BLOCK)
     images = batch
     if by_image and isinstance(batch, int):
         images = _share(batch, block, whole)
         whole = whole * images // batch
-    return images, _share(total, block, whole)
+    along = 0 if whole // totals[0] <= WHOLE else totals.index(max(totals))
+    return images, along, _share(totals[along], block, whole)
 
 
 def _share(total: int, block: int, whole: int) -> int:

@@ -3,7 +3,7 @@
 import math
 
 from jaxconv._lowering import abreast
-from jaxconv._lowering.problem import NEWER, TINY, Problem
+from jaxconv._lowering.problem import MOST_TAPS, NEWER, TINY, Problem
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
 #: it becomes several times slower: 127 taps, depthwise, forward, 80, in pieces 12; 9x9, weights,
@@ -33,9 +33,6 @@ KEPT = 9
 #: 3x3, 256 channels in groups of 8, channels first, 2 images of 56 x 56 3.7, transposed for each
 #: phase 14; 8 images 28 and 21 (AMD, AVX-512).
 MOVED = 4 << 20
-
-#: As many taps as may each have a piece of the program: a slice of the windows, or a dot.
-MOST_TAPS = 256
 
 #: So few places and channels of a result are one block to Eigen, for one core. So is a row of fewer
 #: multiply-adds of the next few channels, with fewer terms: 28 places to 128 channels of 576 terms
@@ -70,6 +67,17 @@ def few(p: Problem, most: int) -> bool:
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
         return False
     return not p.dense and p.summed <= most and p.taps * p.summed <= most_terms(p)
+
+
+def one_dot(p: Problem) -> bool:
+    """One tap or windows that tile, of one group, or to the fine tensor of several."""
+    tiles = p.patches and not p.pointwise and p.result == "fine" and not p.partitioned
+    return p.pointwise or p.patches if p.dense else tiles
+
+
+def manifold(p: Problem) -> bool:
+    """Each of several channels of a group contributes to so many results that a dot is faster."""
+    return p.fine > 4 and p.coarse > 64
 
 
 def crowded(p: Problem) -> bool:

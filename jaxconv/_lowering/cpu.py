@@ -16,6 +16,7 @@ from jaxconv._dtypes import ACCUMULATION, DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering import (
     abreast,
+    alike,
     blocks,
     columns,
     depth,
@@ -33,6 +34,7 @@ from jaxconv._lowering import (
     slabs,
     swapped,
     taps,
+    unit,
 )
 from jaxconv._lowering.apart import apart
 from jaxconv._lowering.choice import by_hand, choose, possible
@@ -62,13 +64,14 @@ def spell(
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     params["dtype"] = ACCUMULATION[dtype]
+    first, second, geometry, put_back = unit.left_out(result, first, second, geometry)
     tiled = _tiled(geometry)
     forced = _forced(spelling, Problem.of(result, first, second, tiled, devices))
     if forced and forced.spelling == "reference":
         if told is not None:
             told.append(forced)
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
-        return lax.convert_element_type(out, dtype)
+        return put_back(lax.convert_element_type(out, dtype))
     out = _contract(
         result,
         first,
@@ -80,7 +83,7 @@ def spell(
         rounded=dtype,
         **params,
     )
-    return lax.convert_element_type(out, dtype)
+    return put_back(lax.convert_element_type(out, dtype))
 
 
 def _forced(spelling: str | Measured | None, problem: Problem) -> Rule | None:
@@ -123,6 +126,7 @@ def _contract(
             devices=devices,
             forced=forced,
             told=told,
+            phase=phase,
             chosen=rule,
             **params,
         )
@@ -142,7 +146,7 @@ def _contract(
     if name == rule.spelling:  # a rewrite; what it hands on to chooses for itself
         forced = None
     rewrite = REWRITES[rule.spelling][result]
-    contract = partial(_contract, forced=forced, told=told)
+    contract = partial(_contract, forced=forced, told=told, phase=phase)
     return rewrite(first, second, geometry=geometry, devices=devices, contract=contract, **params)
 
 
@@ -213,6 +217,7 @@ def _phases(
 #: As other contractions, which choose for themselves.
 REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
     "abreast": {"coarse": abreast.to_coarse},
+    "alike": {"fine": apart(alike.to_fine)},
     "blocks": {"coarse": blocks.to_coarse},
     "depth": {"fine": depth.to_fine, "kernel": depth.to_kernel},
     "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},

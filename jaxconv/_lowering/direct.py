@@ -84,13 +84,13 @@ def to_kernel(
     fine = replace_axes(fine, data.channel, 1, (groups, channels // groups))  # n, X, g, i
     fine = jnp.moveaxis(fine, (-1, 0), (0, -1))  # i, X, g, n
     fine = replace_axes(fine, data.channel, 2, (groups * fine.shape[-1],))
-    out = lax.conv_general_dilated(
+    out = reference.convolve(
         fine,
         jnp.moveaxis(coarse, data.batch, -2),
+        [(a.pad_low, a.pad_high) for a in geometry.axes],
+        lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
         window_strides=[a.dilation for a in geometry.axes],
-        padding=[(a.pad_low, a.pad_high) for a in geometry.axes],
         rhs_dilation=[a.stride for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
         feature_group_count=groups,
         precision=precision,
         preferred_element_type=dtype,

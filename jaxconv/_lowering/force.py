@@ -18,6 +18,7 @@ SPELLINGS = (
     "taps",
     "each",
     "phases",
+    "alike",
     "depth",
     "slabs",
     "abreast",

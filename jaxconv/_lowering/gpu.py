@@ -15,8 +15,8 @@ from jax import lax
 
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout, Slot
-from jaxconv._lowering import accelerator, cudnn, dots, phases, slabs
-from jaxconv._lowering.problem import Problem, Rule
+from jaxconv._lowering import accelerator, alike, cudnn, dots, phases, slabs
+from jaxconv._lowering.problem import MOST_TAPS, Problem, Rule
 from jaxconv._reshape import reorder, replace_axes
 
 
@@ -78,6 +78,11 @@ def _by_phases(result: Slot, first: Any, second: Any, *, again: Any, **params: A
     return phases.to_fine(first, second, contract=again, **params)
 
 
+def _by_residues(result: Slot, first: Any, second: Any, *, again: Any, **params: Any) -> Any:
+    """The same, with the phases that meet the same places as channels of one."""
+    return alike.to_fine(first, second, contract=again, **params)
+
+
 def _by_slabs(result: Slot, first: Any, second: Any, *, again: Any, **params: Any) -> Any:
     """One spatial axis fewer; a sum over its taps is kept wide."""
     if result == "coarse":
@@ -128,6 +133,7 @@ def _channels_last(
 SPELLINGS: dict[str, Callable[..., Any]] = {
     "zeros": _zeros,
     "unit axis": _with_unit_axis,
+    "alike": _by_residues,
     "phases": _by_phases,
     "slabs": _by_slabs,
     "dots": _by_dots,
@@ -137,6 +143,10 @@ SPELLINGS: dict[str, Callable[..., Any]] = {
 
 def _dilated(p: Problem) -> bool:
     return any(a.dilation > 1 for a in p.geometry.axes)
+
+
+def _no_backward_form(p: Problem) -> bool:
+    return p.result == "fine" and (not p.dense or _dilated(p) or p.rank > 3)
 
 
 RULES = (
@@ -151,8 +161,13 @@ RULES = (
         "16-bit tensors are laid out for tensor cores in 2-D only (and see jax-ml/jax#37922)",
     ),
     Rule(
+        "alike",
+        lambda p: _no_backward_form(p) and p.many_phases,
+        "as below, but a piece of the program for each phase would be too many",
+    ),
+    Rule(
         "phases",
-        lambda p: p.result == "fine" and (not p.dense or _dilated(p) or p.rank > 3),
+        _no_backward_form,
         "no backward data form; a forward one would write out the coarse tensor spread out",
     ),
     Rule(
@@ -162,12 +177,18 @@ RULES = (
     ),
     Rule(
         "dots",
-        lambda p: p.result == "kernel" and _dilated(p),
+        lambda p: p.result == "kernel" and _dilated(p) and p.taps <= MOST_TAPS,
         "no backward filter form; a forward one would have the coarse tensor as its kernel",
     ),
     Rule(
         "dots",
-        lambda p: p.result == "coarse" and not p.dense and p.fine > 1 and p.partitioned,
+        lambda p: (
+            p.result == "coarse"
+            and not p.dense
+            and p.fine > 1
+            and p.partitioned
+            and p.taps <= MOST_TAPS
+        ),
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),
     Rule("cudnn", lambda p: True, "one convolution of cuDNN's"),

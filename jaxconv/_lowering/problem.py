@@ -17,6 +17,10 @@ NEWER = jax.__version_info__ >= (0, 11)
 #: So few multiply-adds are little work.
 TINY = 24e6
 
+#: As many taps as may each have a piece of the program, a slice of the windows or a dot; and as
+#: many phases.
+MOST_TAPS, MOST_PHASES = 256, 15
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -142,6 +146,12 @@ class Problem:
     def strided(self) -> bool:
         """Some stride is not 1."""
         return any(a.stride > 1 for a in self.geometry.axes)
+
+    @property
+    def many_phases(self) -> bool:
+        """A data gradient with more residues by its strides than may each have their piece."""
+        phases = math.prod(a.stride for a in self.geometry.axes)
+        return self.result == "fine" and phases > MOST_PHASES
 
     @property
     def pointwise(self) -> bool:

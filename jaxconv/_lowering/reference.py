@@ -15,6 +15,24 @@ from jaxconv._geometry import Geometry, Slot
 from jaxconv._reshape import move_groups
 
 
+def convolve(
+    lhs: Any, rhs: Any, padding: Sequence[tuple[int, int]], numbers: Any, **params: Any
+) -> Any:
+    """`lax.conv_general_dilated`, but an axis that is padded at its end alone is cropped before.
+
+    In a convolution that crops it and pads its end, XLA:CPU reads beyond the data, and computes
+    with whatever lies there (openxla/xla#48713).
+    """
+    padding = list(padding)
+    dilations = params.get("lhs_dilation") or [1] * len(padding)
+    for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
+        if low < 0 < high and dilation == 1:
+            at = numbers.lhs_spec[2 + n]
+            lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
+            padding[n] = (0, high)
+    return lax.conv_general_dilated(lhs, rhs, padding=padding, dimension_numbers=numbers, **params)
+
+
 def to_coarse(
     fine: Any,
     kernel: Any,
@@ -25,15 +43,13 @@ def to_coarse(
     padding: Sequence[tuple[int, int]] | None = None,
 ) -> Any:
     """The forward convolution, with the geometry's padding unless another is given."""
-    return lax.conv_general_dilated(
+    return convolve(
         fine,
         kernel,
+        padding or [(a.pad_low, a.pad_high) for a in geometry.axes],
+        lax.ConvDimensionNumbers(geometry.data.spec, geometry.kernel.spec, geometry.data.spec),
         window_strides=[a.stride for a in geometry.axes],
-        padding=padding or [(a.pad_low, a.pad_high) for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(
-            geometry.data.spec, geometry.kernel.spec, geometry.data.spec
-        ),
         feature_group_count=geometry.groups,
         precision=precision,
         preferred_element_type=dtype,
@@ -69,15 +85,15 @@ def spread(
     dtype: DType,
 ) -> Any:
     """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
-    return lax.conv_general_dilated(
+    return convolve(
         coarse,
         # outermost, not under a transpose: XLA:GPU knows a data gradient by this
         lax.rev(kernel, geometry.kernel.spatial),
+        [(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
+        lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
         window_strides=[1] * geometry.rank,
-        padding=[(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
         lhs_dilation=[a.stride for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
         feature_group_count=geometry.groups,
         precision=precision,
         preferred_element_type=dtype,
@@ -91,17 +107,17 @@ def to_kernel(
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
         return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), dtype)
-    return lax.conv_general_dilated(
+    return convolve(
         fine,
         coarse,
-        window_strides=[a.dilation for a in geometry.axes],
-        padding=[(a.pad_low, a.pad_high) for a in geometry.axes],
-        rhs_dilation=[a.stride for a in geometry.axes],
-        dimension_numbers=lax.ConvDimensionNumbers(
+        [(a.pad_low, a.pad_high) for a in geometry.axes],
+        lax.ConvDimensionNumbers(
             (data.channel, data.batch, *data.spatial),
             (data.channel, data.batch, *data.spatial),
             (layout.fine, layout.coarse, *layout.spatial),
         ),
+        window_strides=[a.dilation for a in geometry.axes],
+        rhs_dilation=[a.stride for a in geometry.axes],
         batch_group_count=geometry.groups,
         precision=precision,
         preferred_element_type=dtype,
