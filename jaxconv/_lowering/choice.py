@@ -183,7 +183,12 @@ RULES = (
     Rule(
         "phases",  # resnet50-7-1x1-s2, channels first, data: 19, by matmul 25 (AMD, AVX-512)
         lambda p: (
-            p.dense and p.pointwise and p.result == "fine" and p.channels_first and p.bits == 32
+            p.dense
+            and p.pointwise
+            and p.result == "fine"
+            and p.channels_first
+            and p.bits == 32
+            and not p.many_phases
         ),
         "one tap: a dot of a kernel that is transposed for it, which with OIX is no more to do",
     ),
