@@ -195,7 +195,7 @@ RULES = (
     Rule(
         "matmul",  # resnet50-56-1x1, weights: 4.9, 50; eegnet-spatial-m2, data: 0.7, 50
         one_dot,
-        "one tap, or windows that tile: one dot, and one for each group, not a phase for each tap",
+        "one tap, or windows that tile: one dot, or one for each group",
     ),
     Rule(
         "direct",  # resnet50-14-3x3-s2, data: 17, 24; newer 16, 17 (AMD)

@@ -32,6 +32,7 @@ def by_rows(fine: Any, coarse: Any, precision: Precision, dtype: DType) -> Any:
     """(N, X, i) by (N, X, o) to (i, o)."""
     swap = _swapped(fine.shape, coarse.shape)
     one, other = (coarse, fine) if swap else (fine, coarse)
+    precision = precision[::-1] if swap else precision
     out = first_by_rows(_channels_first(one), other, precision, dtype)
     # Without the barrier XLA turns a transposed dot into one of swapped operands.
     return lax.optimization_barrier(out).T if swap else out
