@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._lowering import contenders, cpu
+from jaxconv._lowering import alike, contenders, cpu
 from jaxconv._lowering.choice import choose, possible
 from jaxconv._lowering.problem import MOST_TAPS, Problem
 
@@ -67,6 +67,7 @@ def test_every_choice_can_be_spelled(seed):
         assert p.dense or not (first and rule.spelling == "columns"), (rule, p)
         assert p.taps <= MOST_TAPS or rule.spelling not in UNROLLED, (rule, p)
         assert not (rule.spelling == "phases" and p.many_phases), (rule, p)
+        assert rule.spelling != "alike" or alike.contractions(p.geometry) <= 64, p
         assert p.counted or rule.spelling not in ("abreast", "images", "swapped"), (rule, p)
     assert len(chosen) > 10
 

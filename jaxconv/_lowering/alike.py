@@ -45,6 +45,11 @@ def to_fine(
     return interleave(())
 
 
+def contractions(geometry: Geometry) -> int:
+    """How many there are: undilated, up to three for each axis, and with dilations up to all."""
+    return math.prod(len(_alike(axis)) for axis in geometry.axes)
+
+
 def _alike(axis: Axis) -> list[Residues]:
     """The residues of an axis by what they meet: undilated, up to three intervals of them."""
     alike: dict[Axis, Residues] = {}
@@ -71,11 +76,11 @@ def _together(
         kernel = jnp.moveaxis(kernel, n, rank + n)
     kernel = replace_axes(kernel, rank, rank + 1, (math.prod(kernel.shape[rank:-1]),))
     axes = tuple(next(iter(some.values())).axis for some in chosen)
-    undone = replace(geometry, axes=axes)  # of stride 1
+    unstrided = replace(geometry, axes=axes)
     if all(a.kernel for a in axes):
-        out = contract("fine", coarse, kernel, geometry=undone, **params)
+        out = contract("fine", coarse, kernel, geometry=unstrided, **params)
     else:
-        out = jnp.zeros(undone.shape("fine", coarse.shape, kernel.shape), params["dtype"])
+        out = jnp.zeros(unstrided.shape("fine", coarse.shape, kernel.shape), params["dtype"])
     channels = out.shape[channel] // math.prod(counts)
     groups = geometry.groups
     out = replace_axes(out, channel, 1, (groups, *counts, channels // groups))

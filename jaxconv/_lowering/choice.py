@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jaxconv._lowering import blocks, columns, swapped
+from jaxconv._lowering import alike, blocks, columns, swapped
 from jaxconv._lowering.conditions import (
     by_image,
     crowded,
@@ -25,6 +25,10 @@ FEWEST_SKEWED = 32
 #: A waveform's data gradient by a dot and a scatter is slow of larger strides: 160 of 400 taps,
 #: 4,000 places of 201 channels, newer, 10, and 5.2; but 16 of 32 taps 1.2 and 2.3 (AMD, AVX-512).
 WIDE = 64
+
+#: Of dilated kernels few phases meet the same places. A program of more contractions than this
+#: takes longer to compile than it saves.
+MOST_ALIKE = 64
 
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
@@ -108,7 +112,7 @@ RULES = (
         # instead of 7.8; 500 places of 256 channels to a waveform, 1,000 taps, stride 256: 5.6, 79
         # (AMD, AVX-512)
         "alike",
-        lambda p: p.many_phases and not one_dot(p),
+        lambda p: p.many_phases and not one_dot(p) and alike.contractions(p.geometry) <= MOST_ALIKE,
         "strides of many phases: those that meet the same places are channels of one contraction",
         channels_first=None,
     ),
@@ -118,7 +122,7 @@ RULES = (
             p.channels_first
             and p.result == "fine"
             and (few(p, 4) or grouped(p) or (p.dense and not p.strided))
-            and not (p.patches or worth_transposing(p))
+            and not (p.patches or p.many_phases or worth_transposing(p))
         ),
         "as stride-1 convolutions, of which only groups are transposed",
         channels_first=True,
@@ -204,8 +208,13 @@ RULES = (
     ),
     Rule(
         "phases",  # mobilenetv2-56-dw3-s2, data: 1.1, 201
-        lambda p: p.result == "fine",
+        lambda p: p.result == "fine" and not p.many_phases,
         "as stride-1 convolutions, which are fast forms",
+    ),
+    Rule(
+        "direct",
+        lambda p: p.result == "fine",
+        "large strides and dilations, of which few phases are alike: one slow convolution",
     ),
     Rule(
         "each",  # resnext50-56-g32x4, weights: 24, 33; newer 24, 39 (AMD)
