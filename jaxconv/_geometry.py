@@ -49,6 +49,10 @@ class Axis:
         return self.span - 1 + self.extent - self.fine - self.pad_low
 
 
+#: Of one place and one tap: what an image of one row has for its rows.
+UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
+
+
 class DataLayout(NamedTuple):
     """Where a fine or a coarse tensor keeps its axes; the order is lax's dimension spec."""
 

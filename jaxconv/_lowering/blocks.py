@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._geometry import Axis, Geometry
+from jaxconv._geometry import UNIT, Axis, Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.apart import apart
 
@@ -68,7 +68,7 @@ def _in_blocks(geometry: Geometry, blocks: tuple[int, ...]) -> Geometry:
     axes: list[Axis] = []
     for count, a in zip(blocks, geometry.axes, strict=True):
         if count > 1:
-            axes.append(Axis(fine=count, kernel=1, coarse=count, stride=1, dilation=1, pad_low=0))
+            axes.append(replace(UNIT, fine=count, coarse=count))
         axes.append(replace(a, fine=a.fine // count, coarse=a.coarse // count))
     return replace(geometry, axes=tuple(axes)).canonical(geometry.data.channel == 1)
 

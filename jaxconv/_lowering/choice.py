@@ -5,16 +5,18 @@ from collections.abc import Callable
 from jaxconv._lowering import alike, blocks, columns, swapped
 from jaxconv._lowering.conditions import (
     by_image,
+    by_windows,
     crowded,
     few,
-    grouped,
+    holes_in_kernel,
     manifold,
     many_taps,
     on_one_core,
     one_dot,
+    plane_to_fine,
     short,
-    spread_out,
     thin,
+    worth_each,
     worth_transposing,
 )
 from jaxconv._lowering.problem import MOST_TAPS, NEWER, Problem, Rule
@@ -57,8 +59,8 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
 }
 
 
-#: Beside each rule, a row of the layer benchmark that earned it: milliseconds, this spelling
-#: against the next best.
+#: Beside each rule, what earned it: a row of the layer benchmark, or a shape, and milliseconds by
+#: this spelling and the next best. The few without are for what no other spelling can do.
 RULES = (
     Rule(
         "swapped",  # replknet-14-dw27, forward: 2.0, 28; newer 2.8, 55 (AMD)
@@ -121,7 +123,7 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result == "fine"
-            and (few(p, 4) or grouped(p) or (p.dense and not p.strided))
+            and (few(p, 4) or worth_each(p) or (p.dense and not p.strided))
             and not (p.patches or p.many_phases or worth_transposing(p))
         ),
         "as stride-1 convolutions, of which only groups are transposed",
@@ -164,9 +166,9 @@ RULES = (
         lambda p: (
             p.channels_first
             and p.result != "fine"
-            and grouped(p)
+            and worth_each(p)
             and not few(p, 2 if p.result == "kernel" else 4)
-            and not spread_out(p)
+            and not holes_in_kernel(p)
         ),
         "grouped: one contraction for each group, transposed by itself",
         channels_first=True,
@@ -203,7 +205,7 @@ RULES = (
     ),
     Rule(
         "direct",  # resnet50-14-3x3-s2, data: 17, 24; newer 16, 17 (AMD)
-        lambda p: p.spread and p.small_images and not NEWER,
+        lambda p: plane_to_fine(p) and p.small_images and not NEWER,
         "small images, whose phases would be smaller still",
     ),
     Rule(
@@ -225,7 +227,7 @@ RULES = (
             and p.fine > 1
             and not p.strided
             and few(p, 8)
-            and grouped(p)
+            and worth_each(p)
         ),
         "few channels a group of much data: windows group by group, which is transposed for that",
         channels_first=True,
@@ -289,12 +291,12 @@ RULES = (
     ),
     Rule(
         "columns",  # resnext50-28-g32x8-s2, weights: 11, 20 (AMD, AVX-512)
-        lambda p: grouped(p) and spread_out(p),
+        lambda p: worth_each(p) and holes_in_kernel(p),
         "strided and grouped: XLA would spread the coarse tensor out for a convolution",
     ),
     Rule(
         "each",  # regnet-28-g5x24, forward: 4.6, 8.5; resnext50-56-g32x4, weights: 18, 32
-        grouped,
+        worth_each,
         "grouped: one contraction for each group is twice as fast as one for all",
     ),
     Rule(
@@ -360,9 +362,7 @@ RULES = (
         "columns",
         lambda p: (
             p.channels_first
-            and p.result == "kernel"
-            and p.rank > 1
-            and (not (p.tiny and p.rank == 2) or spread_out(p))
+            and by_windows(p)
             and (not p.strided or p.fine < columns.FEW or p.small_images)
         ),
         "channels first: only the coarse tensor is transposed",
@@ -370,9 +370,7 @@ RULES = (
     ),
     Rule(
         "columns",  # resnet50-56-3x3, weights: 19, 47; resnet50-stem: 13, 55 (AMD)
-        lambda p: (
-            p.result == "kernel" and p.rank > 1 and (not (p.tiny and p.rank == 2) or spread_out(p))
-        ),
+        by_windows,
         "a weights gradient: its windows are large, and a dot has one sum over all of them",
     ),
     Rule(

@@ -86,7 +86,7 @@ def crowded(p: Problem) -> bool:
     return p.taps * p.fine * math.gcd(place, PAGE) > CROWD
 
 
-def grouped(p: Problem) -> bool:
+def worth_each(p: Problem) -> bool:
     """Worth a contraction for each group."""
     return not (p.dense or p.bits == 16 or p.tiny or p.partitioned or many_taps(p))
 
@@ -123,11 +123,22 @@ def worth_transposing(p: Problem) -> bool:
     return p.summed > 4 and (strided or short(p))
 
 
-def spread_out(p: Problem) -> bool:
+def holes_in_kernel(p: Problem) -> bool:
     """A weights gradient that as a convolution has a kernel with holes."""
     windows = p.rank > 1 and not (p.pointwise or p.patches)
     spread = p.result == "kernel" and p.strided and p.bits == 32 and windows
     return spread and not (p.channels_first and p.taps <= KEPT)
+
+
+def by_windows(p: Problem) -> bool:
+    """A weights gradient of planes or more, with work enough for a dot, or no better form."""
+    little = p.tiny and p.rank == 2 and not holes_in_kernel(p)
+    return p.result == "kernel" and p.rank > 1 and not little
+
+
+def plane_to_fine(p: Problem) -> bool:
+    """A strided data gradient in float32 that lax has one convolution for."""
+    return p.result == "fine" and p.strided and p.dense and p.rank == 2 and p.bits == 32
 
 
 def by_image(p: Problem) -> bool:

@@ -12,7 +12,7 @@ from jax import lax
 
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Axis, Geometry
+from jaxconv._geometry import UNIT, Geometry
 from jaxconv._lowering import reference, window
 from jaxconv._lowering.problem import NEWER
 from jaxconv._reshape import move_groups, replace_axes
@@ -30,8 +30,7 @@ def to_coarse(
         geometry = window.of_padded(geometry)
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
         # XLA has no other fast form for these, and this one wants two axes.
-        unit = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
-        plane = replace(geometry, axes=(unit, *geometry.axes)).canonical()
+        plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         return lax.squeeze(convolve(fine, kernel, geometry=plane), (1,))
     if _bare(geometry) and fine.shape[-1] >= 16 and not NEWER:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv._dtypes import ACCUMULATION
-from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._geometry import OPERANDS, UNIT, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering import accelerator, alike, cudnn, dots, phases, slabs
 from jaxconv._lowering.problem import MOST_TAPS, Problem, Rule
 from jaxconv._reshape import reorder, replace_axes
@@ -57,9 +57,8 @@ def _with_unit_axis(
         replace_axes(x, at[slot], 1, (1, x.shape[at[slot]]))
         for slot, x in zip(OPERANDS[result], (first, second), strict=True)
     )
-    unit = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
     wider = Geometry(
-        (unit, *geometry.axes),
+        (UNIT, *geometry.axes),
         geometry.groups,
         DataLayout(*_widened(geometry.data)),
         KernelLayout(*_widened(geometry.kernel)),

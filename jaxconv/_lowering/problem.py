@@ -203,12 +203,6 @@ class Problem:
         )
 
     @property
-    def spread(self) -> bool:
-        """A plane that strides spread out, in float32: lax has one convolution for it."""
-        plane = self.dense and self.rank == 2 and self.bits == 32
-        return plane and self.result == "fine" and self.strided
-
-    @property
     def small_images(self) -> bool:
         """In two dimensions or more, many channels, and few rows or taps far apart."""
         axes = [a for a in self.geometry.axes if a.kernel > 1]

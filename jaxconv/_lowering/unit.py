@@ -6,18 +6,14 @@ from typing import Any
 
 from jax import lax
 
-from jaxconv._geometry import OPERANDS, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._geometry import OPERANDS, UNIT, DataLayout, Geometry, KernelLayout, Slot
 
 
 def left_out(
     result: Slot, first: Any, second: Any, geometry: Geometry
 ) -> tuple[Any, Any, Geometry, Callable[[Any], Any]]:
     """The operands and the geometry without such axes, and what puts them back into the result."""
-    units = [
-        n
-        for n, a in enumerate(geometry.axes)
-        if (a.fine, a.kernel, a.coarse, a.pad_low) == (1, 1, 1, 0)
-    ]
+    units = [n for n, a in enumerate(geometry.axes) if replace(a, stride=1, dilation=1) == UNIT]
     units = units[: geometry.rank - 1]  # one axis stays
     if not units:
         return first, second, geometry, lambda out: out
