@@ -40,6 +40,7 @@ FORMS = {
     "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
     "dense, channels first": replace(GROUPED, batch=8, groups=1),
     "pointwise": replace(GROUPED, batch=8, groups=1, kernel=(1, 1), dilations=(1, 1)),
+    "large strides": replace(GROUPED, batch=8, fine=(23, 19), kernel=(7, 4), strides=(5, 4)),
     "1-D": Form(8, (11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2),
     "3-D": Form(
         8, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2
