@@ -387,6 +387,19 @@ def test_what_is_cropped_before_and_padded_after(formats, spelling):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("spelling", ["direct", "reference", None])
+@pytest.mark.parametrize(("coarse", "begin"), [(1, 2), (1, 4), (2, 4), (3, 4)])
+@pytest.mark.parametrize("channels", [1, 16])
+def test_what_is_cropped_altogether_and_more(channels, coarse, begin, spelling):
+    """A transposed convolution of which all that is left is output padding, or nearly all."""
+    src = np.arange(1.0, coarse * 5 * channels + 1, dtype=np.float32).reshape(1, coarse, 5, -1)
+    weights = np.arange(9.0 * channels**2, dtype=np.float32).reshape(3, 3, channels, channels) % 7
+    attributes = {"pads_begin": (begin, 0), "output_padding": (4, 0)}
+    with jaxconv.forced(spelling):
+        got = jaxconv.conv_transpose(src, weights, **attributes)
+    np.testing.assert_array_equal(got, oracle.conv_transpose(src, weights, **attributes))
+
+
 @pytest.mark.parametrize(("spelling", "branches"), [("direct", 0), ("columns", 1)])
 def test_a_convolution_alone_stands_in_no_branch(spelling, branches):
     """Channels first: what is transposed on the way out of a branch is copied twice."""

@@ -28,8 +28,9 @@ def convolve(
     for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
         if low < 0 < high and dilation == 1:
             at = numbers.lhs_spec[2 + n]
+            beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
-            padding[n] = (0, high)
+            padding[n] = (0, high + beyond)
     return lax.conv_general_dilated(lhs, rhs, padding=padding, dimension_numbers=numbers, **params)
 
 
