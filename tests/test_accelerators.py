@@ -616,6 +616,22 @@ def test_values_in_float32(on_gpu, case):
     test_exact.demand_equal(result, oracle.round_to(exact, F32), case)
 
 
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize(("groups", "dilations"), [(3, 1), (1, (2, 3)), (3, (3, 1))])
+def test_values_of_large_strides(on_gpu, groups, dilations, data_format):
+    """Residues as channels."""
+    src = integers((2, 3, 4, 6) if data_format == "NXC" else (2, 6, 3, 4), 0)
+    weights = integers((7, 9, 6 // groups, 6), 1)
+    attributes = {
+        "strides": (5, 4), "dilations": dilations, "groups": groups, "pads_begin": (3, 0),
+        "pads_end": (0, 2), "data_format": data_format,
+    }  # fmt: skip
+    text = jax.jit(partial(jaxconv.conv_transpose, **attributes)).lower(src, weights).as_text()
+    assert "gather" in text  # of taps
+    got = jaxconv.conv_transpose(src, weights, **attributes)
+    np.testing.assert_array_equal(got, oracle.conv_transpose(src, weights, **attributes))
+
+
 UNBIASED = [case for case in CASES if not case.bias]
 
 

@@ -3,6 +3,7 @@
 `phases` has a piece of the program for each residue by the strides, of which an upsampling by 16
 in two dimensions has 256. Nearly all of them meet the same places of the coarse tensor, each with
 taps of its own. So those are one contraction of stride 1, with the residues as more fine channels.
+(Where the strides divide the kernel, `depth` is a single one, and gathers no taps.)
 """
 
 import math

@@ -9,13 +9,13 @@ from jaxconv._lowering.conditions import (
     crowded,
     few,
     holes_in_kernel,
-    manifold,
     many_taps,
     on_one_core,
     one_dot,
     plane_to_fine,
     short,
     thin,
+    to_many,
     worth_each,
     worth_transposing,
 )
@@ -28,8 +28,8 @@ FEWEST_SKEWED = 32
 #: 4,000 places of 201 channels, newer, 10, and 5.2; but 16 of 32 taps 1.2 and 2.3 (AMD, AVX-512).
 WIDE = 64
 
-#: Of dilated kernels few phases meet the same places. A program of more contractions than this
-#: takes longer to compile than it saves.
+#: Contractions that one program may have for strides of many phases. Undilated, there are up to 27
+#: in three dimensions; of dilated kernels of many taps, few phases meet the same places.
 MOST_ALIKE = 64
 
 #: So few result channels are too few for a dot by windows to be fast.
@@ -111,7 +111,7 @@ RULES = (
     ),
     Rule(
         # depthwise 32x32, stride 16, 21 channels of 16 x 16, data: 0.9, 1.1, and 0.2 s to compile
-        # instead of 7.8; 500 places of 256 channels to a waveform, 1,000 taps, stride 256: 5.6, 79
+        # instead of 7.8; 500 places of 256 channels to a waveform, 1,000 taps, stride 256: 3.1, 9.7
         # (AMD, AVX-512)
         "alike",
         lambda p: p.many_phases and not one_dot(p) and alike.contractions(p.geometry) <= MOST_ALIKE,
@@ -250,7 +250,7 @@ RULES = (
         # 4 images of 17 x 17, 8 groups of 8 to 128, 2x2, forward: 0.96, 6.3; but 8 to 32 0.28, 0.17
         # (AMD, AVX-512)
         "columns",
-        lambda p: p.result == "coarse" and few(p, 8) and manifold(p) and not p.partitioned,
+        lambda p: p.result == "coarse" and few(p, 8) and to_many(p) and not p.partitioned,
         "few channels a group to many: dots, of windows that are few",
     ),
     Rule(

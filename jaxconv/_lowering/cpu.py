@@ -64,14 +64,14 @@ def spell(
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     params["dtype"] = ACCUMULATION[dtype]
+    if spelling == "reference":
+        if told is not None:
+            told.append(by_hand(spelling, "forced"))
+        out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
+        return lax.convert_element_type(out, dtype)
     first, second, geometry, put_back = unit.left_out(result, first, second, geometry)
     tiled = _tiled(geometry)
     forced = _forced(spelling, Problem.of(result, first, second, tiled, devices))
-    if forced and forced.spelling == "reference":
-        if told is not None:
-            told.append(forced)
-        out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
-        return put_back(lax.convert_element_type(out, dtype))
     out = _contract(
         result,
         first,
@@ -126,7 +126,6 @@ def _contract(
             devices=devices,
             forced=forced,
             told=told,
-            phase=phase,
             chosen=rule,
             **params,
         )
@@ -146,7 +145,7 @@ def _contract(
     if name == rule.spelling:  # a rewrite; what it hands on to chooses for itself
         forced = None
     rewrite = REWRITES[rule.spelling][result]
-    contract = partial(_contract, forced=forced, told=told, phase=phase)
+    contract = partial(_contract, forced=forced, told=told)
     return rewrite(first, second, geometry=geometry, devices=devices, contract=contract, **params)
 
 
