@@ -13,7 +13,7 @@ from jaxconv._lowering.problem import MOST_TAPS, Problem
 
 TYPES = [np.float32, np.float32, np.float64, jnp.bfloat16, np.float16]
 #: Those that have a piece of the program for each tap.
-UNROLLED = {"columns", "dots", "products", "slabs", "taps"}
+UNROLLED = {"columns", "dots", "products", "slabs", "strips", "taps"}
 
 
 def problem(rng):

@@ -17,7 +17,7 @@ from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, each, opera
 
 import jaxconv
 from jaxconv import _contractions
-from jaxconv._lowering import columns, cpu, force, pieces
+from jaxconv._lowering import columns, cpu, force, pieces, strips
 from jaxconv._lowering.problem import NEWER, Problem
 
 
@@ -47,6 +47,10 @@ FORMS = {
     ),
     "grouped": replace(DENSE, channels=(6, 9), groups=3),
     "depthwise": replace(DENSE, channels=(3, 6), groups=3, strides=(1, 3)),
+    "depthwise, even": Form(
+        batch=4, fine=(7, 9), kernel=(3, 4), strides=(1, 2), dilations=(2, 1), pads_begin=(2, 1),
+        pads_end=(1, 3), channels=(6, 6), groups=6,
+    ),
     "grouped pointwise": Form(
         fine=(7, 5), kernel=(1, 1), strides=(2, 3), dilations=(1, 1), pads_begin=(1, 0),
         pads_end=(0, 2), channels=(6, 9), groups=3,
@@ -137,6 +141,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
         return op != "convolution_backward_weights"
     if spelling == "skewed":
         return form.groups > 1 and op != "convolution_backward_weights"
+    if spelling == "strips":
+        return form is FORMS["depthwise, even"] and op != "convolution_backward_weights"
     if spelling == "swapped":
         return form is FORMS["covered"] and op == "convolution"
     if spelling == "phases":
@@ -151,6 +157,8 @@ def claimed(spelling: str, form: Form, op: str) -> bool:
 def test_exact_where_claimed_and_refused_elsewhere(name, op, spelling, patched):
     patched(pieces, "DEPTHWISE", 3)
     patched(pieces, "OTHERS", 4)
+    patched(strips, "CHANNELS", 2)
+    patched(strips, "TOGETHER", 2 * 7 * 9 * 6)  # or two images of the coarse tensor and more
     form = FORMS[name]
     a, b, _ = operands(form, op)
     run = jax.jit(form.op(op))
@@ -588,8 +596,8 @@ def test_many_taps_of_some_channels_at_a_time(groups, of, block, op, patched):
 @pytest.mark.parametrize(
     ("channels", "groups", "kernel", "first"),
     [
-        (1024, 1024, 5, "skewed"), (384, 384, 7, "skewed"), (256, 32, 3, "skewed"),
-        (960, 960, 5, "taps"), (512, 512, 3, "taps"), (128, 32, 3, "taps"),
+        (512, 512, 5, "skewed"), (256, 256, 7, "skewed"), (256, 32, 3, "skewed"),
+        (480, 480, 5, "taps"), (512, 512, 3, "taps"), (128, 32, 3, "taps"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
@@ -607,6 +615,46 @@ def test_channels_that_would_crowd_are_skewed(channels, groups, kernel, first, d
     a, b, got = (np.asarray(x, np.float32) for x in (a, b, compiled(a, b)))
     assert abs(got).max() < 256  # so that bfloat16 is exact
     np.testing.assert_array_equal(got, oracle.convolution(a, b, **op.keywords))
+
+
+@pytest.mark.parametrize(
+    ("change", "last", "first"),
+    [
+        ({}, True, False),
+        ({"batch": 14}, True, False),  # twice as many images as are taken together
+        ({"batch": 0}, True, False),
+        ({"fine": (8, 16)}, True, True),
+        ({"fine": (8, 17)}, True, False),
+        ({"fine": (60,), "kernel": (49,)}, True, False),
+        ({"fine": (42, 42)}, False, False),  # images too large for a cache
+        ({"strides": (1, 2)}, False, False),
+        ({"channels": (320, 320), "groups": 320}, False, False),  # a small kernel
+        ({"channels": (360, 360), "groups": 360}, False, False),  # not in whole strips
+        ({"channels": (352, 704)}, False, False),
+        ({"kernel": (11, 11)}, False, False),  # too many multiply-adds
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
+@pytest.mark.parametrize("op", [FORWARD, slow(DATA)])
+def test_strips_of_channels_where_the_kernel_is_large(op, formats, change, last, first):
+    rank = len(change.get("fine", (0, 0)))
+    form = Form(
+        batch=7, fine=(15, 15), kernel=(7, 7), strides=(1, 1)[:rank], dilations=(1, 1)[:rank],
+        pads_begin=(3, 3)[:rank], pads_end=(3, 3)[:rank], channels=(352, 352), groups=352,
+        formats=formats,
+    )  # fmt: skip
+    form = replace(form, **change)
+    a, b, _ = operands(form, op)
+    run = form.op(op)
+    steps = dict(jaxconv.explain(op, a, b, **run.keywords).steps)
+    assert ("strips" in steps) == (first if formats is CHANNELS_FIRST else last)
+    lowered = jax.jit(run).lower(a, b)
+    if "strips" in steps:
+        assert ("stablehlo.while" in lowered.as_text()) == (form.batch == 14)
+    np.testing.assert_array_equal(
+        lowered.compile()(a, b), getattr(oracle, op)(a, b, **run.keywords)
+    )
 
 
 @pytest.mark.parametrize(
@@ -700,9 +748,10 @@ def test_kernel_and_image_change_places_if_all_reads_all(change, swapped):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("spelling", ["skewed", "swapped"])
-def test_what_is_not_finite_stays_in_its_channel(spelling, which):
+@pytest.mark.parametrize("spelling", ["skewed", "strips", "swapped"])
+def test_what_is_not_finite_stays_in_its_channel(spelling, which, patched):
     """And in its image."""
+    patched(strips, "CHANNELS", 1)
     form = FORMS["covered"]
     operand = [np.array(x, np.float32) for x in operands(form, "convolution")[:2]]
     run = form.op("convolution")
@@ -950,7 +999,7 @@ def check_loops_under_shard_map(form, op, spelling):
 
 
 #: Made of multiply-adds.
-WITHOUT_PRODUCTS = ("taps", "pieces", "skewed", "swapped")
+WITHOUT_PRODUCTS = ("taps", "pieces", "skewed", "strips", "swapped")
 
 
 @pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])

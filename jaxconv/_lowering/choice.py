@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jaxconv._lowering import alike, blocks, columns, swapped
+from jaxconv._lowering import alike, blocks, columns, strips, swapped
 from jaxconv._lowering.conditions import (
     by_image,
     by_windows,
@@ -10,6 +10,7 @@ from jaxconv._lowering.conditions import (
     few,
     holes_in_kernel,
     many_taps,
+    much_kernel,
     on_one_core,
     one_dot,
     plane_to_fine,
@@ -32,6 +33,10 @@ WIDE = 64
 #: in three dimensions; of dilated kernels of many taps, few phases meet the same places.
 MOST_ALIKE = 64
 
+#: Channels first, larger images are rows of vectors already: 7x7, 8 images of 10 x 10, 640 channels
+#: by strips 1.1, and else 1.6; but 14 x 14, 384 channels 2.1 and 1.8 (AMD).
+FEW_PIXELS = 128
+
 #: So few result channels are too few for a dot by windows to be fast.
 FEWEST = 4
 
@@ -49,6 +54,12 @@ POSSIBLE: dict[str, Callable[[Problem], bool]] = {
     "images": lambda p: p.result == "kernel" and p.counted,
     "products": lambda p: p.dense and p.result != "kernel",
     "skewed": lambda p: not p.dense and p.result != "kernel",
+    "strips": lambda p: (
+        p.result != "kernel"
+        and p.depthwise
+        and p.coarse == 1
+        and p.geometry.groups % strips.CHANNELS == 0
+    ),
     "swapped": lambda p: (
         p.result == "coarse"
         and p.depthwise
@@ -128,6 +139,22 @@ RULES = (
         ),
         "as stride-1 convolutions, of which only groups are transposed",
         channels_first=True,
+    ),
+    Rule(
+        # convnext-7-dw7, forward: 1.2, 2.5; 7x7, 32 images of 14 x 14, 384 channels 6.5, 9.3; but
+        # one of 56 x 56 4.2, 3.8 (AMD)
+        "strips",
+        lambda p: (
+            p.result == "coarse"
+            and POSSIBLE["strips"](p)
+            and few(p, 1)
+            and much_kernel(p)
+            and p.bits == 32
+            and not (p.strided or p.partitioned)
+            and not (p.channels_first and (p.pixels > FEW_PIXELS or p.rank == 1))
+        ),
+        "a depthwise kernel larger than a first cache: strips of channels, each by itself",
+        channels_first=None,
     ),
     Rule(
         # not for phases: 256 channels to 56 x 56, stride 2, on 2 devices 21, 7.4 (AMD, AVX-512)
@@ -240,8 +267,8 @@ RULES = (
         "grouped, and split over devices: multiply-adds would exchange more than halos",
     ),
     Rule(
-        # resnext50-28-g32x8, forward: 3.6, 6.8; depthwise 7x7, 3 images of 14 x 14 with 1,024
-        # channels 1.9, 10 (AMD)
+        # resnext50-28-g32x8, forward: 3.6, 6.8; depthwise 5x5, 6 images of 14 x 14 with 512
+        # channels 0.4, 0.8 (AMD)
         "skewed",
         lambda p: p.result == "coarse" and few(p, 8) and crowded(p) and not p.partitioned,
         "multiply-adds, and places a multiple of a power of two apart would crowd in the cache",

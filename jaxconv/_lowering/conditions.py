@@ -2,7 +2,7 @@
 
 import math
 
-from jaxconv._lowering import abreast
+from jaxconv._lowering import abreast, strips
 from jaxconv._lowering.problem import MOST_TAPS, NEWER, TINY, Problem
 
 #: As many multiply-adds as one fused loop may hold, to coarse and to kernel, before XLA's code for
@@ -62,6 +62,11 @@ PAGE, CROWD = 4 << 10, 24 << 10
 FEW_COARSE, LARGE_IMAGE = range(24, 65), 1024
 
 
+#: A depthwise kernel of so many elements takes twice the first cache of most cores: by strips 7x7,
+#: 384 channels 1.7, and else 2.4; 5x5, 672 channels 1.8 and 1.9, 3x3, 1,024 2.0 and 1.6 (AMD).
+MUCH_KERNEL = 16 << 10
+
+
 def few(p: Problem, most: int) -> bool:
     """At most so few channels of each group are summed that multiply-adds are fast."""
     if p.result == "kernel" and p.fine * p.coarse > FEW_PRODUCTS:
@@ -84,6 +89,12 @@ def crowded(p: Problem) -> bool:
     """What all taps read for a place of the result falls on too few lines of the first cache."""
     place = p.geometry.groups * p.fine * max(p.bits, 32) // 8
     return p.taps * p.fine * math.gcd(place, PAGE) > CROWD
+
+
+def much_kernel(p: Problem) -> bool:
+    """The kernel outgrows a core's first cache, and an image does not outgrow the next."""
+    kernel, image = (n * p.geometry.groups for n in (p.taps, p.pixels))
+    return kernel >= MUCH_KERNEL and image <= strips.TOGETHER
 
 
 def worth_each(p: Problem) -> bool:

@@ -7,10 +7,10 @@ from jaxconv._lowering.problem import Problem
 #: Each was the fastest of all for some layer of the benchmark, of one group and of several. The
 #: reference is not among them, as it is slow within loops.
 DENSE = ("direct", "columns", "dots", "slabs", "abreast", "images")
-GROUPED = ("taps", "skewed", "each", "columns", "abreast")
+GROUPED = ("taps", "skewed", "strips", "each", "columns", "abreast")
 
 #: Those of them that have a piece of the program for each tap, or for each term.
-UNROLLED = ("taps", "skewed", "columns", "dots", "slabs")
+UNROLLED = ("taps", "skewed", "strips", "columns", "dots", "slabs")
 
 
 def contenders(p: Problem) -> list[str]:

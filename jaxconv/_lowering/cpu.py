@@ -32,6 +32,7 @@ from jaxconv._lowering import (
     reference,
     skewed,
     slabs,
+    strips,
     swapped,
     taps,
     unit,
@@ -64,9 +65,9 @@ def spell(
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     params["dtype"] = ACCUMULATION[dtype]
+    told = [] if told is None else told
     if spelling == "reference":
-        if told is not None:
-            told.append(by_hand(spelling, "forced"))
+        told.append(by_hand(spelling, "forced"))
         out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
         return lax.convert_element_type(out, dtype)
     first, second, geometry, put_back = unit.left_out(result, first, second, geometry)
@@ -101,9 +102,7 @@ def _contract(
     geometry: Geometry,
     devices: int,
     forced: Rule | None,
-    told: list[Rule] | None,
     phase: bool = False,
-    chosen: Rule | None = None,
     rounded: DType | None = None,
     **params: Any,
 ) -> Any:
@@ -112,41 +111,38 @@ def _contract(
     What is transposed is `rounded` before, since there is less of it then.
     """
     problem = replace(Problem.of(result, first, second, geometry, devices), phase=phase)
-    rule = chosen or forced or choose(problem)
-    name = rule.spelling
-    if not possible(name, problem):
-        raise ValueError(f"forced: {name!r} cannot spell this contraction: {problem}")
+    rule = forced or choose(problem)
+    if not possible(rule.spelling, problem):
+        raise ValueError(f"forced: {rule.spelling!r} cannot spell this contraction: {problem}")
     known = rule.channels_first
     there = geometry.canonical(problem.channels_first if known is None else known)
+    spelled: Callable[..., Any] = partial(
+        _spelled, result, rule=rule, geometry=there, devices=devices, **params
+    )
     if geometry != there:
-        inner = partial(
-            _contract,
-            result,
-            geometry=there,
-            devices=devices,
-            forced=forced,
-            told=told,
-            chosen=rule,
-            **params,
-        )
-        transposed = _transposed(inner, result, geometry, there, rounded)
-        if name != "direct" and geometry.data != there.data:
+        spelled = _transposed(spelled, result, geometry, there, rounded)
+        if rule.spelling != "direct" and geometry.data != there.data:
             # XLA would copy data in one layout on the way into the spelling's own branch, and
             # once more within. A convolution alone has no branch: wav2vec2-k10-s5, channels
             # first, forward, 15 in one, and 7.5 (AMD).
-            transposed = apart(transposed)
-        return transposed(first, second)
-    if result not in {**SPELLINGS, **REWRITES}[name]:  # then it is to fine
-        rule = replace(rule, spelling="phases")
-    if told is not None:
-        told.append(rule)
-    if result in SPELLINGS.get(rule.spelling, {}):
-        return SPELLINGS[name][result](first, second, geometry=geometry, **params)
-    if name == rule.spelling:  # a rewrite; what it hands on to chooses for itself
-        forced = None
-    rewrite = REWRITES[rule.spelling][result]
+            spelled = apart(spelled)
+    return spelled(first, second)
+
+
+def _spelled(
+    result: Slot, first: Any, second: Any, *, rule: Rule, told: list[Rule], **params: Any
+) -> Any:
+    """As the rule says; what a rewrite hands on to chooses for itself."""
+    by, forced = rule.spelling, None
+    if result not in {**SPELLINGS, **REWRITES}[by]:
+        # Forced to fine, which it knows as phases only, and each of those is to coarse.
+        by, forced = "phases", rule
+    told.append(replace(rule, spelling=by))
+    if result in SPELLINGS.get(by, {}):
+        del params["devices"]
+        return SPELLINGS[by][result](first, second, **params)
     contract = partial(_contract, forced=forced, told=told)
-    return rewrite(first, second, geometry=geometry, devices=devices, contract=contract, **params)
+    return REWRITES[by][result](first, second, contract=contract, **params)
 
 
 def _transposed(
@@ -199,6 +195,7 @@ SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
         "kernel": planes.to_kernel,
     },
     "products": {"coarse": products.to_coarse},
+    "strips": {"coarse": strips.to_coarse},
     "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
 }
 

@@ -26,6 +26,7 @@ SPELLINGS = (
     "blocks",
     "pieces",
     "skewed",
+    "strips",
     "swapped",
 )
 
