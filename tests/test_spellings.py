@@ -893,10 +893,12 @@ def test_windows_with_channels_first_in_blocks(
 
 @pytest.fixture
 def in_blocks(patched):
-    """Windows one row a block, one group and few taps at a time, as if layers were large."""
+    """One row of windows, one group, one image or few taps at a time, as if layers were large."""
     for size in ("WHOLE", "BLOCK", "TOGETHER"):
         patched(columns, size, 0)
     patched(pieces, "OTHERS", 4)
+    patched(strips, "TOGETHER", 0)
+    patched(strips, "CHANNELS", 2)
 
 
 #: Of images that are counted.
@@ -905,7 +907,9 @@ COUNTED = ("abreast", "images")
 
 @pytest.mark.parametrize("spelling", [None, *(s for s in force.SPELLINGS if s not in COUNTED)])
 @pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST])
-@pytest.mark.parametrize("name", ["dense", "pointwise", "1-D", slow("grouped"), slow("patches")])
+@pytest.mark.parametrize(
+    "name", ["dense", "pointwise", "1-D", "depthwise, even", slow("grouped"), slow("patches")]
+)
 @pytest.mark.parametrize("op", OPS)
 def test_a_symbolic_batch(op, name, formats, spelling, in_blocks):
     form = replace(FORMS[name], formats=formats)
@@ -971,6 +975,12 @@ def test_loops_under_shard_map(spelling, op, name, in_blocks):
     if not claimed(spelling, FORMS[name], op):
         pytest.skip("not for this contraction")
     check_loops_under_shard_map(replace(FORMS[name], batch=4), op, spelling)
+
+
+@pytest.mark.parametrize("op", [FORWARD, DATA])
+def test_a_loop_over_images_under_shard_map(op, in_blocks):
+    form = replace(FORMS["depthwise, even"], strides=(1, 1))
+    check_loops_under_shard_map(form, op, "strips")
 
 
 def test_loops_under_shard_map_with_channels_first(in_blocks, patched):

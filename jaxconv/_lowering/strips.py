@@ -6,7 +6,7 @@ have in common has left a core's first cache by then. Of a strip it has not.
 
 import math
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jaxconv._geometry import Geometry
 from jaxconv._lowering import cores, window
 from jaxconv._lowering.apart import apart
 from jaxconv._lowering.groups import equal_part
+from jaxconv._lowering.taps import added
 from jaxconv._reshape import replace_axes, split_groups
 
 #: Channels of a strip: in float32 a line of most caches.
@@ -35,12 +36,10 @@ def to_coarse(
     """Some images after the other."""
     del precision  # products and sums are in `dtype`
     some = partial(_some, kernel=kernel, geometry=geometry, dtype=dtype)
-    batch = fine.shape[0]
-    if not isinstance(batch, int):
+    batch, image = fine.shape[0], math.prod(fine.shape[1:])
+    if not isinstance(batch, int) or batch * image <= TOGETHER:
         return some(fine)
-    images = equal_part(batch, TOGETHER // math.prod(fine.shape[1:]))
-    if images == batch:
-        return some(fine)
+    images = equal_part(batch, TOGETHER // image)
     out = lax.map(some, replace_axes(fine, 0, 1, (batch // images, images)))
     return replace_axes(out, 0, 2, (batch,))
 
@@ -63,15 +62,14 @@ def _strips(fine: Any, kernel: Any, *, geometry: Geometry, dtype: DType) -> Any:
     # The loop reads the kernel from where it is. One strip more, and its taps do not lie a power
     # of two apart, where they would crowd in the cache: 8 images of 7 x 7, 1,024 channels, 7x7,
     # 1.1, without 5.0 (AMD).
-    more = [(0, 0, 0)] * (kernel.ndim - 1) + [(0, CHANNELS, 0)]
-    kernel = _split(lax.pad(kernel.astype(dtype), jnp.zeros((), dtype), more), kernel.ndim - 1)
+    kernel = lax.squeeze(kernel.astype(dtype), [geometry.rank])
+    more = [*((0, 0, 0) for _ in spatial), (0, CHANNELS, 0)]
+    kernel = _split(lax.pad(kernel, jnp.zeros((), dtype), more), geometry.rank)
     terms = []
     for tap in window.taps(geometry):
-        weights = lax.expand_dims(kernel[tap][0, :-1], [0, *spatial])
+        weights = lax.expand_dims(window.at(tap, kernel)[:-1], [0, *spatial])
         terms.append(window.read_by(tap, fine, geometry) * weights)
-    # Two sums, as an addition that waits for the one before takes several times as long.
-    sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
-    return cores.on_all(reduce(lax.add, sums))
+    return cores.on_all(added(terms))
 
 
 @apart

@@ -60,9 +60,13 @@ def _sum(fine: Any, kernel: Any, *, geometry: Geometry, dtype: DType) -> Any:
         for i in range(weights.shape[0]):
             one = lax.slice_in_dim(read, i, i + 1, axis=channel + 1)
             terms.append(one * lax.expand_dims(weights[i], other))
-    # Two sums, as an addition that waits for the one before takes several times as long.
+    return cores.on_all(added(terms))
+
+
+def added(terms: list[Any]) -> Any:
+    """By two sums, as an addition that waits for the one before takes several times as long."""
     sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
-    return cores.on_all(reduce(lax.add, sums))
+    return reduce(lax.add, sums)
 
 
 @apart

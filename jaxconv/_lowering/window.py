@@ -51,6 +51,7 @@ def shifted(tap: Tap, fine: Any, geometry: Geometry) -> Any:
 
 
 def at(tap: Tap, kernel: Any) -> Any:
-    """The weights of one tap: (fine channels, coarse channels)."""
-    limits = (*(t + 1 for t in tap), *kernel.shape[-2:])
-    return lax.slice(kernel, (*tap, 0, 0), limits).reshape(kernel.shape[-2:])
+    """The weights of one tap, of a kernel whose other axes follow."""
+    rest = kernel.shape[len(tap) :]
+    starts, limits = (*tap, *(0 for _ in rest)), (*(t + 1 for t in tap), *rest)
+    return lax.slice(kernel, starts, limits).reshape(rest)
