@@ -28,6 +28,7 @@ from jaxconv._jax_names import (
     ad,
     batching,
     devices_to_split_over,
+    is_exported,
     jet,
     mlir,
     retyped,
@@ -68,7 +69,7 @@ def contract(
         precision=precision,
         dtype=dtype,
         early_rounding=early_rounding,
-        spelling=_lowering.forced_here(),
+        forced=_lowering.forced_here(),
         sharding=sharding,
     )
     return out
@@ -95,13 +96,13 @@ def _register(result: Slot) -> None:
                 "early_rounding": False,
                 "sharding": _sharding.explicit(aval),
             }
-            del params["spelling"]
+            del params["forced"]
             return contract(wrt, operands, **params)
 
         return rule
 
     def batch(axis: Any, args: Any, dims: Any, *, geometry: Geometry, **params: Any) -> Any:
-        del params["spelling"]
+        del params["forced"]
         return _batching.batch(contract, result, axis, args, dims, geometry, params)
 
     def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:
@@ -113,13 +114,15 @@ def _register(result: Slot) -> None:
         ]
         return out[0], out[1:]
 
-    def spelled(platform: str | None, devices: int) -> Any:
-        spell = _lowering.SPELL.get(platform, _lowering.SPELL[None])
-        return _sharding.in_auto_axes(result, partial(spell, result, devices=devices))
+    def lowered(platform: str | None, devices: int, exported: bool) -> Any:
+        lower = partial(
+            _lowering.lower, result, platform=platform, devices=devices, exported=exported
+        )
+        return _sharding.in_auto_axes(result, lower)
 
     def evaluate(*operands: Any, **params: Any) -> Any:
         """Step by step: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
-        return spelled(jax.default_backend(), devices=1)(*operands, **params)
+        return lowered(jax.default_backend(), 1, False)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)
     primitive.def_impl(evaluate)
@@ -129,12 +132,12 @@ def _register(result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            spell = spelled(platform, devices_to_split_over(ctx))
-            return mlir.lower_fun(spell, multiple_results=False)(ctx, *operands, **params)
+            lower = lowered(platform, devices_to_split_over(ctx), is_exported(ctx))
+            return mlir.lower_fun(lower, multiple_results=False)(ctx, *operands, **params)
 
         return rule
 
-    for platform in _lowering.SPELL:
+    for platform in _lowering.TABLES:
         mlir.register_lowering(primitive, lowering(platform), platform=platform)
 
 

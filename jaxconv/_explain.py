@@ -1,4 +1,4 @@
-"""Which spelling an operation gets, why, and what it costs."""
+"""Which forms an operation is computed by, why, and what it costs."""
 
 import math
 from collections import Counter
@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.export import is_symbolic_dim
 
 from jaxconv import _arguments, _inspect, _lowering
@@ -27,7 +26,7 @@ class Explanation:
     """How an operation is computed here; see `jaxconv.explain`."""
 
     platform: str
-    #: each spelling in use with the reason, the outermost first; told on CPU only
+    #: each form in use with the reason, the outermost first
     steps: tuple[tuple[str, str], ...]
     #: how often each occurs
     counts: tuple[int, ...]
@@ -37,16 +36,16 @@ class Explanation:
     bytes: int
     #: what the compiled program allocates besides, where the compiler tells
     temp_bytes: int | None
+    #: why oneDNN is not used on this CPU at all; None if it is, or on other platforms
+    no_onednn: str | None
     resolved: Resolved
 
     def __str__(self) -> str:
         lines = [f"{self.resolved.op} to {self.resolved.shape(OPS[self.resolved.op].result)}"]
-        for (spelling, why), count in zip(self.steps, self.counts, strict=True):
-            lines.append(f"  {spelling}{f' (x {count})' if count > 1 else ''}: {why}")
-        if not self.steps:
-            lines.append(
-                f"  in the forms that suit {self.platform}; which ones is told on CPU only"
-            )
+        for (form, why), count in zip(self.steps, self.counts, strict=True):
+            lines.append(f"  {form}{f' (x {count})' if count > 1 else ''}: {why}")
+        if self.no_onednn:
+            lines.append(f"  without oneDNN: {self.no_onednn}")
         temp = "unknown" if self.temp_bytes is None else f"{self.temp_bytes / 2**20:.1f} MiB"
         lines.append(
             f"  {self.flops / 1e6:,.1f} MFLOP, {self.bytes / 2**20:.1f} MiB in and out, "
@@ -58,10 +57,10 @@ class Explanation:
 def explain(
     op: str | Callable[..., Any], /, *args: Any, dtype: Any = None, **attributes: Any
 ) -> Explanation:
-    """How an operation would be computed on the default backend, by which spelling and why.
+    """How an operation would be computed on the default backend, by which forms and why.
 
-    It is compiled, to learn what memory it needs, but not run. A spelling forced by
-    `jaxconv.forced` is explained as such.
+    It is compiled, to learn what memory it needs, but not run. A form forced by `jaxconv.forced`
+    is explained as such.
 
     Args:
       op: one of the six operations, or its name.
@@ -99,14 +98,15 @@ def explain(
     memory = jax.jit(function).lower(**tensors).compile().memory_analysis()
     inputs = [tensors[n] for n in record.inputs]
     platform = jax.default_backend()
-    rules = Counter(_rules(resolved, inputs, out.dtype) if platform == "cpu" else ())
+    steps = Counter(_plan(resolved, inputs, out.dtype, platform).steps())
     return Explanation(
         platform=platform,
-        steps=tuple(rules),
-        counts=tuple(rules.values()),
+        steps=tuple(steps),
+        counts=tuple(steps.values()),
         flops=_flops(resolved),
         bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, out)),
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
+        no_onednn=_lowering.unavailable() if platform == "cpu" else None,
         resolved=resolved,
     )
 
@@ -123,32 +123,21 @@ def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
     raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
 
 
-def _rules(resolved: Resolved, inputs: list[Any], dtype: Any) -> list[tuple[str, str]]:
-    """The spellings and reasons that the CPU lowering goes through."""
-    told: list[_lowering.Rule] = []
+def _plan(resolved: Resolved, inputs: list[Any], dtype: DType, platform: str) -> _lowering.Plan:
+    """The plan of the contraction that the operation is."""
     geometry, record = resolved.geometry, OPS[resolved.op]
     result = record.slot(record.result)
     operands = {record.slot(name): x for name, x in zip(record.inputs, inputs, strict=True)}
-
-    def spell(first: Any, second: Any) -> Any:
-        if resolved.groups_on_fine and result != "kernel":
-            layout = geometry.kernel
-            second = move_groups(second, geometry.groups, layout.fine, layout.coarse)
-        return _lowering.SPELL["cpu"](
-            result,
-            first,
-            second,
-            geometry=geometry,
-            precision=(lax.Precision.DEFAULT,) * 2,
-            dtype=dtype,
-            early_rounding=False,
-            devices=1,
-            spelling=_lowering.forced_here(),
-            told=told,
-        )
-
-    jax.eval_shape(spell, *(operands[slot] for slot in OPERANDS[result]))
-    return [(rule.spelling, rule.why) for rule in told]
+    if resolved.groups_on_fine and result != "kernel":
+        move = partial(move_groups, groups=geometry.groups, source=geometry.kernel.fine)
+        moved = jax.eval_shape(partial(move, target=geometry.kernel.coarse), operands["kernel"])
+        operands["kernel"] = moved
+    first, second = (operands[slot] for slot in OPERANDS[result])
+    if dtype.itemsize == 8:
+        first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
+    calls = _lowering.calls(platform)
+    problem = _lowering.Problem.of(result, first, second, geometry, onednn=calls)
+    return _lowering.planned(problem, platform, _lowering.forced_here())
 
 
 def _flops(resolved: Resolved) -> int:

@@ -30,6 +30,7 @@ __all__ = [
     "batching",
     "default_matmul_precision",
     "devices_to_split_over",
+    "is_exported",
     "jet",
     "mapped_mesh_axis",
     "maps_over_devices",
@@ -58,6 +59,11 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
         return int(context.num_devices)
     shape = context.mesh.shape
     return prod(shape[name] for name in shape if name not in context.manual_axes)
+
+
+def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
+    """Whether the program being lowered is one of `jax.export`, which allows no custom calls."""
+    return bool(ctx.module_context.lowering_parameters.for_export)
 
 
 # What the rules of a primitive are handed has attributes that no documentation names.

@@ -1,4 +1,4 @@
-"""Time the spellings of what a function contracts, on this machine."""
+"""Time the forms of what a function contracts, on this machine."""
 
 import math
 import time
@@ -14,11 +14,24 @@ from jax import lax
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
 from jaxconv._lowering import CHOSEN, Measured, Problem
-from jaxconv._lowering.contenders import contenders
 
-#: Seconds to time the spellings of one contraction in, and the fewest rounds.
+#: What is tried beside what the table chooses: each was the fastest for some layer.
+CONTENDERS = (
+    _lowering.PORTABLE,
+    "onednn",
+    "convolution",
+    "im2col",
+    "dot",
+    "multiply-adds",
+    "by group",
+)
+
+#: Multiply-adds for each result of more than this make a program that is long to compile.
+MOST_TERMS = 128
+
+#: Seconds to time the forms of one contraction in, and the fewest rounds.
 BUDGET, ROUNDS = 0.25, 5
-#: A spelling that takes so many times the time of another is not timed further.
+#: A form that takes so many times the time of another is not timed further.
 HOPELESS = 2.0
 #: Nor is one that takes so many seconds to compile,
 COMPILE = 1.0
@@ -27,15 +40,15 @@ TIMES, MORE = 3, 32 << 20
 
 
 def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measured:
-    """Time each contraction that a function needs in several spellings, on this machine's CPU.
+    """Time each contraction that a function needs in several forms, on this machine's CPU.
 
-    The rules that choose spellings were found on a few machines; on another, some contractions may
+    The table that chooses forms was found on a few machines; on another, some contractions may
     take up to twice as long as they need to. The function is lowered here, and not run. Each of its
     contractions takes one to a few seconds, by itself, in a process that should have the machine to
     itself. Call it outside of `jax.jit`.
 
-    The result's last bits may change with the spelling: processes that must agree load one file.
-    Contractions that XLA will split over devices, or of a symbolic batch, go by the rules always.
+    The result's last bits may change with the form: processes that must agree load one file.
+    Contractions that XLA will split over devices, or of a symbolic batch, go by the table always.
 
     Args:
       function: a training step, say, jitted or not.
@@ -98,7 +111,7 @@ def _measured(problems: dict[str, Problem]) -> Measured:
 
 
 def _milliseconds(problem: Problem) -> dict[str, float]:
-    """Of what the rules choose, and of the contenders that are worth timing."""
+    """Of what the table chooses, and of the contenders that are worth timing."""
     rng = np.random.default_rng(0)
     operands = [
         jax.device_put(rng.standard_normal(problem.shape(slot), np.float32).astype(problem.dtype))
@@ -106,41 +119,60 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
     ]
     calls: dict[str, Callable[[], Any]] = {}
     best: dict[str, float] = {}
-    for spelling in (CHOSEN, *contenders(problem)):
+    for form in (CHOSEN, *contenders(problem)):
         limit = HOPELESS * min(best.values(), default=math.inf)
         try:
-            call = _compiled(problem, spelling, operands)
+            call = _compiled(problem, form, operands)
             if call is None or _seconds(call) > 2 * limit:  # the first one warms up
                 continue
             once = min(_seconds(call), _seconds(call))
         except (ValueError, jax.errors.JaxRuntimeError):
-            if spelling == CHOSEN:
+            if form == CHOSEN:
                 raise
             continue  # it, or what it rewrites to, cannot be spelled so, or lacks memory
         if once <= limit:
-            calls[spelling], best[spelling] = call, once
+            calls[form], best[form] = call, once
     rounds, end = 0, time.perf_counter() + BUDGET
     while len(calls) > 1 and (rounds < ROUNDS or time.perf_counter() < end):
         rounds += 1
-        for spelling, call in calls.items():
-            best[spelling] = min(best[spelling], _seconds(call))
-    return {spelling: round(1e3 * seconds, 4) for spelling, seconds in best.items()}
+        for form, call in calls.items():
+            best[form] = min(best[form], _seconds(call))
+    return {form: round(1e3 * seconds, 4) for form, seconds in best.items()}
 
 
-def _compiled(problem: Problem, spelling: str, operands: list[Any]) -> Callable[[], Any] | None:
-    """A call; None if the spelling takes too much to compile or to run."""
-    chosen = spelling == CHOSEN
-    spell = partial(
-        _lowering.SPELL["cpu"],
+def contenders(problem: Problem) -> list[str]:
+    """The forms that make another plan than the table does, none of them a long program."""
+    seen = {_lowering.planned(problem, "cpu")}
+    found = []
+    for name in CONTENDERS:
+        if name == "multiply-adds" and problem.taps * problem.summed > MOST_TERMS:
+            continue
+        try:
+            plan = _lowering.planned(problem, "cpu", name)
+        except ValueError:  # it cannot compute this contraction
+            continue
+        if plan not in seen:
+            seen.add(plan)
+            found.append(name)
+    return found
+
+
+def _compiled(problem: Problem, form: str, operands: list[Any]) -> Callable[[], Any] | None:
+    """A call; None if the form takes too much to compile or to run."""
+    chosen = form == CHOSEN
+    run = partial(
+        _lowering.lower,
         problem.result,
+        platform="cpu",
         geometry=problem.geometry,
         precision=(lax.Precision.DEFAULT,) * 2,
         dtype=problem.dtype,
         early_rounding=False,
+        forced=None if chosen else form,
         devices=1,
-        spelling=None if chosen else spelling,
+        exported=False,
     )
-    lowered = jax.jit(spell).lower(*operands)
+    lowered = jax.jit(run).lower(*operands)
     start = time.perf_counter()
     compiled = lowered.compile()
     taken, memory = time.perf_counter() - start, compiled.memory_analysis()

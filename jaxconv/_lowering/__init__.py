@@ -1,31 +1,26 @@
-"""How a contraction is spelled for XLA, per platform.
+"""How a contraction is computed: a plan as data, then the forms that it names, in plain lax."""
 
-A platform's `spell` takes the result's slot, the two operands in the order of `OPERANDS`
-and the parameters of the primitive; it returns the third tensor, in plain lax.
-"""
-
-from collections.abc import Callable
-from typing import Any
-
-from jaxconv._lowering import accelerator, cpu, gpu
-from jaxconv._lowering.force import forced, forced_here
+from jaxconv._lowering.force import FORMS, PORTABLE, forced, forced_here
+from jaxconv._lowering.lower import TABLES, calls, lower, planned
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
-from jaxconv._lowering.problem import Problem, Rule
-
-#: `None` is every platform without a rule of its own; JAX takes "gpu" for CUDA and ROCm.
-SPELL: dict[str | None, Callable[..., Any]] = {
-    None: accelerator.spell,
-    "cpu": cpu.spell,
-    "gpu": gpu.spell,
-}
+from jaxconv._lowering.onednn import unavailable
+from jaxconv._lowering.plan import Plan
+from jaxconv._lowering.problem import Numerics, Problem
 
 __all__ = [
     "CHOSEN",
-    "SPELL",
+    "FORMS",
+    "PORTABLE",
+    "TABLES",
     "Asked",
     "Measured",
+    "Numerics",
+    "Plan",
     "Problem",
-    "Rule",
+    "calls",
     "forced",
     "forced_here",
+    "lower",
+    "planned",
+    "unavailable",
 ]

@@ -1,226 +1,171 @@
-"""CPU: every contraction by the spelling that `choice` names, with wide sums.
+"""CPU: which form computes a contraction when. The first line that holds decides.
 
-XLA:CPU finds its fast convolutions by dimension numbers, and canonicalises those only
-outside loops and branches. So the operands are transposed here, explicitly, and what
-follows knows one layout, channels-last; a few spellings know channels first, too.
+A contraction to the fine tensor becomes ones to the coarse tensor first. oneDNN then takes what it
+is fast at, where jaxlib carries it; the lines below it are the portable forms, for all else.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import Any
-
-from jax import lax
-
-from jaxconv._dtypes import ACCUMULATION, DType
-from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering import (
-    abreast,
-    alike,
-    blocks,
-    columns,
-    depth,
-    direct,
+    convolution,
+    dot,
     dots,
-    each,
-    images,
-    matmul,
+    im2col,
+    multiply_adds,
+    onednn,
     phases,
-    pieces,
-    planes,
-    products,
-    reference,
-    skewed,
-    slabs,
-    strips,
-    swapped,
-    taps,
-    unit,
+    split,
+    zeros,
 )
-from jaxconv._lowering.apart import apart
-from jaxconv._lowering.choice import by_hand, choose, possible
-from jaxconv._lowering.measured import Measured
-from jaxconv._lowering.problem import Problem, Rule
-from jaxconv._reshape import reorder
+from jaxconv._lowering.plan import Regime, Table
+from jaxconv._lowering.problem import Problem
+
+#: Multiply-adds in one fused loop, before XLA's code for it becomes several times slower.
+MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
+
+#: Channels of a group that are summed, up to which multiply-adds beat XLA's grouped convolution.
+FEW_CHANNELS = 8
+
+#: Products of a group's channels, up to which multiply-adds beat dots for a weights gradient.
+FEW_PRODUCTS = 32
+
+#: Multiply-adds of a contraction that is over before several dots or convolutions have started.
+LITTLE_WORK = 24e6
+
+#: Rows of an image, up to which XLA:CPU's convolution of many channels is slower than im2col.
+SMALL_IMAGE, MANY_CHANNELS = 14, 64
 
 
-def spell(
-    result: Slot,
-    first: Any,
-    second: Any,
-    *,
-    geometry: Geometry,
-    dtype: DType,
-    early_rounding: bool,
-    devices: int,
-    spelling: str | Measured | None,
-    told: list[Rule] | None = None,
-    **params: Any,
-) -> Any:
-    """Summed in a wide type and rounded once.
-
-    The rules that choose are added to `told`, if anyone asks.
-    """
-    del early_rounding  # never needed: a wide result costs nothing here
-    if dtype.itemsize == 8:  # sums in float64 want float64 operands
-        first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
-    params["dtype"] = ACCUMULATION[dtype]
-    told = [] if told is None else told
-    if spelling == "reference":
-        told.append(by_hand(spelling, "forced"))
-        out = reference.SPELLINGS[result](first, second, geometry=geometry, **params)
-        return lax.convert_element_type(out, dtype)
-    first, second, geometry, put_back = unit.left_out(result, first, second, geometry)
-    tiled = _tiled(geometry)
-    forced = _forced(spelling, Problem.of(result, first, second, tiled, devices))
-    out = _contract(
-        result,
-        first,
-        second,
-        geometry=tiled,
-        devices=devices,
-        forced=forced,
-        told=told,
-        rounded=dtype,
-        **params,
-    )
-    return put_back(lax.convert_element_type(out, dtype))
+def _few_terms(p: Problem) -> bool:
+    """Grouped, and few products a result."""
+    if p.dense or p.result == "fine" or p.summed > FEW_CHANNELS:
+        return False
+    if p.result == "kernel":
+        return p.fine * p.coarse <= FEW_PRODUCTS and p.taps * p.fine <= MOST_TERMS_TO_KERNEL
+    return p.taps * p.fine <= MOST_TERMS
 
 
-def _forced(spelling: str | Measured | None, problem: Problem) -> Rule | None:
-    """What is forced, by its name or by measurement."""
-    if isinstance(spelling, Measured):
-        return spelling.rule(problem)
-    return by_hand(spelling, "forced") if spelling else None
+def _many_taps(p: Problem) -> bool:
+    """Grouped, and too many taps for one program that has a piece for each."""
+    most = MOST_TERMS if p.fine == p.coarse == 1 else split.MOST_TAPS
+    return not p.dense and p.taps > (MOST_TERMS_TO_KERNEL if p.result == "kernel" else most)
 
 
-def _contract(
-    result: Slot,
-    first: Any,
-    second: Any,
-    *,
-    geometry: Geometry,
-    devices: int,
-    forced: Rule | None,
-    phase: bool = False,
-    rounded: DType | None = None,
-    **params: Any,
-) -> Any:
-    """One contraction by the spelling forced or chosen, in the layouts that it knows.
-
-    What is transposed is `rounded` before, since there is less of it then.
-    """
-    problem = replace(Problem.of(result, first, second, geometry, devices), phase=phase)
-    rule = forced or choose(problem)
-    if not possible(rule.spelling, problem):
-        raise ValueError(f"forced: {rule.spelling!r} cannot spell this contraction: {problem}")
-    known = rule.channels_first
-    there = geometry.canonical(problem.channels_first if known is None else known)
-    spelled: Callable[..., Any] = partial(
-        _spelled, result, rule=rule, geometry=there, devices=devices, **params
-    )
-    if geometry != there:
-        spelled = _transposed(spelled, result, geometry, there, rounded)
-        if rule.spelling != "direct" and geometry.data != there.data:
-            # XLA would copy data in one layout on the way into the spelling's own branch, and
-            # once more within. A convolution alone has no branch: wav2vec2-k10-s5, channels
-            # first, forward, 15 in one, and 7.5 (AMD).
-            spelled = apart(spelled)
-    return spelled(first, second)
+def _small_image(p: Problem) -> bool:
+    axes = [a for a in p.geometry.axes if a.kernel > 1]
+    small = any(a.coarse <= SMALL_IMAGE for a in axes)
+    return p.rank > 1 and p.fine >= MANY_CHANNELS and small
 
 
-def _spelled(
-    result: Slot, first: Any, second: Any, *, rule: Rule, told: list[Rule], **params: Any
-) -> Any:
-    """As the rule says; what a rewrite hands on to chooses for itself."""
-    by, forced = rule.spelling, None
-    if result not in {**SPELLINGS, **REWRITES}[by]:
-        # Forced to fine, which it knows as phases only, and each of those is to coarse.
-        by, forced = "phases", rule
-    told.append(replace(rule, spelling=by))
-    if result in SPELLINGS.get(by, {}):
-        del params["devices"]
-        return SPELLINGS[by][result](first, second, **params)
-    contract = partial(_contract, forced=forced, told=told)
-    return REWRITES[by][result](first, second, contract=contract, **params)
+def _multiplier(p: Problem) -> bool:
+    """One fine channel a group to a few coarse ones, which oneDNN has no vector code for."""
+    return not p.dense and p.fine == 1 and 1 < p.coarse <= FEW_CHANNELS
 
 
-def _transposed(
-    contract: Callable[..., Any],
-    result: Slot,
-    here: Geometry,
-    there: Geometry,
-    rounded: DType | None,
-) -> Callable[..., Any]:
-    """There and back."""
-
-    def transposed(*operands: Any) -> Any:
-        moved = (
-            reorder(x, here.layout(slot), there.layout(slot))
-            for slot, x in zip(OPERANDS[result], operands, strict=True)
-        )
-        out = contract(*moved)
-        out = out if rounded is None else lax.convert_element_type(out, rounded)
-        return reorder(out, there.layout(result), here.layout(result))
-
-    return transposed
-
-
-def _tiled(geometry: Geometry) -> Geometry:
-    """Windows that have one place only along an axis may as well move by their own length."""
-    axes = [
-        replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a
-        for a in geometry.axes
-    ]
-    tiled = all(a.kernel == a.stride and a.dilation == 1 for a in axes)
-    return replace(geometry, axes=tuple(axes)) if tiled else geometry
-
-
-SPELLINGS: dict[str, dict[Slot, Callable[..., Any]]] = {
-    "direct": {
-        "coarse": direct.to_coarse,
-        "fine": direct.to_fine,
-        "kernel": direct.to_kernel,
-    },
-    "matmul": {
-        "coarse": matmul.to_coarse,
-        "fine": matmul.to_fine,
-        "kernel": matmul.to_kernel,
-    },
-    "columns": {"coarse": columns.to_coarse, "kernel": columns.to_kernel},
-    "dots": {"coarse": dots.to_coarse, "kernel": dots.to_kernel},
-    "planes": {
-        "coarse": planes.to_coarse,
-        "fine": planes.to_fine,
-        "kernel": planes.to_kernel,
-    },
-    "products": {"coarse": products.to_coarse},
-    "strips": {"coarse": strips.to_coarse},
-    "taps": {"coarse": taps.to_coarse, "kernel": taps.to_kernel},
-}
-
-
-def _phases(
-    coarse: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
-) -> Any:
-    """Apart if there are several, so that one loop writes and interleaves them."""
-    spelling: Callable[..., Any] = phases.to_fine
-    if any(a.stride > 1 for a in geometry.axes):
-        spelling, contract = apart(spelling), partial(contract, phase=True)
-    return spelling(coarse, kernel, geometry=geometry, contract=contract, **params)
-
-
-#: As other contractions, which choose for themselves.
-REWRITES: dict[str, dict[Slot, Callable[..., Any]]] = {
-    "abreast": {"coarse": abreast.to_coarse},
-    "alike": {"fine": apart(alike.to_fine)},
-    "blocks": {"coarse": blocks.to_coarse},
-    "depth": {"fine": depth.to_fine, "kernel": depth.to_kernel},
-    "each": {"coarse": each.to_coarse, "kernel": each.to_kernel},
-    "images": {"kernel": images.to_kernel},
-    "phases": {"fine": _phases},
-    "pieces": {"coarse": pieces.to_coarse, "kernel": pieces.to_kernel},
-    "skewed": {"coarse": skewed.to_coarse},
-    "slabs": {"coarse": slabs.to_coarse, "kernel": slabs.to_kernel},
-    "swapped": {"coarse": swapped.to_coarse},
-}
+TABLE: Table = (
+    Regime("empty", zeros.FORM, lambda p: p.empty, "nothing is summed"),
+    Regime(
+        "tiles to fine",
+        dot.FORM,
+        lambda p: p.result == "fine" and (p.tiles or (p.pointwise and p.dense)),
+        "each coarse pixel makes a window of its own: one dot",
+    ),
+    Regime(
+        "stride 1",
+        phases.FLIP,
+        lambda p: p.result == "fine" and not p.strided,
+        "a convolution by the reversed kernel",
+    ),
+    Regime(
+        "strided",
+        phases.PHASES,
+        lambda p: p.result == "fine" and phases.PHASES.fills(p),
+        "stride-1 convolutions of the residues by the stride",
+    ),
+    Regime(
+        "strided, one tap",
+        dot.FORM,
+        lambda p: p.result == "fine" and p.pointwise,
+        "strides too large for phases",
+    ),
+    Regime(
+        "odd strides",
+        split.TAPS,
+        lambda p: p.result == "fine" and split.TAPS.fills(p),
+        "too many phases: each tap puts the coarse pixels where it reads",
+    ),
+    Regime(
+        "odd strides, many taps",
+        convolution.FORM,
+        lambda p: p.result == "fine",
+        "too many phases and taps: one slow convolution",
+    ),
+    Regime(
+        "channel multiplier",
+        multiply_adds.FORM,
+        lambda p: p.result == "coarse" and _multiplier(p) and _few_terms(p),
+        "oneDNN has no vector code for one channel to a few",
+    ),
+    Regime(
+        "one dot",
+        dot.FORM,
+        lambda p: p.result == "kernel" and p.dense and (p.pointwise or p.tiles),
+        "one tap, or windows that tile",
+    ),
+    Regime("onednn", onednn.FORM, onednn.FORM.fills, "oneDNN, which jaxlib carries"),
+    # From here on: without oneDNN, or what it cannot do.
+    Regime(
+        "dot",
+        dot.FORM,
+        lambda p: p.dense and (p.pointwise or p.tiles),
+        "one tap, or windows that tile: one dot",
+    ),
+    Regime(
+        "few terms",
+        multiply_adds.FORM,
+        _few_terms,
+        "few channels a group: multiply-adds instead of XLA's scalar loops",
+    ),
+    Regime(
+        "many taps",
+        split.TAPS,
+        _many_taps,
+        "grouped, and too many taps for one program: a loop over pieces of the kernel",
+    ),
+    Regime(
+        "grouped, sharded",
+        dots.FORM,
+        lambda p: p.partitioned and not p.dense,
+        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
+    ),
+    Regime(
+        "sharded",
+        convolution.FORM,
+        lambda p: p.partitioned,
+        "other forms would loop over an axis that may be split",
+    ),
+    Regime(
+        "wide groups",
+        split.GROUPS,
+        lambda p: not p.dense and p.bits > 16 and p.work >= LITTLE_WORK and p.counted,
+        "one contraction for each group is twice as fast as one for all",
+    ),
+    Regime("grouped", im2col.FORM, lambda p: not p.dense, "dots with groups as their batch"),
+    Regime(
+        "3-D",
+        split.FIRST_AXIS,
+        lambda p: p.result == "coarse" and p.rank > 2 and p.bits > 16,
+        "XLA's fast convolution has two spatial axes",
+    ),
+    Regime(
+        "weights gradient",
+        im2col.FORM,
+        lambda p: p.result == "kernel" and (p.rank > 1 or p.fine == 1 or p.bits == 64),
+        "a dot has one sum over all windows",
+    ),
+    Regime(
+        "16 bits, or small images",
+        im2col.FORM,
+        lambda p: p.result == "coarse" and (p.bits == 16 or _small_image(p)),
+        "dots are several times faster than XLA's convolution here",
+    ),
+    Regime("all others", convolution.FORM, lambda p: True, "one convolution"),
+)

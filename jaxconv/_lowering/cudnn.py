@@ -13,16 +13,16 @@ same at both ends, the lhs with its padding and a dilated kernel with its zeros.
 """
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
-from jaxconv._geometry import Axis, Geometry
+from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering import reference
+from jaxconv._lowering.plan import Emit, Form
+from jaxconv._lowering.problem import Numerics
+from jaxconv._reshape import replace_axes
 
 #: How many times the work may be done, the surplus to be cut off, for the sake of even padding.
 MOST_WORK = 1.5
@@ -31,7 +31,7 @@ Pairs = list[tuple[int, int]]
 
 
 def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """Forward, each axis padded alike at both ends.
 
@@ -40,9 +40,7 @@ def to_coarse(
     surplus is too large the fine tensor is padded here, behind a barrier, because XLA would
     take a mere pad back into the convolution, and then write out a dilated kernel as well.
     """
-    geometry, unread = trimmed(geometry)
     spatial = geometry.data.spatial
-    fine = _pad(fine, spatial, [(-low, -high) for low, high in unread])
     even = [_Even.of(a) for a in geometry.axes]
     work = math.prod((e.before + a.coarse + e.after) / a.coarse for e, a in _zip(even, geometry))
     if work > MOST_WORK:
@@ -53,43 +51,24 @@ def to_coarse(
         fine,
         kernel,
         geometry=geometry,
-        precision=precision,
-        dtype=dtype,
+        numerics=numerics,
         padding=[(e.pad, e.pad) for e in even],
     )
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 
 
 def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
-    """Backward data, of one group and undilated; what is not read has no part in it."""
-    inner, unread = trimmed(geometry)
-    out = reference.to_fine(coarse, kernel, geometry=inner, precision=precision, dtype=dtype)
-    return _pad(out, geometry.data.spatial, unread)
+    """Backward data, of one group and undilated."""
+    return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
 
 
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """Backward filter, undilated: the fine tensor is the lhs, whichever came from the user."""
-    inner, unread = trimmed(geometry)
-    fine = _pad(fine, geometry.data.spatial, [(-low, -high) for low, high in unread])
-    return reference.to_kernel(fine, coarse, geometry=inner, precision=precision, dtype=dtype)
-
-
-def trimmed(geometry: Geometry) -> tuple[Geometry, Pairs]:
-    """The fine tensor without the margins that no window reads, and their widths.
-
-    Its low padding is not negative, and the high one by less than a stride: then it counts
-    as none, because a window that does not fit is left out.
-    """
-    unread = [(max(-a.pad_low, 0), max(1 - a.stride - a.pad_high, 0)) for a in geometry.axes]
-    axes = [
-        replace(a, fine=a.fine - low - high, pad_low=a.pad_low + low)
-        for (low, high), a in _zip(unread, geometry)
-    ]
-    return replace(geometry, axes=tuple(axes)), unread
+    return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
 
 
 class _Even(NamedTuple):
@@ -120,3 +99,46 @@ def _pad(x: Any, spatial: tuple[int, ...], pairs: Pairs) -> Any:
     for axis, (low, high) in zip(spatial, pairs, strict=True):
         config[axis] = (low, high, 0)
     return lax.pad(x, jnp.zeros((), x.dtype), config)
+
+
+def _as_plane(result: Slot, form: Emit) -> Emit:
+    """16-bit tensors are laid out for tensor cores in 2-D only (and see jax-ml/jax#37922).
+
+    So a signal in 16 bits is an image of one row.
+    """
+
+    def emit(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
+        if geometry.rank > 1 or first.dtype.itemsize > 2:
+            return form(first, second, geometry=geometry, **params)
+        at = {slot: geometry.layout(slot)[2] for slot in OPERANDS}
+        first, second = (
+            replace_axes(x, at[slot], 1, (1, x.shape[at[slot]]))
+            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
+        )
+        plane = Geometry(
+            (UNIT, *geometry.axes),
+            geometry.groups,
+            DataLayout(*_widened(geometry.data)),
+            KernelLayout(*_widened(geometry.kernel)),
+        )
+        return lax.squeeze(form(first, second, geometry=plane, **params), (at[result],))
+
+    return emit
+
+
+def _widened(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, int]]:
+    """Where the axes are with a unit axis before the spatial one."""
+    one, other, (spatial,) = layout
+    return one + (one > spatial), other + (other > spatial), (spatial, spatial + 1)
+
+
+FORM = Form(
+    "cudnn",
+    {
+        "coarse": _as_plane("coarse", to_coarse),
+        "fine": _as_plane("fine", to_fine),
+        "kernel": _as_plane("kernel", to_kernel),
+    },
+    any_layout=True,
+    isolated=(),
+)

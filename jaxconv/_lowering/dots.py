@@ -2,8 +2,8 @@
 
 On GPU that is where cuDNN has none. On CPU, groups that are split over devices: dots
 partition on a sharded batch, where a grouped convolution gathers it (openxla/xla#47945).
-Groups are a batch axis of the dot. What is summed over taps is in `dtype`, which should be
-wide: a dot does not widen its operands for that.
+Groups are a batch axis of the dot. Sums over taps are wide: a dot does not widen its operands for
+that.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import DataLayout, Geometry
 from jaxconv._lowering import window
+from jaxconv._lowering.plan import Form
+from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import replace_axes
 
 
 def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """The sum over taps of what the tap reads times its weights."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
@@ -32,8 +32,8 @@ def to_coarse(
             _split(read, groups, data),
             kernel[tap],  # i, g, o
             (((data.channel + 1,), (0,)), ((data.channel,), (1,))),
-            precision=precision,
-            preferred_element_type=dtype,
+            precision=numerics.precision,
+            preferred_element_type=numerics.sums,
         )
         for tap, read in _reads(fine, geometry)
     ]
@@ -42,7 +42,7 @@ def to_coarse(
 
 
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
@@ -53,8 +53,8 @@ def to_kernel(
             _split(read, groups, data),
             coarse,
             ((summed, summed), ((data.channel,), (data.channel,))),
-            precision=precision,
-            preferred_element_type=dtype,
+            precision=numerics.precision,
+            preferred_element_type=numerics.sums,
         )
         for _, read in _reads(fine, geometry)
     ]
@@ -78,3 +78,6 @@ def _reads(fine: Any, geometry: Geometry) -> Iterator[tuple[window.Tap, Any]]:
 def _split(x: Any, groups: int, data: DataLayout) -> Any:
     """The channels as two axes: groups, and the channels of one."""
     return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))
+
+
+FORM = Form("dots", {"coarse": to_coarse, "kernel": to_kernel}, any_layout=True, isolated=())

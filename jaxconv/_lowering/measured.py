@@ -1,4 +1,4 @@
-"""Spellings by measurement: which one was fastest, on one machine with one version of JAX."""
+"""Forms by measurement: which one was fastest, on one machine with one version of JAX."""
 
 import json
 import os
@@ -10,39 +10,33 @@ from uuid import uuid4
 
 import jax
 
-from jaxconv._lowering.choice import by_hand
-from jaxconv._lowering.contenders import contenders
-from jaxconv._lowering.problem import Problem, Rule
+from jaxconv._lowering.problem import Problem
 
-#: Whatever the rules choose, among the spellings of a contraction.
+#: Whatever the table chooses, among the forms of a contraction.
 CHOSEN = "chosen"
 
-#: A spelling counts as faster than what the rules choose if it took less than this of its time.
+#: A form counts as faster than what the table chooses if it took less than this of its time.
 WORTH = 0.95
 
 
 class Measured:
     """What `jaxconv.measure` found, for `jaxconv.forced` to use.
 
-    It is part of jit's key as the object that it is: load a file once, not for each call.
+    Hashed by identity: reuse one instance, or jit recompiles.
     """
 
     def __init__(self, milliseconds: Mapping[str, Mapping[str, float]]) -> None:
-        """By the name of a contraction, and by that of a spelling."""
+        """By the name of a contraction, and by that of a form."""
         self.milliseconds = {name: dict(times) for name, times in milliseconds.items()}
 
-    def rule(self, problem: Problem) -> Rule | None:
-        """The spelling that was faster than what the rules choose, if any was.
+    def form(self, problem: Problem) -> str | None:
+        """The form that was faster than what the table chooses, if any was.
 
-        Nothing is known of programs that XLA splits over several devices. A file may be of a
-        version with other rules: what is no contender now is not used.
+        Nothing is known of programs that XLA splits over several devices.
         """
         times = {} if problem.partitioned else self.milliseconds.get(named(problem), {})
         fastest = min(times, key=times.__getitem__, default=CHOSEN)
-        if fastest not in contenders(problem) or times[fastest] > WORTH * times.get(CHOSEN, 0.0):
-            return None
-        why = f"measured: {times[fastest]:.3g} ms, by the rules {times[CHOSEN]:.3g}"
-        return by_hand(fastest, why)
+        return fastest if times and times[fastest] <= WORTH * times.get(CHOSEN, 0.0) else None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Add to a file, beside what it has of other contractions, machines and versions.
@@ -61,7 +55,7 @@ class Measured:
         return cls(_read(path).get(_here(), {}))
 
     def report(self) -> str:
-        """A line for each contraction, with milliseconds by spelling, the fastest first."""
+        """A line for each contraction, with milliseconds by form, the fastest first."""
         return "\n".join(
             f"{name}: "
             + ", ".join(f"{s} {ms:.3g}" for s, ms in sorted(times.items(), key=lambda x: x[1]))
@@ -81,7 +75,7 @@ class Asked(Measured):
         super().__init__({})
         self.problems: dict[str, Problem] = {}
 
-    def rule(self, problem: Problem) -> None:
+    def form(self, problem: Problem) -> None:
         """None, as of any contraction that was not measured."""
         if problem.counted and not problem.partitioned:
             self.problems[named(problem)] = problem

@@ -1,102 +1,237 @@
 """Contractions to fine as contractions to coarse: no reversed, spread out or naive form left.
 
-With stride 1, the sum over t of K[t] * coarse[p + pad - dilation*t] is a convolution of
-the coarse tensor with the reversed kernel. With a larger one, each residue of p + pad by
-the stride meets only the taps of its own residue class: one such convolution a phase,
-and the phases are interleaved.
+With stride 1, the sum over t of K[t] * coarse[p + pad - dilation*t] is a convolution of the coarse
+tensor with the reversed kernel: one flip.
+
+With larger strides, each residue of p + pad by the stride meets only some of the taps. Residues
+that meet as many taps, at the same pixels, are alike: one contraction of stride 1 with the
+residues as more fine channels. Undilated, an axis has two kinds of them, of k // stride taps and of
+one more, however large its stride; so a program has few contractions.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxconv._geometry import Axis, Geometry
+from jaxconv._lowering.plan import Form, Parts
+from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import move_groups, replace_axes
+
+#: Contractions that one program may have; dilated strides may make more.
+MOST = 64
+
+#: Depthwise, residues as channels would be a channel multiplier, which few forms are good at: of so
+#: few residues each has a contraction of its own.
+MOST_APART = 16
+
+#: Residues of all axes together, each of which is looked at when a plan is made.
+MOST_RESIDUES = 1 << 16
+
+
+# Stride 1.
+
+
+def _flipped(problem: Problem) -> tuple[Problem, ...]:
+    return (_as_coarse(problem, problem.geometry.axes, problem.fine),)
+
+
+def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
+    """The contraction to coarse that one to fine with stride 1 is: data change their roles."""
+    flipped = tuple(
+        Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low) for a in axes
+    )
+    geometry = replace(problem.geometry, axes=flipped)
+    return replace(problem, result="coarse", geometry=geometry, fine=problem.coarse, coarse=fine)
+
+
+def flip(
+    coarse: Any,
+    kernel: Any,
+    *,
+    geometry: Geometry,
+    numerics: Numerics,
+    parts: Parts = (),
+) -> Any:
+    """One contraction to coarse by the reversed kernel."""
+    (part,) = parts
+    return part(coarse, _turned(kernel, geometry), numerics)
+
+
+def _turned(kernel: Any, geometry: Geometry) -> Any:
+    """The kernel reversed, its fine and coarse channels in each other's place."""
+    layout = geometry.kernel
+    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
+    return lax.rev(jnp.swapaxes(kernel, layout.coarse, layout.fine), layout.spatial)
+
+
+FLIP = Form(
+    "flip",
+    {"fine": flip},
+    cannot=lambda p: p.strided,
+    parts=_flipped,
+    any_layout=True,
+    isolated=(),
+)
+
+
+# Larger strides.
 
 
 @dataclass(frozen=True)
-class Phase:
-    """One residue class of one axis: the taps it meets, and its stride-1 geometry."""
+class Alike:
+    """Residues of one axis that meet the coarse tensor alike."""
 
-    taps: slice
+    residues: tuple[int, ...]
+    #: the first tap of each residue; its others are `step` apart
+    first: tuple[int, ...]
+    step: int
+    #: of the contraction with stride 1; its fine pixels are those of one residue
     axis: Axis
 
-
-def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, contract: Callable[..., Any], **params: Any
-) -> Any:
-    """Spell with `contract`, to coarse, in the same layouts."""
-    data, layout, kernel_shape = geometry.data, geometry.kernel, kernel.shape
-    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
-    kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)  # o is fine, (g, i) coarse
-
-    def spell(axes: tuple[Axis, ...], kernel: Any) -> Any:
-        return contract(
-            "coarse",
-            coarse,
-            lax.rev(kernel, layout.spatial),
-            geometry=replace(geometry, axes=tuple(_reversed(a) for a in axes)),
-            **params,
-        )
-
-    if all(a.stride == 1 for a in geometry.axes):
-        return spell(geometry.axes, kernel)
-
-    def interleave(chosen: tuple[Phase, ...]) -> Any:
-        """All phases of the axes that are not chosen yet."""
-        if len(chosen) == geometry.rank:
-            axes = tuple(p.axis for p in chosen)
-            if any(a.kernel == 0 for a in axes):
-                shape = replace(geometry, axes=axes).shape("fine", coarse.shape, kernel_shape)
-                return jnp.zeros(shape, params["dtype"])
-            taps = dict(zip(layout.spatial, (p.taps for p in chosen), strict=True))
-            return spell(axes, kernel[tuple(taps.get(a, slice(None)) for a in range(kernel.ndim))])
-        axis, at = geometry.axes[len(chosen)], data.spatial[len(chosen)]
-        parts = [interleave((*chosen, phase(axis, r))) for r in range(axis.stride)]
-        if len(parts) == 1:
-            return parts[0]
-        # Stacked right behind the axis, the phases are its minor part.
-        whole = jnp.stack(parts, at + 1)
-        whole = replace_axes(whole, at, 2, (whole.shape[at] * axis.stride,))
-        return lax.slice_in_dim(whole, 0, axis.fine, axis=at)
-
-    return interleave(())
+    @property
+    def taps(self) -> np.ndarray[Any, Any]:
+        """The taps of each residue."""
+        return np.add.outer(self.first, self.step * np.arange(self.axis.kernel))
 
 
-def phase(axis: Axis, first: int) -> Phase:
-    """The positions first, first + stride, ... of the fine axis, as many as cover it.
+@lru_cache(maxsize=1024)
+def alike(axis: Axis, apart: bool = False) -> list[Alike]:
+    """All residues by the stride that fine pixels have, in kinds; if `apart`, one by one.
 
-    They meet the taps t with dilation*t = first + pad_low modulo the stride.
+    Fine pixel p stands at p + pad_low = stride*a + r, which is place a of residue r. It meets the
+    taps t with dilation*t = r modulo the stride, at coarse pixels a - (dilation*t - r) / stride.
     """
     stride, dilation = axis.stride, axis.dilation
-    met = [t for t in range(axis.kernel) if (dilation * t - first - axis.pad_low) % stride == 0]
-    count = -(-axis.fine // stride)
-    if not met:
-        return Phase(slice(0, 0), replace(axis, fine=count, kernel=0, stride=1))
-    step = met[1] - met[0] if len(met) > 1 else 1
-    return Phase(
-        slice(met[0], met[-1] + 1, step),
-        Axis(
-            fine=count,
-            kernel=len(met),
-            coarse=axis.coarse,
-            stride=1,
-            dilation=dilation * step // stride if len(met) > 1 else 1,
-            pad_low=(first + axis.pad_low - dilation * met[0]) // stride,
-        ),
+    start, stop = axis.pad_low // stride, (axis.pad_low + axis.fine - 1) // stride + 1
+    shared = math.gcd(stride, dilation)
+    step, apart_by = stride // shared, dilation // shared
+    kinds: dict[Any, list[tuple[int, int]]] = {}
+    for r in range(stride):
+        # The first tap with dilation*t = r modulo the stride, if there is any.
+        t = r // shared * pow(apart_by, -1, step) % step if r % shared == 0 else axis.kernel
+        count = len(range(t, axis.kernel, step))
+        back = (dilation * t - r) // stride if count else 0
+        key = (count, back, r if apart else None)
+        kinds.setdefault(key, []).append((r, t))
+    return [
+        Alike(
+            tuple(r for r, _ in some),
+            tuple(t for _, t in some) if count else (),
+            step,
+            Axis(
+                fine=stop - start,
+                kernel=count,
+                coarse=axis.coarse,
+                stride=1,
+                dilation=apart_by if count > 1 else 1,
+                pad_low=start - back,
+            ),
+        )
+        for (count, back, _), some in kinds.items()
+    ]
+
+
+Kinds = tuple[list[Alike], ...]
+
+
+def _kinds(problem: Problem) -> Kinds:
+    axes = problem.geometry.axes
+    apart = problem.depthwise and math.prod(a.stride for a in axes) <= MOST_APART
+    return tuple(alike(axis, apart) for axis in axes)
+
+
+def _chosen(kinds: Kinds) -> Iterator[tuple[Alike, ...]]:
+    """The contractions: one kind for each axis, of which each has taps."""
+    return (some for some in product(*kinds) if all(a.axis.kernel for a in some))
+
+
+def _phases(problem: Problem) -> tuple[Problem, ...]:
+    return tuple(
+        _as_coarse(
+            problem,
+            tuple(a.axis for a in some),
+            problem.fine * math.prod(len(a.residues) for a in some),
+        )
+        for some in _chosen(_kinds(problem))
     )
 
 
-def _reversed(axis: Axis) -> Axis:
-    """The axis of the convolution that a stride-1 contraction to fine is."""
-    return Axis(
-        fine=axis.coarse,
-        kernel=axis.kernel,
-        coarse=axis.fine,
-        stride=1,
-        dilation=axis.dilation,
-        pad_low=axis.extent - 1 - axis.pad_low,
-    )
+def phases(
+    coarse: Any,
+    kernel: Any,
+    *,
+    geometry: Geometry,
+    numerics: Numerics,
+    parts: Parts = (),
+) -> Any:
+    """Channels-last: a contraction for each kind of residues, and the results interleaved."""
+    problem = Problem.of("fine", coarse, kernel, geometry)
+    kinds, rank, groups = _kinds(problem), geometry.rank, geometry.groups
+    done = dict(zip(_chosen(kinds), parts, strict=True))
+
+    def part(some: tuple[Alike, ...]) -> Any:
+        """(N, a1, a2, ..., r1, r2, ..., C) of residues r at the places a."""
+        counts = tuple(len(a.residues) for a in some)
+        places = tuple(a.axis.fine for a in some)
+        if some not in done:
+            shape = (coarse.shape[0], *places, *counts, groups * problem.fine)
+            return jnp.zeros(shape, numerics.dtype)
+        weights = kernel
+        for n, kind in enumerate(some):
+            weights = jnp.moveaxis(_by_residue(weights, kind, n), n, rank + n)
+        weights = replace_axes(weights, rank, rank + 1, (math.prod(weights.shape[rank:-1]),))
+        out = done[some](coarse, _turned(weights, geometry), numerics)
+        out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine))
+        out = jnp.moveaxis(out, rank + 1, -2)
+        return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine,))
+
+    def together(some: tuple[Alike, ...]) -> Any:
+        """All residues of the axes of which no kind is chosen yet."""
+        n = len(some)
+        if n == rank:
+            return part(some)
+        out = jnp.concatenate([together((*some, kind)) for kind in kinds[n]], 1 + rank + n)
+        order = [r for kind in kinds[n] for r in kind.residues]
+        if order != sorted(order):
+            out = jnp.take(out, np.argsort(order), 1 + rank + n, mode="clip")
+        return out
+
+    out = together(())
+    for n, axis in enumerate(geometry.axes):
+        # (..., a, ..., r, ...) to (..., stride*a + r, ...), and the pixels without the padding
+        out = jnp.moveaxis(out, 1 + rank, 2 + n)
+        out = replace_axes(out, 1 + n, 2, (out.shape[1 + n] * axis.stride,))
+        low = axis.pad_low % axis.stride
+        out = lax.slice_in_dim(out, low, low + axis.fine, axis=1 + n)
+    return out
+
+
+def _by_residue(kernel: Any, kind: Alike, n: int) -> Any:
+    """The taps of each residue along axis n, with the residues as an axis before it."""
+    if len(kind.first) > MOST_APART:
+        return jnp.take(kernel, kind.taps, n, mode="clip")
+    last = kind.step * (kind.axis.kernel - 1) + 1
+    some = [lax.slice_in_dim(kernel, t, t + last, kind.step, axis=n) for t in kind.first]
+    return jnp.stack(some, n)
+
+
+def _too_many(problem: Problem) -> bool:
+    """Strides beyond what the fine tensor can have residues of, or too many contractions."""
+    axes = problem.geometry.axes
+    if (
+        any(a.stride > 2 * a.fine for a in axes)
+        or math.prod(a.stride for a in axes) > MOST_RESIDUES
+    ):
+        return True
+    return sum(1 for _ in _chosen(_kinds(problem))) > MOST
+
+
+PHASES = Form("phases", {"fine": phases}, cannot=_too_many, parts=_phases)

@@ -1,17 +1,17 @@
 """The reference: one `lax.conv_general_dilated` in the layouts at hand, on any backend.
 
-Every other spelling must give what these give.
+Every other form must give what these give.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
-from jaxconv._geometry import Geometry, Slot
+from jaxconv._geometry import Geometry
+from jaxconv._lowering.plan import Form
+from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups
 
 
@@ -39,8 +39,8 @@ def to_coarse(
     kernel: Any,
     *,
     geometry: Geometry,
-    precision: Precision,
-    dtype: DType,
+    numerics: Numerics,
+    parts: Any = (),
     padding: Sequence[tuple[int, int]] | None = None,
 ) -> Any:
     """The forward convolution, with the geometry's padding unless another is given."""
@@ -52,13 +52,13 @@ def to_coarse(
         window_strides=[a.stride for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
         feature_group_count=geometry.groups,
-        precision=precision,
-        preferred_element_type=dtype,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
     )
 
 
 def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """The coarse tensor spread out by the stride, under the reversed kernel.
 
@@ -71,8 +71,7 @@ def to_fine(
         move_groups(kernel, geometry.groups, layout.coarse, layout.fine),
         (layout.fine, layout.coarse, *layout.spatial),
         geometry=geometry,
-        precision=precision,
-        dtype=dtype,
+        numerics=numerics,
     )
 
 
@@ -82,8 +81,7 @@ def spread(
     spec: tuple[int, ...],
     *,
     geometry: Geometry,
-    precision: Precision,
-    dtype: DType,
+    numerics: Numerics,
 ) -> Any:
     """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
     return convolve(
@@ -96,18 +94,18 @@ def spread(
         lhs_dilation=[a.stride for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
         feature_group_count=geometry.groups,
-        precision=precision,
-        preferred_element_type=dtype,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
     )
 
 
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """The coarse tensor, spread out by the stride, slides over the fine one by the dilation."""
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
-        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), dtype)
+        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)
     return convolve(
         fine,
         coarse,
@@ -120,13 +118,14 @@ def to_kernel(
         window_strides=[a.dilation for a in geometry.axes],
         rhs_dilation=[a.stride for a in geometry.axes],
         batch_group_count=geometry.groups,
-        precision=precision,
-        preferred_element_type=dtype,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
     )
 
 
-SPELLINGS: dict[Slot, Callable[..., Any]] = {
-    "coarse": to_coarse,
-    "fine": to_fine,
-    "kernel": to_kernel,
-}
+FORM = Form(
+    "reference",
+    {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
+    any_layout=True,
+    isolated=(),
+)

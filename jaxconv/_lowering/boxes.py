@@ -14,19 +14,14 @@ from jaxconv._geometry import Axis, Geometry
 Box = list[range]
 
 
-def summed(geometry: Geometry) -> range:
-    """The axes along which a loop may add up: not that of neighbours in memory."""
-    return range(geometry.rank - (geometry.data.channel == 1))
-
-
-def boxes(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
+def cover(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
     """Every so many places along the last summed axis, and how often to move them by one.
 
     All boxes, so often moved, are all places. Each has pairs of places, or threes, if it can.
     """
-    axes = summed(geometry)
+    axes = range(geometry.rank)
     whole = [range(a.coarse) for a in geometry.axes]
-    end = len(whole[axes[-1]])
+    end = len(whole[-1])
     even = end - end % every
     for start, stop, step in ((0, even, every), (even, end, end - even)):
         if start == stop:
@@ -41,8 +36,8 @@ def boxes(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
 
 
 def few(box: Box, geometry: Geometry) -> tuple[int, int]:
-    """A summed axis, and how many neighbours along it a loop can add up: 2, 3, or only 1."""
-    pairs = ((at, n) for n in (2, 3) for at in summed(geometry) if len(box[at]) % n == 0)
+    """An axis, and how many neighbours along it a loop can add up: 2, 3, or only 1."""
+    pairs = ((at, n) for n in (2, 3) for at in range(geometry.rank) if len(box[at]) % n == 0)
     return next(pairs, (0, 1))
 
 

@@ -1,13 +1,11 @@
-"""All windows written out side by side (im2col), then one dot: for dots faster than convolutions.
+"""im2col: all windows written out side by side, then one dot.
 
-The windows are many times the data, and memory is what they cost. More than a few MiB of
-them are written in blocks, each one used while it is in the cache: of one row at least, for the
-whole batch, or, channels first, for one image. Groups are taken a few at a time, each one
-contiguous.
+The windows are many times the data, and memory is what they cost. More than a few MiB of them are
+written in blocks, each one used while it is in the cache: of one row at least, for the whole
+batch. Groups are taken a few at a time, each one contiguous.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv import _sharding
-from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import rows, window
-from jaxconv._lowering.apart import apart
+from jaxconv._lowering import dot, window
 from jaxconv._lowering.groups import by_group
+from jaxconv._lowering.plan import Form
+from jaxconv._lowering.problem import Numerics
 
 #: Bytes of windows that are written at once, and else of one block. The C library maps
 #: buffers above 32 MiB anew at each call, and first touching their pages takes longer
@@ -51,19 +48,18 @@ def _together(fine: Any, geometry: Geometry) -> int:
 
 
 @by_group(_together)
-@apart
 def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """Windows by the whole kernel."""
-    source = window.padded(rows.movable(fine), geometry)
+    source = window.padded(dot.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def some(start: Any, size: int) -> Any:
         windows = jnp.concatenate(_reads(source, geometry, along, start, size), -1)
-        return rows.by_weights(rows.as_numbers(windows, fine.dtype), weights, precision, dtype)
+        return dot.by_weights(dot.as_numbers(windows, fine.dtype), weights, numerics)
 
-    _, along, size = _block(fine, geometry)
+    along, size = _block(fine, geometry)
     total = geometry.axes[along].coarse
     if size == total:
         return some(0, total)
@@ -73,59 +69,44 @@ def to_coarse(
         return lax.dynamic_update_slice_in_dim(out, some(start, size), start, 1 + along)
 
     shape = (*fine.shape[:1], *(a.coarse for a in geometry.axes), kernel.shape[-1])
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, kernel)
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
     return lax.fori_loop(0, -(-total // size), step, out)
 
 
 @by_group(_together)
-@apart
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
-    """Windows by the coarse tensor, over all rows; of few channels, or channels first, by channel.
+    """Windows by the coarse tensor, over all rows; of few channels, channel by channel.
 
     Then the windows of each channel and tap are whole rows, one after another.
     """
     data = geometry.data
-    batch, channels = fine.shape[0], fine.shape[data.channel]
-    source, view = window.padded(rows.movable(fine), geometry), geometry
-    if by_channel := channels < FEW or data.channel == 1:
-        source, view = jnp.moveaxis(source, data.channel, 0), geometry.canonical(True)  # C, N, X
+    channels = fine.shape[-1]
+    source, view = window.padded(dot.movable(fine), geometry), geometry
+    if by_channel := channels < FEW:
+        spatial = tuple(at + 1 for at in data.spatial)
+        source = jnp.moveaxis(source, -1, 0)  # C, N, X
+        view = replace(geometry, data=data._replace(spatial=spatial))
 
-    def product(image: Any, images: Any, row: Any, size: int) -> Any:
-        part = _some(source, image, images, 1 if by_channel else 0)
-        windows = jnp.concatenate(_reads(part, view, along, row, size), 0 if by_channel else -1)
-        block = _some(_some(coarse, image, images, 0), row, size, data.spatial[along])
-        block = jnp.moveaxis(block, data.channel, -1)
-        dot = rows.first_by_rows if by_channel else rows.by_rows
-        return dot(rows.as_numbers(windows, fine.dtype), block, precision, dtype)
+    def product(start: Any, size: int) -> Any:
+        windows = jnp.concatenate(_reads(source, view, along, start, size), 0 if by_channel else -1)
+        block = _some(coarse, start, size, data.spatial[along])
+        multiply = dot.first_by_rows if by_channel else dot.by_rows
+        return multiply(dot.as_numbers(windows, fine.dtype), block, numerics)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
-    sums = math.prod(shape) * dtype.itemsize if fine.dtype.itemsize > 2 else WHOLE
-    images, along, size = _block(fine, geometry, sums, by_image=data.channel == 1)
+    sums = math.prod(shape) * numerics.sums.itemsize if fine.dtype.itemsize > 2 else WHOLE
+    along, size = _block(fine, geometry, sums)
     total = geometry.axes[along].coarse
-    if (images, size) == (batch, total):
-        out = product(0, batch, 0, total)
-    else:
-
-        def some_images(image: Any, images: Any, out: Any) -> Any:
-            def some_rows(row: Any, size: int, out: Any) -> Any:
-                return out + product(image, images, row, size)
-
-            return _blockwise(some_rows, total, size, out)
-
-        out, *_ = _sharding.vary_alike(jnp.zeros(shape, dtype), fine, coarse)
-        out = _blockwise(some_images, batch, images, out)
-    return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
-
-
-def _blockwise(step: Callable[[Any, Any, Any], Any], total: Any, size: Any, out: Any) -> Any:
-    """`out` through `step(start, size, out)` for each block, and for what is left."""
     if size == total:
-        return step(0, total, out)
-    blocks, left = divmod(total, size)
-    out = lax.fori_loop(0, blocks, lambda b, out: step(b * size, size, out), out)
-    return step(total - left, left, out) if left else out
+        out = product(0, total)
+    else:
+        blocks, left = divmod(total, size)
+        out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, coarse)
+        out = lax.fori_loop(0, blocks, lambda b, out: out + product(b * size, size), out)
+        out = out + product(total - left, left) if left else out
+    return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
 
 
 def _some(x: Any, start: Any, size: Any, axis: int) -> Any:
@@ -144,26 +125,18 @@ def _reads(source: Any, geometry: Geometry, along: int, start: Any, size: int) -
     return [window.read_by(tap, source, some) for tap in window.taps(some)]
 
 
-def _block(
-    fine: Any, geometry: Geometry, sums: int = WHOLE, by_image: bool = False
-) -> tuple[Any, int, int]:
-    """How many images, along which axis of the coarse tensor, and how many places make a block.
+def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:
+    """Along which axis of the coarse tensor, and how many pixels of it, make a block.
 
-    All images, unless it is `by_image`. Along the first axis, whose places are whole rows, unless
-    one of them has too many windows. Each block reads and writes the sums, so that it should be
-    several times their bytes.
+    Along the first axis, whose pixels are whole rows, unless one of them has too many windows. Each
+    block reads and writes the sums, so that it should be several times their bytes.
     """
-    batch, whole = fine.shape[0], _bytes(fine, geometry)
+    whole = _bytes(fine, geometry)
     totals = [a.coarse for a in geometry.axes]
     if whole <= min(max(8 * sums, 2 * LEAST), WHOLE):
-        return batch, 0, totals[0]
-    block = min(max(8 * sums, LEAST), BLOCK)
-    images = batch
-    if by_image and isinstance(batch, int):
-        images = _share(batch, block, whole)
-        whole = whole * images // batch
+        return 0, totals[0]
     along = 0 if whole // totals[0] <= WHOLE else totals.index(max(totals))
-    return images, along, _share(totals[along], block, whole)
+    return along, _share(totals[along], min(max(8 * sums, LEAST), BLOCK), whole)
 
 
 def _share(total: int, block: int, whole: int) -> int:
@@ -173,3 +146,6 @@ def _share(total: int, block: int, whole: int) -> int:
     """
     most = min(max(1, total * block // whole), total)
     return next((n for n in range(most, most // 2, -1) if total % n == 0), most)
+
+
+FORM = Form("im2col", {"coarse": to_coarse, "kernel": to_kernel})

@@ -1,6 +1,8 @@
 """One `lax.conv_general_dilated` in the only dimension numbers that XLA:CPU runs fast anywhere.
 
-That is (N, X, C) by (X, I, O) to (N, X, C). All operands and results are channels-last.
+That is (N, X, C) by (X, I, O) to (N, X, C): XLA:CPU finds its fast convolutions by dimension
+numbers, and canonicalises those only outside loops and branches. All operands and results are
+channels-last.
 """
 
 from dataclasses import replace
@@ -10,22 +12,21 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import UNIT, Geometry
 from jaxconv._lowering import reference, window
-from jaxconv._lowering.problem import NEWER
+from jaxconv._lowering.plan import Form
+from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups, replace_axes
 
 
 def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
-    """The reference; in three cases slightly rewritten, for Eigen and YNNPACK."""
-    convolve = partial(reference.to_coarse, precision=precision, dtype=dtype)
+    """The reference; a signal, and what is much padded in float64, slightly rewritten."""
+    convolve = partial(reference.to_coarse, numerics=numerics.wide)
     if fine.dtype.itemsize == 8 and _deep(geometry):
-        # Naive otherwise: unet-enc1, data, 455 and 37, newer 500 and 25 (AMD). XLA would take the
-        # padding back into the convolution, but for the barrier.
+        # Naive otherwise, 12 times slower. XLA would take the padding back into the convolution,
+        # but for the barrier.
         fine = lax.optimization_barrier(window.padded(fine, geometry))
         geometry = window.of_padded(geometry)
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
@@ -33,10 +34,6 @@ def to_coarse(
         plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         return lax.squeeze(convolve(fine, kernel, geometry=plane), (1,))
-    if _bare(geometry) and fine.shape[-1] >= 16 and not NEWER:
-        # A third of the time with any padding, if only for one column more than is asked for.
-        out = convolve(fine, kernel, geometry=geometry, padding=[(0, 0), (0, 1)])
-        return lax.slice_in_dim(out, 0, geometry.axes[-1].coarse, axis=2)
     return convolve(fine, kernel, geometry=geometry)
 
 
@@ -45,31 +42,18 @@ def _deep(geometry: Geometry) -> bool:
     return any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in geometry.axes)
 
 
-def _bare(geometry: Geometry) -> bool:
-    """A plane without padding or strides."""
-    return geometry.rank == 2 and all(
-        a.kernel > 1 and a.stride == 1 and a.pad_low == a.pad_high == 0 for a in geometry.axes
-    )
-
-
 def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """The reference with the kernel transposed, not renumbered."""
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
-    return reference.spread(
-        coarse,
-        jnp.swapaxes(kernel, layout.coarse, layout.fine),
-        layout.spec,
-        geometry=geometry,
-        precision=precision,
-        dtype=dtype,
-    )
+    kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)
+    return reference.spread(coarse, kernel, layout.spec, geometry=geometry, numerics=numerics.wide)
 
 
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, precision: Precision, dtype: DType
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
     """A convolution with the channels as batch and the batch as channels.
 
@@ -77,8 +61,6 @@ def to_kernel(
     own derivative has them, XLA:CPU computes all groups against all.
     """
     data, groups = geometry.data, geometry.groups
-    if fine.shape[data.batch] == 0:
-        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), dtype)
     channels = fine.shape[data.channel]
     fine = replace_axes(fine, data.channel, 1, (groups, channels // groups))  # n, X, g, i
     fine = jnp.moveaxis(fine, (-1, 0), (0, -1))  # i, X, g, n
@@ -91,7 +73,14 @@ def to_kernel(
         window_strides=[a.dilation for a in geometry.axes],
         rhs_dilation=[a.stride for a in geometry.axes],
         feature_group_count=groups,
-        precision=precision,
-        preferred_element_type=dtype,
+        precision=numerics.precision,
+        preferred_element_type=numerics.sums,
     )
     return jnp.moveaxis(out, 0, -2)  # i, X, (g, o) to X, i, (g, o)
+
+
+FORM = Form(
+    "convolution",
+    {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
+    isolated=(),  # XLA fuses nothing with a convolution, and a branch would copy what it gets
+)

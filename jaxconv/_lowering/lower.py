@@ -1,0 +1,71 @@
+"""From a primitive's parameters to a plan, and from the plan to lax: one way for all platforms."""
+
+from dataclasses import replace
+from typing import Any
+
+from jax import lax
+
+from jaxconv._attributes import Precision
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Geometry, Slot
+from jaxconv._lowering import cpu, gpu, onednn, tpu
+from jaxconv._lowering.force import FORMS, PORTABLE
+from jaxconv._lowering.measured import Measured
+from jaxconv._lowering.plan import Plan, Table, emit, plan
+from jaxconv._lowering.problem import Numerics, Problem
+
+#: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
+TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
+
+Forced = str | Measured | None
+
+
+def lower(
+    result: Slot,
+    first: Any,
+    second: Any,
+    *,
+    platform: str | None,
+    geometry: Geometry,
+    precision: Precision,
+    dtype: DType,
+    early_rounding: bool,
+    forced: Forced,
+    devices: int,
+    exported: bool,
+) -> Any:
+    """The third tensor, summed in a wide type and rounded once.
+
+    An accelerator accumulates a 16-bit convolution in float32 by itself. Asking for a float32
+    result instead makes XLA:GPU convert both operands first, so a result that the caller rounds
+    anyway (`early_rounding`: a bias is added in between) is left in 16 bits there. This is the one
+    place where a sum is rounded twice.
+    """
+    if dtype.itemsize == 8:  # sums in float64 want float64 operands
+        first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
+    native = first.dtype if early_rounding and platform != "cpu" else dtype
+    problem = Problem.of(
+        result, first, second, geometry, devices=devices, onednn=calls(platform, devices, exported)
+    )
+    out = emit(planned(problem, platform, forced), first, second, Numerics(precision, native))
+    return lax.convert_element_type(out, dtype)
+
+
+def calls(platform: str | None, devices: int = 1, exported: bool = False) -> bool:
+    """Whether a program may call oneDNN: one that is run here, and not split by XLA."""
+    return platform == "cpu" and devices == 1 and not exported and onednn.unavailable() is None
+
+
+def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
+    """The plan for a contraction; other forms than the reference are forced on CPU only."""
+    table = TABLES.get(platform, TABLES[None])
+    if isinstance(forced, Measured):
+        forced = forced.form(problem) if platform == "cpu" else None
+    if forced == PORTABLE:
+        return plan(replace(problem, onednn=False), table)
+    if forced is None or (platform != "cpu" and forced != "reference"):
+        return plan(problem, table)
+    found = plan(problem, table, FORMS[forced])
+    if not any(why == "forced" for _, why in found.steps()):
+        raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")
+    return found

@@ -1,0 +1,162 @@
+"""One contraction without what contributes nothing: trimmed extents, fewer axes, plain strides.
+
+Left out, axis by axis:
+
+- taps that read nothing but padding, at either end of the kernel;
+- coarse pixels whose windows read nothing but padding, at either end;
+- fine pixels that no window reads, at either end, so that no padding is negative but by less than
+  a stride at the high end, where a window that does not fit is left out anyway;
+- whole axes of one fine pixel, one tap and one coarse pixel.
+
+A dilation of one tap is 1. A stride of one window is 1, or the kernel where all windows tile.
+What is left out of an operand is cut off; what is left out of a result is zero.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._lowering.problem import Problem
+
+Ends = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Trim:
+    """What is left out of the tensors of one contraction."""
+
+    layouts: tuple[tuple[Slot, tuple[int, ...]], ...]
+    #: how many elements at each end of each spatial axis, by slot
+    ends: tuple[tuple[Slot, tuple[Ends, ...]], ...]
+    #: spatial axes of one element everywhere
+    units: tuple[int, ...]
+
+    def operands(self, result: Slot, first: Any, second: Any) -> tuple[Any, ...]:
+        """The operands without it."""
+        pair = zip(OPERANDS[result], (first, second), strict=True)
+        return tuple(self._without(slot, x) for slot, x in pair)
+
+    def _without(self, slot: Slot, x: Any) -> Any:
+        spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
+        for at, (low, high) in zip(spatial, ends, strict=True):
+            if low or high:
+                x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
+        return lax.squeeze(x, [spatial[n] for n in self.units]) if self.units else x
+
+    def result(self, slot: Slot, x: Any) -> Any:
+        """The result with it: zeros."""
+        spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
+        if self.units:
+            x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
+        if any(low or high for low, high in ends):
+            config = [(0, 0, 0)] * x.ndim
+            for at, (low, high) in zip(spatial, ends, strict=True):
+                config[at] = (low, high, 0)
+            x = lax.pad(x, jnp.zeros((), x.dtype), config)
+        return x
+
+
+def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
+    """The contraction that is left, and what is left out; None if that is nothing."""
+    geometry = problem.geometry
+    found = [_trimmed(axis) for axis in geometry.axes]
+    axes = [axis for axis, _ in found]
+    units = tuple(n for n, a in enumerate(axes) if replace(a, stride=1) == UNIT)
+    units = units[: geometry.rank - 1]  # one axis stays
+    ends: dict[Slot, tuple[Ends, ...]] = {
+        slot: tuple(left[slot] for _, left in found) for slot in OPERANDS
+    }
+    normal = replace(problem, geometry=_without(geometry, _tiled(axes), units))
+    if not units and all(end == (0, 0) for by_axis in ends.values() for end in by_axis):
+        return normal, None
+    layouts: tuple[tuple[Slot, tuple[int, ...]], ...] = tuple(
+        (slot, geometry.layout(slot)[2:]) for slot in OPERANDS
+    )
+    return normal, Trim(layouts, tuple(ends.items()), units)
+
+
+def _trimmed(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
+    """One axis, and how much of each tensor's ends is left out."""
+    taps = _meeting(axis, axis.kernel, axis.coarse, axis.dilation, axis.stride)
+    coarse = _meeting(axis, axis.coarse, axis.kernel, axis.stride, axis.dilation)
+    if not taps or not coarse:
+        return _nothing(axis)
+    inner = replace(
+        axis,
+        kernel=len(taps),
+        coarse=len(coarse),
+        pad_low=axis.pad_low - axis.dilation * taps[0] - axis.stride * coarse[0],
+    )
+    if inner.kernel == 1:
+        inner = replace(inner, dilation=1)
+    if inner.coarse == 1:
+        inner = replace(inner, stride=1)
+    low = max(-inner.pad_low, 0)
+    high = max(1 - inner.stride - inner.pad_high, 0)
+    inner = replace(inner, fine=inner.fine - low - high, pad_low=inner.pad_low + low)
+    return inner, {
+        "fine": (low, high),
+        "kernel": (taps[0], axis.kernel - 1 - taps[-1]),
+        "coarse": (coarse[0], axis.coarse - 1 - coarse[-1]),
+    }
+
+
+def _nothing(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
+    """An axis along which only padding is read."""
+    whole: dict[Slot, Ends] = {
+        "fine": (0, axis.fine),
+        "kernel": (0, axis.kernel),
+        "coarse": (0, axis.coarse),
+    }
+    return Axis(0, 0, 0, stride=1, dilation=1, pad_low=0), whole
+
+
+def _meeting(axis: Axis, count: int, others: int, step: int, other: int) -> range:
+    """Those of `count` taps (or windows), `step` apart, that read a fine pixel with any of the
+    `others`, which are `other` apart: from the first to the last, by arithmetic alone.
+    """
+    # Tap t and window q read position step*t + other*q - pad, which must be in 0..fine-1.
+    reach = other * (others - 1)
+    first = max(-(-(axis.pad_low - reach) // step), 0)
+    last = min((axis.fine - 1 + axis.pad_low) // step, count - 1)
+    # In between, a tap may still fall beside a fine tensor that is shorter than `other`.
+    while first <= last and not _reads(axis, first, others, step, other):
+        first += 1
+    while first <= last and not _reads(axis, last, others, step, other):
+        last -= 1
+    return range(first, last + 1)
+
+
+def _reads(axis: Axis, tap: int, others: int, step: int, other: int) -> bool:
+    start = step * tap - axis.pad_low
+    nearest = max(-(start // other), 0)  # the first q with start + other*q >= 0
+    return nearest < others and start + other * nearest < axis.fine
+
+
+def _tiled(axes: list[Axis]) -> list[Axis]:
+    """With strides as long as the kernel, where one window may as well move by that."""
+    tiled = [replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a for a in axes]
+    return tiled if all(a.kernel == a.stride and a.dilation == 1 for a in tiled) else axes
+
+
+def _without(geometry: Geometry, axes: list[Axis], units: tuple[int, ...]) -> Geometry:
+    """With these axes, less those of one element everywhere."""
+    return replace(
+        geometry,
+        axes=tuple(a for n, a in enumerate(axes) if n not in units),
+        data=DataLayout(*_renumbered(geometry.data, units)),
+        kernel=KernelLayout(*_renumbered(geometry.kernel, units)),
+    )
+
+
+def _renumbered(
+    layout: DataLayout | KernelLayout, units: tuple[int, ...]
+) -> tuple[int, int, tuple[int, ...]]:
+    gone = [layout.spatial[n] for n in units]
+    one, other, *spatial = (
+        axis - sum(g < axis for g in gone) for axis in layout.spec if axis not in gone
+    )
+    return one, other, tuple(spatial)

@@ -1,0 +1,142 @@
+"""A plan says as data how a contraction is computed; emission follows it and decides nothing.
+
+A platform has a table of regimes, read from the top: the first that holds names the form. A form
+computes a contraction, or rewrites it as other ones, its parts, which are planned by the same
+table. So a plan is a tree, made of sizes alone before anything is traced: `explain` prints it,
+`forced` and `measure` make others.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+from jax import lax
+
+from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._lowering.isolate import isolated
+from jaxconv._lowering.normal import Trim, normalise
+from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._reshape import reorder
+
+Part = Callable[[Any, Any, Numerics], Any]
+Parts = tuple[Part, ...]
+
+
+class Emit(Protocol):
+    """How a form computes one result: from two operands, in the layouts of the geometry."""
+
+    def __call__(
+        self,
+        first: Any,
+        second: Any,
+        /,
+        *,
+        geometry: Geometry,
+        numerics: Numerics,
+        parts: Parts = (),
+    ) -> Any:
+        """Some forms have no parts; none is called without those of its record."""
+        ...
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute contractions: the record of a file of this folder."""
+
+    name: str
+    #: by the slot that it fills; a slot that is not here it cannot fill
+    emit: dict[Slot, Emit] = field(hash=False)
+    #: what else it cannot do
+    cannot: Callable[[Problem], bool] = lambda p: False
+    #: of a rewrite: the contractions that it makes
+    parts: Callable[[Problem], tuple[Problem, ...]] = lambda p: ()
+    #: in the layouts at hand; else data is transposed to channels-last, the kernel to (X, i, o)
+    any_layout: bool = False
+    #: results of several operations, which XLA must not fuse with the program around them
+    isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
+
+    def fills(self, problem: Problem) -> bool:
+        """Whether it can compute this contraction."""
+        return problem.result in self.emit and not self.cannot(problem)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A line of a table: where `when` holds, compute by `form`, because of `why`."""
+
+    name: str
+    form: Form
+    when: Callable[[Problem], bool]
+    why: str
+
+
+Table = tuple[Regime, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one contraction is computed."""
+
+    form: Form
+    why: str
+    #: what the form is given: normal, and in a layout that it knows
+    problem: Problem
+    #: the geometry in the layouts at hand, where it differs
+    here: Geometry
+    trim: Trim | None = None
+    parts: tuple["Plan", ...] = ()
+    isolated: bool = False
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        """The names of the forms in use and why, the outermost first."""
+        yield self.form.name, self.why
+        for part in self.parts:
+            yield from part.steps()
+
+
+@lru_cache(maxsize=4096)
+def plan(problem: Problem, table: Table, forced: Form | None = None, inside: bool = False) -> Plan:
+    """By the first regime that holds.
+
+    What is `forced` takes the place of the first form that it can replace. `inside` another form
+    that is isolated, nothing is isolated once more.
+    """
+    normal, trim = normalise(problem)
+    if forced is not None and forced.fills(normal):
+        form, why, forced = forced, "forced", None
+    else:
+        regime = next(r for r in table if r.when(normal))
+        form, why = regime.form, regime.why
+    inner = normal if form.any_layout else normal.canonical()
+    isolate = inner.result in form.isolated and not inside
+    parts = tuple(plan(p, table, forced, inside or isolate) for p in form.parts(inner))
+    return Plan(form, why, inner, normal.geometry, trim, parts, isolate)
+
+
+def emit(plan: Plan, first: Any, second: Any, numerics: Numerics) -> Any:
+    """Compute the plan's contraction of two operands in the layouts at hand."""
+    run = partial(_emit, plan, numerics)
+    return (isolated(run) if plan.isolated else run)(first, second)
+
+
+def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
+    result, here, there = plan.problem.result, plan.here, plan.problem.geometry
+    if plan.trim:
+        first, second = plan.trim.operands(result, first, second)
+    if here != there:
+        first, second = (
+            reorder(x, here.layout(slot), there.layout(slot))
+            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
+        )
+    out = plan.form.emit[result](
+        first,
+        second,
+        geometry=there,
+        numerics=numerics,
+        parts=tuple(partial(emit, part) for part in plan.parts),
+    )
+    out = lax.convert_element_type(out, numerics.dtype)  # before it is moved: there is less of it
+    if here != there:
+        out = reorder(out, there.layout(result), here.layout(result))
+    return plan.trim.result(result, out) if plan.trim else out

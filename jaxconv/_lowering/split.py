@@ -1,0 +1,229 @@
+"""One contraction as several smaller ones: by group, by tap, or by the taps of the first axis.
+
+All data is channels-last. Parts are added up or put together, which follows from what is split.
+"""
+
+import math
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv import _sharding
+from jaxconv._geometry import Axis, Geometry
+from jaxconv._lowering import window
+from jaxconv._lowering.groups import at_most
+from jaxconv._lowering.plan import Form, Part, Parts
+from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._reshape import replace_axes
+
+#: As many groups as may each have a piece of the program, which XLA may run side by side.
+SIDE_BY_SIDE = 8
+
+#: As many taps as may each have a piece of the program.
+MOST_TAPS = 256
+
+#: As many taps as are taken together of a kernel of more, depthwise and otherwise. Of twice as
+#: many, a depthwise 31 x 31 takes twice as long; of half as many, 17 x 17 with 16 channels a group.
+DEPTHWISE, OTHERS = 32, 64
+
+
+# By group: XLA:CPU runs one group twice as fast as one of several in a grouped convolution.
+
+
+def _one_group(problem: Problem) -> tuple[Problem, ...]:
+    return (replace(problem, geometry=replace(problem.geometry, groups=1)),)
+
+
+def by_group(
+    first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+) -> Any:
+    """Each group by itself, up to eight side by side."""
+    (part,) = parts
+
+    def some(count: int, *operands: Any) -> Any:
+        split = (jnp.split(x, count, -1) for x in operands)
+        return jnp.concatenate([part(a, b, numerics) for a, b in zip(*split, strict=True)], -1)
+
+    return at_most(SIDE_BY_SIDE, some, first, second, geometry.groups)
+
+
+GROUPS = Form(
+    "by group",
+    {"coarse": by_group, "kernel": by_group},
+    cannot=lambda p: p.dense,
+    parts=_one_group,
+)
+
+
+# By tap: a loop over pieces of the kernel. A program with a piece for each of many taps would take
+# too long to compile, and one fused loop over very many multiply-adds is slow.
+
+
+def _pieces(problem: Problem) -> tuple[int, int]:
+    """The axis whose taps make pieces, and how many of them one has."""
+    most = DEPTHWISE if problem.fine == 1 else OTHERS
+    kernel = [a.kernel for a in problem.geometry.axes]
+    at = next((n for n, k in enumerate(kernel) if k > 1), 0)
+    return at, min(max(most * kernel[at] // math.prod(kernel), 1), kernel[at])
+
+
+def _piece(problem: Problem, size: int) -> Problem:
+    at, _ = _pieces(problem)
+    axes = list(window.of_padded(problem.geometry).axes)
+    one = replace(axes[at], kernel=size)
+    axes[at] = replace(one, fine=one.span - 1 + one.extent)
+    return replace(problem, geometry=replace(problem.geometry, axes=tuple(axes)))
+
+
+def _some_taps(problem: Problem) -> tuple[Problem, ...]:
+    at, size = _pieces(problem)
+    left = problem.geometry.axes[at].kernel % size
+    if problem.result == "kernel" or not left:
+        return (_piece(problem, size),)
+    return _piece(problem, size), _piece(problem, left)
+
+
+def taps_to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+) -> Any:
+    """The sum over pieces."""
+    at, size = _pieces(Problem.of("coarse", fine, kernel, geometry))
+    shape = geometry.shape("coarse", fine.shape, kernel.shape)
+    fine = window.padded(fine, geometry)
+
+    def piece(part: Part, start: Any, size: int) -> Any:
+        some = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
+        return part(_read(fine, geometry.axes[at], at, start, size), some, numerics.wide)
+
+    count, left = divmod(geometry.axes[at].kernel, size)
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
+    out = lax.fori_loop(0, count, lambda n, out: out + piece(parts[0], n * size, size), out)
+    return out + piece(parts[1], count * size, left) if left else out
+
+
+def taps_to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+) -> Any:
+    """The pieces one after the other; the last overlaps its neighbour."""
+    (part,) = parts
+    at, size = _pieces(Problem.of("kernel", fine, coarse, geometry))
+    axis = geometry.axes[at]
+    shape = geometry.shape("kernel", fine.shape, coarse.shape)
+    fine = window.padded(fine, geometry)
+
+    def step(n: Any, out: Any) -> Any:
+        start = jnp.minimum(n * size, axis.kernel - size)
+        piece = part(_read(fine, axis, at, start, size), coarse, numerics)
+        return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
+
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), fine, coarse)
+    return lax.fori_loop(0, -(-axis.kernel // size), step, out)
+
+
+def _read(fine: Any, axis: Axis, at: int, start: Any, size: int) -> Any:
+    """What so many taps along an axis read of the padded fine tensor."""
+    some = replace(axis, kernel=size)
+    extent = some.span - 1 + some.extent
+    return lax.dynamic_slice_in_dim(fine, axis.dilation * start, extent, axis=1 + at)
+
+
+def _each_tap(problem: Problem) -> tuple[Problem, ...]:
+    if problem.result != "fine":
+        return _some_taps(problem)
+    return tuple(
+        replace(problem, geometry=replace(problem.geometry, axes=_of_tap(problem.geometry, tap)))
+        for tap in window.taps(problem.geometry)
+    )
+
+
+def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
+    return tuple(
+        replace(a, kernel=1, dilation=1, pad_low=a.pad_low - a.dilation * t)
+        for a, t in zip(geometry.axes, tap, strict=True)
+    )
+
+
+def taps_to_fine(
+    coarse: Any,
+    kernel: Any,
+    *,
+    geometry: Geometry,
+    numerics: Numerics,
+    parts: Parts = (),
+) -> Any:
+    """The sum over single taps, each of which puts the coarse pixels where it reads."""
+    each = zip(window.taps(geometry), parts, strict=True)
+    ones = tuple(1 for _ in geometry.axes)
+    terms = (
+        part(coarse, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
+        for tap, part in each
+    )
+    return reduce(lax.add, terms)
+
+
+TAPS = Form(
+    "by tap",
+    {"coarse": taps_to_coarse, "fine": taps_to_fine, "kernel": taps_to_kernel},
+    cannot=lambda p: p.result == "fine" and p.taps > MOST_TAPS,
+    parts=_each_tap,
+)
+
+
+# By the taps of the first axis, which goes into the batch: XLA:CPU has fast convolutions of two
+# spatial axes only, cuDNN none of more than three.
+
+
+def _without_first(problem: Problem) -> tuple[Problem, ...]:
+    batch = None if problem.batch is None else problem.batch * problem.geometry.axes[0].coarse
+    rest = replace(problem.geometry, axes=problem.geometry.axes[1:]).canonical()
+    return (replace(problem, geometry=rest, batch=batch),)
+
+
+def axis_to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+) -> Any:
+    """The sum over the first axis's taps."""
+    (part,) = parts
+    sums = [
+        part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
+        for tap, slab in enumerate(_slabs(fine, geometry))
+    ]
+    return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
+
+
+def axis_to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+) -> Any:
+    """The first axis's taps one by one."""
+    (part,) = parts
+    coarse = _into_batch(coarse)
+    return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])
+
+
+def _slabs(fine: Any, geometry: Geometry) -> list[Any]:
+    """What each tap of the first axis reads, with that axis in the batch."""
+    a = geometry.axes[0]
+    config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
+    fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    return [
+        _into_batch(
+            lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)
+        )
+        for t in range(a.kernel)
+    ]
+
+
+def _into_batch(x: Any) -> Any:
+    """(N, X1, ...) to ((N, X1), ...): the batch stays major, so that it may be sharded."""
+    return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
+
+
+FIRST_AXIS = Form(
+    "by first axis",
+    {"coarse": axis_to_coarse, "kernel": axis_to_kernel},
+    cannot=lambda p: p.rank < 2,
+    parts=_without_first,
+)
