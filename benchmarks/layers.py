@@ -8,14 +8,24 @@ from pathlib import Path
 import numpy as np
 from absl import app, flags
 
-from benchmarks import arrays, layer, machine, oracle, problem, roofline, run, table
+from benchmarks import arrays, layer, machine, oracle, problem, random_layers, roofline, run, table
 from benchmarks.layer import Layer
 from benchmarks.pool import Pool
 from benchmarks.rounds import Plan, measure
+from benchmarks.summary import summary
+
+# About 3 minutes on 2 cores for 20 random layers and the three ops.
+QUICK = {"engines": "jaxconv,lax,torch", "repeats": 3, "burst": 0.015, "once": 0.3, "cap": 10.0}
 
 _PRESET = flags.DEFINE_enum("preset", "cpu-small", table.PRESETS, "sizes of the table's layers")
 _PROBLEM = flags.DEFINE_multi_string("problem", [], "a descriptor; instead of the table")
 _PROBLEM_FILE = flags.DEFINE_multi_string("problem-file", [], "a list of them")
+_RANDOM = flags.DEFINE_integer("random", 0, "so many layers drawn at random; instead of the table")
+_SEED = flags.DEFINE_list("seed", ["0"], "of --random; several are all drawn: 1,2,3")
+_SUMMARY = flags.DEFINE_bool("summary", False, "end with what benchmarks.summary says")
+_QUICK = flags.DEFINE_bool(
+    "quick", False, f"{' '.join(f'--{k} {v}' for k, v in QUICK.items())} unless given"
+)
 _FAMILY = flags.DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means")
 _OPS = flags.DEFINE_list("ops", list(layer.OPS), "forward, data (gradient), weights (gradient)")
 _LAYOUTS = flags.DEFINE_list("layouts", ["NXC"], "NXC, NCX; PyTorch always has both its own")
@@ -109,15 +119,32 @@ def selected() -> list[Layer]:
     except problem.ProblemError as error:
         raise SystemExit(str(error)) from None
     for path in _PROBLEM_FILE.value:
-        rows += problem.read_file(path, _FAMILY.value)
+        try:
+            rows += problem.read_file(path, _FAMILY.value)
+        except OSError as error:
+            raise app.UsageError(f"--problem-file: {path}: {error.strerror}") from None
+    if _RANDOM.value:
+        drawn = [x for seed in _seeds() for x in random_layers.layers(_RANDOM.value, seed)]
+        rows += table.sized(drawn, _PRESET.value)
     if not rows:
         rows = table.layers(_PRESET.value)
     return [r for r in rows if run.wanted(r.name, r.network, *r.tags)]
 
 
+def _seeds() -> list[int]:
+    try:
+        return [int(seed) for seed in _SEED.value]
+    except ValueError:
+        raise app.UsageError(f"--seed: {','.join(_SEED.value)}; expected integers") from None
+
+
 def main(argv: list[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
     run.no_arguments(argv)
+    if _QUICK.value:
+        for name, value in QUICK.items():
+            if not flags.FLAGS[name].present:
+                flags.FLAGS[name].value = value.split(",") if name == "engines" else value
     run.check("ops", _OPS.value, layer.OPS)
     run.check("layouts", _LAYOUTS.value, layer.LAYOUTS)
     labels, dtypes, plan = run.labels(), run.dtypes(), run.plan()
@@ -134,7 +161,9 @@ def main(argv: list[str]) -> None:
             return run_case(pool, labels, job, roof, plan, folder)
 
         extra = {"preset": _PRESET.value, "roofline": roof}
-        run.collect(pool, jobs, measured, _line, extra)
+        rows = run.collect(pool, jobs, measured, _line, extra)
+    if _SUMMARY.value:
+        print(summary({"engines": dict.fromkeys(labels), "rows": rows}), end="")
 
 
 def _line(row: dict) -> str:

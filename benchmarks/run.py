@@ -28,6 +28,10 @@ _BURST = flags.DEFINE_float("burst", 0.04, "seconds of calls per turn")
 _CAP = flags.DEFINE_float(
     "cap", 20.0, "seconds an engine may take to prepare a row; a quarter of it for its turns"
 )
+_ONCE = flags.DEFINE_float(
+    "once", None, "a first call of more seconds is the only one; default a quarter of --cap"
+)
+_ENV = flags.DEFINE_multi_string("env", [], "ENGINE=NAME=VALUE: a variable of its process alone")
 _DEVICE = flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator")
 _F32 = flags.DEFINE_enum(
     "f32", "default", ["default", "exact"], "exact: no TF32 or bf16 passes on accelerators either"
@@ -47,6 +51,11 @@ ON_CPU = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 def labels() -> list[str]:
     """The engines asked for."""
+    for label in _ENGINES.value:
+        try:
+            engines.name_of(label)
+        except ValueError as error:
+            raise app.UsageError(f"--engines: {error}") from None
     return _ENGINES.value
 
 
@@ -75,7 +84,8 @@ def wanted(*names: str) -> bool:
 
 def plan() -> Plan:
     """How long to measure."""
-    return Plan(_REPEATS.value, _BURST.value, _CAP.value)
+    once = _CAP.value / 4 if _ONCE.value is None else _ONCE.value
+    return Plan(_REPEATS.value, _BURST.value, _CAP.value, once)
 
 
 def open_pool(cpu: bool = False) -> Pool:
@@ -83,7 +93,12 @@ def open_pool(cpu: bool = False) -> Pool:
     environment = SHARED | (EXACT_F32 if exact_f32() else {})
     if cpu or _DEVICE.value == "cpu":
         environment |= ON_CPU
-    pool = Pool(_pairs("python", _PYTHON.value), _pairs("path", _PATH.value), environment)
+    pool = Pool(
+        _pairs("python", _PYTHON.value),
+        _pairs("path", _PATH.value),
+        environment,
+        _variables(_ENV.value),
+    )
     for label in labels():
         try:
             pool.start(label)
@@ -92,7 +107,7 @@ def open_pool(cpu: bool = False) -> Pool:
     return pool
 
 
-def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict) -> None:
+def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict) -> list[dict]:
     """Measure every job, show a line for each, write the results; also when interrupted."""
     started, rows = time.time(), []
     load = os.getloadavg()[0]
@@ -105,6 +120,7 @@ def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: di
         progress.close()
         if _OUT.value and rows:
             write(_OUT.value, _header(pool, started, load) | extra | {"rows": rows})
+    return rows
 
 
 def write(path: str, results: dict) -> None:
@@ -149,6 +165,19 @@ def _header(pool: Pool, started: float, load: float) -> dict:
         "plan": asdict(plan()),
         "engines": {label: pool.versions.get(label) for label in labels()},
     }
+
+
+def _variables(texts: list[str]) -> dict[str, dict[str, str]]:
+    """By engine, what --env sets for it."""
+    environments: dict[str, dict[str, str]] = {}
+    for text in texts:
+        label, _, assignment = text.partition("=")
+        name, equals, value = assignment.partition("=")
+        if not (name and equals):
+            raise app.UsageError(f"--env: {text!r} is not ENGINE=NAME=VALUE")
+        environments.setdefault(label, {})[name] = value
+    check("env", environments, tuple(labels()))
+    return environments
 
 
 def _pairs(name: str, texts: list[str]) -> dict[str, str]:

@@ -123,6 +123,32 @@ def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
     assert (rows["a"]["error"], rows["a"]["first_s"]) == (0.25, 1.0)
 
 
+def test_a_long_first_call_is_the_measurement(measure):
+    rows, turns, _ = measure(["a", "b"], rounds.Plan(repeats=3, once_s=0.9))
+    assert turns == []  # the first call of each took 1 s
+    assert rows["a"]["rounds_s"] == [1.0]
+    assert (rows["a"]["min_s"], rows["a"]["median_s"], rows["a"]["calls"]) == (1, 1, 1)
+    assert rows["a"]["error"] == 0.25
+
+
+def test_a_variable_is_set_for_one_engine_alone(tmp_path):
+    script = tmp_path / "worker"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    found = [os.environ.get(name) for name in ('OF_ALL', 'OF_ONE')]\n"
+        "    print(json.dumps({'versions': {'found': found}}), flush=True)\n"
+    )
+    script.chmod(0o755)
+    python = dict.fromkeys(["lax", "lax@one"], str(script))
+    with Pool(python, {}, {"OF_ALL": "1"}, {"lax@one": {"OF_ONE": "2"}}) as pool:
+        for label in python:
+            pool.start(label)
+        assert pool.versions["lax"]["found"] == ["1", None]
+        assert pool.versions["lax@one"]["found"] == ["1", "2"]
+
+
 def test_a_crash_in_a_burst_leaves_the_others(measure):
     rows, turns, _ = measure(["good", "dies in a burst"], rounds.Plan(repeats=3))
     assert rows["dies in a burst"]["status"] == "failed"
@@ -204,11 +230,17 @@ def test_a_run_from_the_command_line(results):
         ("--filter=nothing-like-it", "leaves no layer"),
         ("--python=jaxx=python", "known: jaxconv"),
         ("--problem=ic3ih8kh3", "`oc` is missing"),
+        ("--problem-file=/no/such", "--problem-file: /no/such: No such file"),
+        ("--engines=lax,zzz", "unknown engine 'zzz'; known: jaxconv"),
+        ("--env=jaxconv=NAME", "is not ENGINE=NAME=VALUE"),
+        ("--env=lax=NAME=1", "known: jaxconv"),
+        ("--seed=1,x", "expected integers"),
     ],
 )
 @pytest.mark.slow
 def test_flags_that_make_no_sense_are_refused(flag, why):
     command = [sys.executable, "-m", "benchmarks.layers", "--engines=jaxconv", flag]
+    command += ["--random=1"] * flag.startswith("--seed")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert why in done.stdout + done.stderr

@@ -38,14 +38,20 @@ class Engine:
     versions: Callable[[], dict[str, str]]
 
 
-def load(label: str) -> Engine:
-    """The engine of a label: a file of this folder, `jaxconv:SPELLING`, either with `@TAG`.
-
-    A tag only tells two runs of one engine apart, by interpreter or by source path.
-    """
+def name_of(label: str) -> str:
+    """The file of a label: `jaxconv:SPELLING` and any `@TAG` are dropped."""
     name, _, spelling = label.partition("@")[0].partition(":")
     if name not in DEFAULT or (spelling and name != "jaxconv"):
         raise ValueError(f"unknown engine {label!r}; known: {', '.join(DEFAULT)}")
+    return name
+
+
+def load(label: str) -> Engine:
+    """The engine of a label: a file of this folder, `jaxconv:SPELLING`, either with `@TAG`.
+
+    A tag only tells two runs of one engine apart, by interpreter, source path or environment.
+    """
+    name, spelling = name_of(label), label.partition("@")[0].partition(":")[2]
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
         return Engine(module.prepare, module.versions)
