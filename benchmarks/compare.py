@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compare A.json B.json`: what got faster and slower, and how surely.
+"""`python -m benchmarks.compare A.csv B.csv`: what got faster and slower, and how surely.
 
 Each side is one results file or several of repeated runs, joined by commas; `FILE@ENGINE`
 takes one engine of a file, so that two engines of one interleaved run can be compared. The
@@ -11,14 +11,14 @@ interval that lies wholly beyond the threshold counts. The exit code is 1 if any
 slower, or newly fails or has too few rounds to tell, else 0.
 """
 
-import json
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from absl import app, flags
+
+from benchmarks import files
 
 _THRESHOLD = flags.DEFINE_float("threshold", 0.05, "a change up to this is no change")
 _CONFIDENCE = flags.DEFINE_float("confidence", 0.99, "of each interval, two-sided")
@@ -63,7 +63,7 @@ def read(text: str) -> Side:
     failed = set()
     for part in text.split(","):
         path, engine = _split(part)
-        for row in json.loads(Path(path).read_text())["rows"]:
+        for row in files.read(path)["rows"]:
             for label, entry in row["engines"].items():
                 if engine not in ("", label):
                     continue
@@ -149,8 +149,8 @@ def _change(ratio: float, draws: np.ndarray, confidence: float) -> Change:
 
 
 def _split(part: str) -> tuple[str, str]:
-    path, _, engine = part.partition(".json@")
-    return (f"{path}.json", engine) if engine else (part, "")
+    path, _, engine = part.partition(".csv@")
+    return (f"{path}.csv", engine) if engine else (part, "")
 
 
 def _show(name: str, change: Change, verdict: str) -> None:
@@ -161,7 +161,7 @@ def _show(name: str, change: Change, verdict: str) -> None:
 def main(argv: list[str]) -> None:
     """Print the changes; exit 1 if anything is slower."""
     if len(argv) != 3:
-        raise app.UsageError("expected two sides: A.json B.json")
+        raise app.UsageError("expected two sides: A.csv B.csv")
     a, b = read(argv[1]), read(argv[2])
     changes = compare(a, b, _CONFIDENCE.value)
     threshold, wanted = _THRESHOLD.value, set(_ONLY.value)

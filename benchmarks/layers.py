@@ -47,9 +47,7 @@ def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:
                     }
 
 
-def run_case(
-    pool: Pool, labels: list[str], job: dict, roof: dict, plan: Plan, folder: Path
-) -> dict:
+def run_case(pool: Pool, labels: list[str], job: dict, plan: Plan, folder: Path) -> dict:
     """One row of the results."""
     row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
     operands = arrays.operands(row, op, dtype)
@@ -59,23 +57,13 @@ def run_case(
         return judge(row, op, dtype, operands, {k: v[0] for k, v in results.items()}, platforms)
 
     measured = measure(pool, labels, job, operands, verify, plan, folder)
-    flops, moved = row.flops, row.bytes(op, dtype)
-    for entry in measured.values():
-        if entry["status"] == "ok":
-            entry["flops_per_s"] = flops / entry["median_s"]
-            entry["bytes_per_s"] = moved / entry["median_s"]
-            entry["roofline"] = roofline.share(roof, dtype, flops, moved, entry["median_s"])
     return {
         "layer": row.name,
-        "network": row.network,
         "class": layer.layer_class(row),
-        "tags": list(row.tags),
         "op": op,
         "dtype": dtype,
         "layout": job["layout"],
         "problem": f"{row.family} {problem.spell(row)}",
-        "flops": flops,
-        "bytes": moved,
         "engines": measured,
     }
 
@@ -158,7 +146,7 @@ def main(argv: list[str]) -> None:
         roof = roofline.calibrate(pool, labels, dtypes, size, machine.cores(), folder)
 
         def measured(job: dict) -> dict:
-            return run_case(pool, labels, job, roof, plan, folder)
+            return run_case(pool, labels, job, plan, folder)
 
         extra = {"preset": _PRESET.value, "roofline": roof}
         rows = run.collect(pool, jobs, measured, _line, extra)

@@ -1,8 +1,7 @@
-"""`python -m benchmarks.report RESULTS.json`: one HTML page, or `--markdown` for a README."""
+"""`python -m benchmarks.report RESULTS.csv`: one HTML page, or `--markdown` for a README."""
 
 import html
 import io
-import json
 import math
 from collections import defaultdict
 from pathlib import Path
@@ -11,6 +10,7 @@ import matplotlib
 import numpy as np
 from absl import app, flags
 
+from benchmarks import files
 from benchmarks.rounds import geometric_mean
 
 matplotlib.use("svg")
@@ -195,7 +195,7 @@ def _roofline_plot(results: dict) -> str:
         rows = [r for r in results["rows"] if r["dtype"] == dtype]
         for n, engine in enumerate(engines):
             points = [
-                (r["flops"] / r["bytes"], r["engines"][engine]["flops_per_s"] / 1e9)
+                (r["flops"] / r["bytes"], r["flops"] / r["engines"][engine]["median_s"] / 1e9)
                 for r in rows
                 if r["engines"].get(engine, {}).get("status") == "ok"
             ]
@@ -275,8 +275,8 @@ def _svg(figure) -> str:
 def main(argv: list[str]) -> None:
     """Write the page next to the results, or print the table."""
     if len(argv) != 2:
-        raise app.UsageError("expected one RESULTS.json")
-    results = json.loads(Path(argv[1]).read_text())
+        raise app.UsageError("expected one RESULTS.csv")
+    results = files.read(argv[1])
     if _SUBJECT.value not in results["engines"]:
         raise app.UsageError(f"--subject: known: {', '.join(results['engines'])}")
     if _MARKDOWN.value:

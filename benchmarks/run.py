@@ -1,24 +1,20 @@
 """What every measuring command shares: flags, workers, the header of the results."""
 
 import datetime
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from pathlib import Path
 
 from absl import app, flags
 
-from benchmarks import engines, machine
+from benchmarks import engines, files, machine
 from benchmarks.layer import DTYPES
 from benchmarks.pool import EngineError, Pool
 from benchmarks.progress import Progress
 from benchmarks.rounds import Plan
-
-SCHEMA = 1
 
 _ENGINES = flags.DEFINE_list("engines", list(engines.DEFAULT), "NAME, jaxconv:SPELLING; + @TAG")
 _FILTER = flags.DEFINE_string("filter", "", "regular expression: rows by name, network or tag")
@@ -38,7 +34,7 @@ _F32 = flags.DEFINE_enum(
 )
 _PYTHON = flags.DEFINE_multi_string("python", [], "ENGINE=INTERPRETER")
 _PATH = flags.DEFINE_multi_string("path", [], "ENGINE=FOLDER to import packages from first")
-_OUT = flags.DEFINE_string("out", "", "where the JSON goes")
+_OUT = flags.DEFINE_string("out", "", "where the CSV goes")
 
 
 # Every engine is a process of its own: none may take the memory of the others.
@@ -119,16 +115,8 @@ def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: di
     finally:
         progress.close()
         if _OUT.value and rows:
-            write(_OUT.value, _header(pool, started, load) | extra | {"rows": rows})
+            files.write(_OUT.value, _header(pool, started, load) | extra | {"rows": rows})
     return rows
-
-
-def write(path: str, results: dict) -> None:
-    """Write the JSON, whole or not at all."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(f"{path}.partial")
-    partial.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    partial.replace(path)
 
 
 def check(name: str, values: Iterable[str], known: tuple[str, ...]) -> None:
@@ -156,7 +144,6 @@ def times(row: dict) -> str:
 def _header(pool: Pool, started: float, load: float) -> dict:
     date = datetime.datetime.fromtimestamp(started, datetime.UTC)
     return {
-        "schema": SCHEMA,
         "date": date.isoformat(timespec="seconds"),
         "seconds": round(time.time() - started, 1),
         "command": sys.argv[1:],

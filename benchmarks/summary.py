@@ -1,4 +1,4 @@
-"""`python -m benchmarks.summary RESULTS`: every engine against PyTorch and lax, side by side.
+"""`python -m benchmarks.summary RESULTS.csv`: every engine against PyTorch and lax, side by side.
 
 PyTorch's time is that of the faster of its two memory formats. Each line is a group of rows:
 all, an op, a class, a seed of random layers. The columns of an engine are
@@ -12,13 +12,12 @@ all, an op, a class, a seed of random layers. The columns of an engine are
 """
 
 import argparse
-import json
 import re
 import statistics
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
+from benchmarks import files
 from benchmarks.rounds import geometric_mean
 
 FAR, SLOWER = 4.0, 1.15
@@ -122,7 +121,7 @@ def main() -> None:
     """Print the table of a results file."""
     parser = argparse.ArgumentParser(description="every engine against PyTorch and lax")
     parser.add_argument("results")
-    print(summary(json.loads(Path(parser.parse_args().results).read_text())), end="")
+    print(summary(files.read(parser.parse_args().results)), end="")
 
 
 if __name__ == "__main__":

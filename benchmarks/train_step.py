@@ -122,9 +122,7 @@ def main(argv: list[str]) -> None:
             )
             return {
                 "layer": name,
-                "network": name,
                 "class": "training step",
-                "tags": [],
                 "op": "step",
                 "dtype": dtype,
                 "layout": "NXC",

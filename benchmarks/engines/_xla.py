@@ -91,9 +91,6 @@ def compiled(function, arrays: list[jax.Array], fetch) -> Timed:
     memory = executable.memory_analysis()
     if memory is not None:
         facts["xla_temp_bytes"] = memory.temp_size_in_bytes
-        facts["xla_total_bytes"] = (
-            memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
-        )
     return Timed(lambda: executable(*arrays), jax.block_until_ready, fetch, facts)
 
 
