@@ -16,6 +16,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import astuple, dataclass
 
 from benchmarks import files
 from benchmarks.rounds import geometric_mean
@@ -24,17 +25,30 @@ FAR, SLOWER = 4.0, 1.15
 COLUMNS = ("n", "mean", "most", ">4", ">lax", "<torch")
 WIDTH = 7
 
+Number = float | None
+
+
+@dataclass(frozen=True)
+class Held:
+    """An engine held against PyTorch and lax over some rows: the columns above."""
+
+    n: Number
+    mean: Number
+    most: Number
+    far: Number
+    over_lax: Number
+    faster: Number
+
 
 def summary(results: dict) -> str:
     """The table, and what became of rows without a time."""
     rows = results["rows"]
-    base = next((label for label in results["engines"] if label.startswith("torch")), None)
-    engines = [label for label in results["engines"] if label != base]
+    base, engines = sides(results)
     if base is None or not engines:
         return "a summary needs torch and another engine\n"
     groups = _groups(rows)
     named = [name for name in groups if name.startswith("seed ")]
-    table = {name: [_cells(group, e, base) for e in engines] for name, group in groups.items()}
+    table = {name: [held(group, e, base) for e in engines] for name, group in groups.items()}
     if named:
         of_seeds = zip(*(table[name] for name in named), strict=True)
         table["median of seeds"] = [_medians(cells) for cells in of_seeds]
@@ -43,10 +57,40 @@ def summary(results: dict) -> str:
     titles = [f"{e:^{len(heads[0])}}" for e in engines]
     lines = [" | ".join([" " * wide, *titles]), " | ".join([" " * wide, *heads])]
     for name, cells in table.items():
-        shown = (" ".join(f"{_digits(x):>{WIDTH}}" for x in cell) for cell in cells)
+        shown = (" ".join(f"{_digits(x):>{WIDTH}}" for x in astuple(cell)) for cell in cells)
         lines.append(" | ".join([f"{name:{wide}}", *shown]))
     lines += [*_without(rows, [base, *engines])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def sides(results: dict) -> tuple[str | None, list[str]]:
+    """PyTorch's label, and those of the other engines."""
+    base = next((label for label in results["engines"] if label.startswith("torch")), None)
+    return base, [label for label in results["engines"] if label != base]
+
+
+def held(rows: list[dict], engine: str, base: str) -> Held:
+    """How an engine's times compare; lax is the one with the same tag, if there is one."""
+    _, at, tag = engine.partition("@")
+    against = f"lax{at}{tag}"
+    if not any(against in row["engines"] for row in rows):
+        against = "lax"
+    times = [(time_of(row, engine), time_of(row, base), time_of(row, against)) for row in rows]
+    ratios = [own / torch for own, torch, _ in times if own and torch]
+    lax = [own > SLOWER * other for own, _, other in times if own and other]
+    return Held(
+        len(ratios),
+        geometric_mean(ratios) if ratios else None,
+        max(ratios, default=None),
+        sum(ratio > FAR for ratio in ratios),
+        None if engine == against or not lax else sum(lax),
+        sum(ratio < 1 for ratio in ratios),
+    )
+
+
+def time_of(row: dict, engine: str) -> float | None:
+    """The engine's median seconds in a row."""
+    return row["engines"].get(engine, {}).get("median_s")
 
 
 def _groups(rows: list[dict]) -> dict[str, list[dict]]:
@@ -72,28 +116,11 @@ def _seed(name: str) -> str:
     return f"seed {found[1]}" if found else "no seed"
 
 
-def _cells(rows: list[dict], engine: str, base: str) -> list[float | None]:
-    pairs = [(_time(row, engine), row) for row in rows]
-    own = [(t, t / _time(row, base), row) for t, row in pairs if t and _time(row, base)]
-    ratios = [ratio for _, ratio, _ in own]
-    lax = [(t, other) for t, row in pairs if t and (other := _time(row, "lax"))]
-    return [
-        len(ratios),
-        geometric_mean(ratios) if ratios else None,
-        max(ratios, default=None),
-        sum(ratio > FAR for ratio in ratios),
-        sum(t > SLOWER * other for t, other in lax) if lax and engine != "lax" else None,
-        sum(ratio < 1 for ratio in ratios),
-    ]
-
-
-def _medians(cells: tuple[list[float | None], ...]) -> list[float | None]:
-    columns = [[x for x in column if x is not None] for column in zip(*cells, strict=True)]
-    return [statistics.median(column) if column else None for column in columns]
-
-
-def _time(row: dict, engine: str) -> float | None:
-    return row["engines"].get(engine, {}).get("median_s")
+def _medians(several: tuple[Held, ...]) -> Held:
+    columns = (
+        [x for x in column if x is not None] for column in zip(*map(astuple, several), strict=True)
+    )
+    return Held(*(statistics.median(column) if column else None for column in columns))
 
 
 def _without(rows: list[dict], engines: list[str]) -> list[str]:
