@@ -126,6 +126,16 @@ def _seeds() -> list[int]:
         raise app.UsageError(f"--seed: {','.join(_SEED.value)}; expected integers") from None
 
 
+def jobs() -> list[dict]:
+    """The jobs that the flags ask for."""
+    run.check("ops", _OPS.value, layer.OPS)
+    run.check("layouts", _LAYOUTS.value, layer.LAYOUTS)
+    found = list(cases(selected(), _OPS.value, run.dtypes(), _LAYOUTS.value))
+    if not found:
+        raise app.UsageError("--filter leaves no layer")
+    return found
+
+
 def main(argv: list[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
     run.no_arguments(argv)
@@ -133,12 +143,7 @@ def main(argv: list[str]) -> None:
         for name, value in QUICK.items():
             if not flags.FLAGS[name].present:
                 flags.FLAGS[name].value = value.split(",") if name == "engines" else value
-    run.check("ops", _OPS.value, layer.OPS)
-    run.check("layouts", _LAYOUTS.value, layer.LAYOUTS)
-    labels, dtypes, plan = run.labels(), run.dtypes(), run.plan()
-    jobs = list(cases(selected(), _OPS.value, dtypes, _LAYOUTS.value))
-    if not jobs:
-        raise app.UsageError("--filter leaves no layer")
+    labels, dtypes, plan, todo = run.labels(), run.dtypes(), run.plan(), jobs()
     cpu = _PRESET.value in ("cpu-small", "tiny")
     with run.open_pool(cpu) as pool, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -149,7 +154,7 @@ def main(argv: list[str]) -> None:
             return run_case(pool, labels, job, plan, folder)
 
         extra = {"preset": _PRESET.value, "roofline": roof}
-        rows = run.collect(pool, jobs, measured, _line, extra)
+        rows = run.collect(pool, todo, measured, _line, extra)
     if _SUMMARY.value:
         print(summary({"engines": dict.fromkeys(labels), "rows": rows}), end="")
 

@@ -1,8 +1,9 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
-{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}. A reply to a request that raised is
-{"error": "...", "kind": exception class}. Between requests the process sleeps on stdin.
+{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}; {"do": "program", "job": {...}}. A
+reply to a request that raised is {"error": "...", "kind": exception class}.
+Between requests the process sleeps on stdin.
 """
 
 import argparse
@@ -41,6 +42,9 @@ class Worker:
         self.ready = {}
         gc.collect()
         return {}
+
+    def program(self, request: dict) -> dict:
+        return {"program": self.engine.program(request["job"])}
 
     def prepare(self, request: dict) -> dict:
         self.drop(request)

@@ -32,10 +32,11 @@ class Timed:
 
 @dataclass(frozen=True)
 class Engine:
-    """The two functions of an engine."""
+    """The functions of an engine."""
 
     prepare: Callable[[dict, list[np.ndarray]], dict[str, Timed]]
     versions: Callable[[], dict[str, str]]
+    program: Callable[[dict], str] | None = None  # a digest of what a job's layer is compiled from
 
 
 def name_of(label: str) -> str:
@@ -58,4 +59,8 @@ def load(label: str) -> Engine:
     from benchmarks.engines import _xla
 
     spelled = module.scope(spelling) if spelling else None
-    return Engine(partial(_xla.prepare, module, spelled), partial(_xla.versions, module))
+    return Engine(
+        partial(_xla.prepare, module, spelled),
+        partial(_xla.versions, module),
+        partial(_xla.program, module),
+    )
