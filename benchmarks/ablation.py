@@ -12,14 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from absl import app, flags
-
 from benchmarks import layers, run
 from benchmarks.pool import ROOT, Pool
 from benchmarks.rounds import Plan, geometric_mean
-
-_LINES = flags.DEFINE_list("lines", [], "names of lines; default all")
-_LIBRARY = flags.DEFINE_string("library", "", "a folder to import jaxconv from")
 
 WITH, WITHOUT = "jaxconv", "jaxconv@without"
 LIST = "from jaxconv._lowering import cpu; print(*[line.name for line in cpu.TABLE], sep='\\n')"
@@ -70,14 +65,19 @@ def compare(pool: Pool, jobs: list[dict], plan: Plan) -> list[tuple[float | None
     return sorted(found, key=lambda pair: -(pair[0] or 0.0))
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Print, for each line, its mean and largest ratio, and the rows that it changes."""
-    run.no_arguments(argv)
-    jobs, plan = layers.jobs(), run.plan()
-    known = names(_LIBRARY.value)
-    run.check("lines", _LINES.value, tuple(known))
-    for line in _LINES.value or known:
-        with open_pool(line, _LIBRARY.value) as pool:
+    parser = layers.parser("each line of the CPU lowering's table, with and without")
+    parser.add_argument("--lines", default="", help="names joined by commas; default all")
+    parser.add_argument("--library", default="", help="a folder to import jaxconv from")
+    asked = layers.parse(parser)
+    jobs, plan = layers.jobs(asked), run.plan(asked)
+    known = names(asked.library)
+    lines = asked.lines.split(",") if asked.lines else known
+    if unknown := [line for line in lines if line not in known]:
+        parser.error(f"--lines: {', '.join(unknown)}; known: {', '.join(known)}")
+    for line in lines:
+        with open_pool(line, asked.library) as pool:
             rows = compare(pool, changed(pool, jobs, plan.cap_s), plan)
         ratios = [ratio for ratio, _ in rows if ratio]
         told = f"{line}: {len(rows)} of {len(jobs)} rows change"
@@ -90,4 +90,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

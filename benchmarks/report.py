@@ -1,5 +1,6 @@
 """`python -m benchmarks.report RESULTS.csv`: one HTML page."""
 
+import argparse
 import html
 import io
 import math
@@ -8,16 +9,12 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from absl import app, flags
 
 from benchmarks import files
 from benchmarks.rounds import geometric_mean
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
-
-_HTML = flags.DEFINE_string("html", "", "where the page goes; default RESULTS.html")
-_SUBJECT = flags.DEFINE_string("subject", "jaxconv", "the engine that is held against the others")
 
 # Okabe and Ito's colours, told apart by every kind of eye; and a marker for each.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
@@ -248,17 +245,21 @@ def _svg(figure) -> str:
     return text[text.index("<svg") :]
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Write the page next to the results."""
-    if len(argv) != 2:
-        raise app.UsageError("expected one RESULTS.csv")
-    results = files.read(argv[1])
-    if _SUBJECT.value not in results["engines"]:
-        raise app.UsageError(f"--subject: known: {', '.join(results['engines'])}")
-    out = Path(_HTML.value or Path(argv[1]).with_suffix(".html"))
-    out.write_text(page(results, _SUBJECT.value))
+    parser = argparse.ArgumentParser(description="one HTML page of a results file")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--html", type=Path, help="where the page goes; default RESULTS.html")
+    subject = "the engine that is held against the others"
+    parser.add_argument("--subject", default="jaxconv", help=subject)
+    asked = parser.parse_args()
+    results = files.read(asked.results)
+    if asked.subject not in results["engines"]:
+        parser.error(f"--subject: {asked.subject}; known: {', '.join(results['engines'])}")
+    out = asked.html or asked.results.with_suffix(".html")
+    out.write_text(page(results, asked.subject))
     print(out)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import files, networks, rounds
+from benchmarks import files, layers, networks, rounds
 from benchmarks.pool import ROOT, EngineError, Pool
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
@@ -223,6 +223,31 @@ def test_a_run_from_the_command_line(results):
             assert entry["roofline"] == pytest.approx(entry["flops_per_s"] / best)
 
 
+def parsed(*argv):
+    return layers.parse(layers.parser("any"), argv)
+
+
+def test_quick_changes_defaults_only():
+    quick, plain, mixed = parsed("--quick"), parsed(), parsed("--quick", "--cap=8", "--repeats=7")
+    assert (quick.repeats, quick.cap, quick.once) == (3, 10, 0.3)
+    assert quick.engines == ["jaxconv", "lax", "torch"]
+    assert (plain.repeats, plain.cap, plain.once) == (5, 20, 5)
+    assert (mixed.repeats, mixed.cap, mixed.once) == (7, 8, 0.3)
+
+
+def test_variables_by_engine():
+    found = parsed("--engines=lax,lax@a", "--env=lax@a=X=1=2", "--env=lax@a=Y=", "--env=lax=X=3")
+    assert found.env == {"lax@a": {"X": "1=2", "Y": ""}, "lax": {"X": "3"}}
+
+
+def test_random_layers_of_several_seeds_are_selected():
+    names = [row.name for row in layers.selected(parsed("--random=2", "--seed=4,9"))]
+    assert [name.split()[0] for name in names] == ["r4-1", "r4-2", "r9-1", "r9-2"]
+    tiny = layers.selected(parsed("--random=2", "--seed=4,9", "--preset=tiny"))
+    assert [row.name for row in tiny] == names
+    assert all(row.batch == 2 for row in tiny)
+
+
 @pytest.mark.parametrize(
     ("flag", "why"),
     [
@@ -232,12 +257,11 @@ def test_a_run_from_the_command_line(results):
         ("--problem=ic3ih8kh3", "`oc` is missing"),
         ("--problem-file=/no/such", "--problem-file: /no/such: No such file"),
         ("--engines=lax,zzz", "unknown engine 'zzz'; known: jaxconv"),
-        ("--env=jaxconv=NAME", "is not ENGINE=NAME=VALUE"),
+        ("--env=jaxconv=NAME", "expected ENGINE=NAME=VALUE"),
         ("--env=lax=NAME=1", "known: jaxconv"),
         ("--seed=1,x", "expected integers"),
     ],
 )
-@pytest.mark.slow
 def test_flags_that_make_no_sense_are_refused(flag, why):
     command = [sys.executable, "-m", "benchmarks.layers", "--engines=jaxconv", flag]
     command += ["--random=1"] * flag.startswith("--seed")
