@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compare A.json B.json`: what got faster and slower, and how surely.
+"""`python -m benchmarks.compare A.csv B.csv`: what got faster and slower, and how surely.
 
 Each side is one results file or several of repeated runs, joined by commas; `FILE@ENGINE`
 takes one engine of a file, so that two engines of one interleaved run can be compared. The
@@ -11,19 +11,14 @@ interval that lies wholly beyond the threshold counts. The exit code is 1 if any
 slower, or newly fails or has too few rounds to tell, else 0.
 """
 
-import json
+import argparse
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-from absl import app, flags
 
-_THRESHOLD = flags.DEFINE_float("threshold", 0.05, "a change up to this is no change")
-_CONFIDENCE = flags.DEFINE_float("confidence", 0.99, "of each interval, two-sided")
-_ONLY = flags.DEFINE_list("only", [], "engines; default all that both sides have")
-_ALL = flags.DEFINE_bool("all", False, "list rows without a change too")
+from benchmarks import files
 
 DRAWS = 2000
 LEAST_ROUNDS = 3
@@ -63,7 +58,7 @@ def read(text: str) -> Side:
     failed = set()
     for part in text.split(","):
         path, engine = _split(part)
-        for row in json.loads(Path(path).read_text())["rows"]:
+        for row in files.read(path)["rows"]:
             for label, entry in row["engines"].items():
                 if engine not in ("", label):
                     continue
@@ -149,8 +144,8 @@ def _change(ratio: float, draws: np.ndarray, confidence: float) -> Change:
 
 
 def _split(part: str) -> tuple[str, str]:
-    path, _, engine = part.partition(".json@")
-    return (f"{path}.json", engine) if engine else (part, "")
+    path, _, engine = part.partition(".csv@")
+    return (f"{path}.csv", engine) if engine else (part, "")
 
 
 def _show(name: str, change: Change, verdict: str) -> None:
@@ -158,13 +153,20 @@ def _show(name: str, change: Change, verdict: str) -> None:
     print(f"  {change.ratio:7.3f}  {interval:>16}  {verdict:6}  {name}")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Print the changes; exit 1 if anything is slower."""
-    if len(argv) != 3:
-        raise app.UsageError("expected two sides: A.json B.json")
-    a, b = read(argv[1]), read(argv[2])
-    changes = compare(a, b, _CONFIDENCE.value)
-    threshold, wanted = _THRESHOLD.value, set(_ONLY.value)
+    parser = argparse.ArgumentParser(description="what got faster and slower, and how surely")
+    parser.add_argument("a", metavar="A.csv")
+    parser.add_argument("b", metavar="B.csv")
+    add = parser.add_argument
+    add("--threshold", type=float, default=0.05, help="a change up to this is no change")
+    add("--confidence", type=float, default=0.99, help="of each interval, two-sided")
+    add("--only", default="", help="engines joined by commas; default all that both sides have")
+    add("--all", action="store_true", help="list rows without a change too")
+    asked = parser.parse_args()
+    a, b = read(asked.a), read(asked.b)
+    changes = compare(a, b, asked.confidence)
+    threshold, wanted = asked.threshold, set(filter(None, asked.only.split(",")))
 
     def keep(engine: str) -> bool:
         return not wanted or engine in wanted
@@ -172,8 +174,8 @@ def main(argv: list[str]) -> None:
     rows = {k: c for k, c in changes["rows"].items() if keep(k[-1])}
     few = sorted(key for key in changes["few"] if keep(key[-1]))
     if not rows and not few:
-        raise app.UsageError("the two sides share no row that both measured")
-    print(f"time of {argv[2]} / time of {argv[1]}, {_CONFIDENCE.value:.1%} intervals")
+        parser.error("the two sides share no row that both measured")
+    print(f"time of {asked.b} / time of {asked.a}, {asked.confidence:.1%} intervals")
     slower = {"rows": 0, "means": 0}
     for title, group in (
         ("all rows, geometric mean", {(e, "all"): c for e, c in changes["all"].items() if keep(e)}),
@@ -184,12 +186,12 @@ def main(argv: list[str]) -> None:
         for key, change in sorted(group.items(), key=lambda item: -item[1].ratio):
             verdict = change.verdict(threshold)
             slower["rows" if title == "rows" else "means"] += verdict == "slower"
-            if verdict or title != "rows" or _ALL.value:
+            if verdict or title != "rows" or asked.all:
                 _show(" ".join(filter(None, key)), change, verdict)
     only_a = {k for k in a.rounds.keys() - b.rounds.keys() if keep(k[-1])}
     for key in sorted(only_a):
         became = "fails" if key in b.failed else "is not there"
-        print(f"  {' '.join(key)} {became} in {argv[2]}")
+        print(f"  {' '.join(key)} {became} in {asked.b}")
     short = 0
     for key in few:
         before, after = (sum(map(len, side.rounds[key])) for side in (a, b))
@@ -202,7 +204,7 @@ def main(argv: list[str]) -> None:
             "one run a side: what differs between runs (clocks, neighbours) is not in the "
             "intervals; give several, joined by commas, or compare engines of one run"
         )
-    chance = len(rows) * (1 - _CONFIDENCE.value) / 2
+    chance = len(rows) * (1 - asked.confidence) / 2
     print(
         f"{slower['rows']} rows and {slower['means']} means slower, {broken} newly failing, "
         f"{short} newly below {LEAST_ROUNDS} rounds; were nothing changed and the "
@@ -212,4 +214,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

@@ -1,24 +1,63 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
 import tempfile
-from collections.abc import Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from absl import app, flags
 
-from benchmarks import arrays, layer, machine, oracle, problem, roofline, run, table
+from benchmarks import (
+    arrays,
+    flags,
+    layer,
+    machine,
+    oracle,
+    problem,
+    random_layers,
+    roofline,
+    run,
+    table,
+)
 from benchmarks.layer import Layer
 from benchmarks.pool import Pool
 from benchmarks.rounds import Plan, measure
+from benchmarks.summary import summary
 
-_PRESET = flags.DEFINE_enum("preset", "cpu-small", table.PRESETS, "sizes of the table's layers")
-_PROBLEM = flags.DEFINE_multi_string("problem", [], "a descriptor; instead of the table")
-_PROBLEM_FILE = flags.DEFINE_multi_string("problem-file", [], "a list of them")
-_FAMILY = flags.DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means")
-_OPS = flags.DEFINE_list("ops", list(layer.OPS), "forward, data (gradient), weights (gradient)")
-_LAYOUTS = flags.DEFINE_list("layouts", ["NXC"], "NXC, NCX; PyTorch always has both its own")
+# About 2 minutes on 2 cores for 20 random layers and the three ops.
+QUICK = {
+    "engines": ["jaxconv", "lax", "torch"],
+    "repeats": 3,
+    "burst": 0.015,
+    "once": 0.3,
+    "cap": 10.0,
+}
+
+
+def parser(description: str) -> ArgumentParser:
+    """A parser with the flags that choose rows, too."""
+    new = flags.parser(description)
+    add = new.add_argument
+    add("--preset", choices=table.PRESETS, default="cpu-small", help="sizes of the layers")
+    add("--problem", action="append", default=[], help="a descriptor; instead of the table")
+    add("--problem-file", action="append", default=[], help="a list of them")
+    add("--family", choices=layer.FAMILIES, default="conv", help="what --problem means")
+    add("--random", type=int, default=0, help="so many random layers; instead of the table")
+    add("--seed", type=flags.integers, default=[0], help="of --random; several: 1,2,3")
+    ops = "forward, data (gradient), weights (gradient)"
+    add("--ops", type=flags.listed(layer.OPS), default=[*layer.OPS], help=ops)
+    layouts = "NXC, NCX; PyTorch always has both its own"
+    add("--layouts", type=flags.listed(layer.LAYOUTS), default=["NXC"], help=layouts)
+    add("--quick", action="store_true", help=f"other defaults: {QUICK}")
+    return new
+
+
+def parse(new: ArgumentParser, argv: Sequence[str] | None = None) -> Namespace:
+    """The flags, with the defaults of --quick where it is given."""
+    if new.parse_args(argv).quick:
+        new.set_defaults(**QUICK)
+    return flags.parse(new, argv)
 
 
 def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:
@@ -37,9 +76,7 @@ def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:
                     }
 
 
-def run_case(
-    pool: Pool, labels: list[str], job: dict, roof: dict, plan: Plan, folder: Path
-) -> dict:
+def run_case(pool: Pool, labels: list[str], job: dict, plan: Plan, folder: Path) -> dict:
     """One row of the results."""
     row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
     operands = arrays.operands(row, op, dtype)
@@ -49,23 +86,13 @@ def run_case(
         return judge(row, op, dtype, operands, {k: v[0] for k, v in results.items()}, platforms)
 
     measured = measure(pool, labels, job, operands, verify, plan, folder)
-    flops, moved = row.flops, row.bytes(op, dtype)
-    for entry in measured.values():
-        if entry["status"] == "ok":
-            entry["flops_per_s"] = flops / entry["median_s"]
-            entry["bytes_per_s"] = moved / entry["median_s"]
-            entry["roofline"] = roofline.share(roof, dtype, flops, moved, entry["median_s"])
     return {
         "layer": row.name,
-        "network": row.network,
         "class": layer.layer_class(row),
-        "tags": list(row.tags),
         "op": op,
         "dtype": dtype,
         "layout": job["layout"],
         "problem": f"{row.family} {problem.spell(row)}",
-        "flops": flops,
-        "bytes": moved,
         "engines": measured,
     }
 
@@ -102,39 +129,52 @@ def judge(
     return notes
 
 
-def selected() -> list[Layer]:
+def selected(asked: Namespace) -> list[Layer]:
     """The layers that the flags ask for."""
     try:
-        rows = [problem.parse(text, _FAMILY.value) for text in _PROBLEM.value]
+        rows = [problem.parse(text, asked.family) for text in asked.problem]
     except problem.ProblemError as error:
         raise SystemExit(str(error)) from None
-    for path in _PROBLEM_FILE.value:
-        rows += problem.read_file(path, _FAMILY.value)
+    for path in asked.problem_file:
+        try:
+            rows += problem.read_file(path, asked.family)
+        except OSError as error:
+            raise SystemExit(f"--problem-file: {path}: {error.strerror}") from None
+    if asked.random:
+        drawn = [x for seed in asked.seed for x in random_layers.layers(asked.random, seed)]
+        rows += table.sized(drawn, asked.preset)
     if not rows:
-        rows = table.layers(_PRESET.value)
-    return [r for r in rows if run.wanted(r.name, r.network, *r.tags)]
+        rows = table.layers(asked.preset)
+    return [r for r in rows if run.wanted(asked, r.name, r.network, *r.tags)]
 
 
-def main(argv: list[str]) -> None:
+def jobs(asked: Namespace) -> list[dict]:
+    """The jobs that the flags ask for."""
+    found = list(cases(selected(asked), asked.ops, asked.dtypes, asked.layouts))
+    if not found:
+        raise SystemExit("--filter leaves no layer")
+    return found
+
+
+def main() -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    run.no_arguments(argv)
-    run.check("ops", _OPS.value, layer.OPS)
-    run.check("layouts", _LAYOUTS.value, layer.LAYOUTS)
-    labels, dtypes, plan = run.labels(), run.dtypes(), run.plan()
-    jobs = list(cases(selected(), _OPS.value, dtypes, _LAYOUTS.value))
-    if not jobs:
-        raise app.UsageError("--filter leaves no layer")
-    cpu = _PRESET.value in ("cpu-small", "tiny")
-    with run.open_pool(cpu) as pool, tempfile.TemporaryDirectory() as name:
+    new = parser("every layer of the table, through every engine, in turns")
+    new.add_argument("--summary", action="store_true", help="end with what benchmarks.summary says")
+    asked = parse(new)
+    labels, plan, todo = asked.engines, run.plan(asked), jobs(asked)
+    cpu = asked.preset in ("cpu-small", "tiny")
+    with run.open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        size = "tiny" if _PRESET.value == "tiny" else "cpu" if pool.on_cpu() else "accelerator"
-        roof = roofline.calibrate(pool, labels, dtypes, size, machine.cores(), folder)
+        size = "tiny" if asked.preset == "tiny" else "cpu" if pool.on_cpu() else "accelerator"
+        roof = roofline.calibrate(pool, labels, asked.dtypes, size, machine.cores(), folder)
 
         def measured(job: dict) -> dict:
-            return run_case(pool, labels, job, roof, plan, folder)
+            return run_case(pool, labels, job, plan, folder)
 
-        extra = {"preset": _PRESET.value, "roofline": roof}
-        run.collect(pool, jobs, measured, _line, extra)
+        extra = {"preset": asked.preset, "roofline": roof}
+        rows = run.collect(asked, pool, todo, measured, _line, extra)
+    if asked.summary:
+        print(summary({"engines": dict.fromkeys(labels), "rows": rows}), end="")
 
 
 def _line(row: dict) -> str:
@@ -142,4 +182,4 @@ def _line(row: dict) -> str:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

@@ -29,7 +29,8 @@ class Pool:
 
     interpreters: dict[str, str] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)  # of every worker
+    environments: dict[str, dict[str, str]] = field(default_factory=dict)  # of one label's alone
     versions: dict[str, dict] = field(default_factory=dict)
     _missing: dict[str, EngineError] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Pool:
             self._running[label] = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | self.environment,
+                env=os.environ | self.environment | self.environments.get(label, {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._logs[label],

@@ -1,24 +1,20 @@
-"""`python -m benchmarks.report RESULTS.json`: one HTML page, or `--markdown` for a README."""
+"""`python -m benchmarks.report RESULTS.csv`: one HTML page."""
 
+import argparse
 import html
 import io
-import json
 import math
 from collections import defaultdict
 from pathlib import Path
 
 import matplotlib
 import numpy as np
-from absl import app, flags
 
+from benchmarks import files
 from benchmarks.rounds import geometric_mean
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
-
-_HTML = flags.DEFINE_string("html", "", "where the page goes; default RESULTS.html")
-_SUBJECT = flags.DEFINE_string("subject", "jaxconv", "the engine that is held against the others")
-_MARKDOWN = flags.DEFINE_bool("markdown", False, "print the table for a README instead")
 
 # Okabe and Ito's colours, told apart by every kind of eye; and a marker for each.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
@@ -54,29 +50,6 @@ def speedups(rows: list[dict], subject: str) -> dict[tuple[str, str], dict[str, 
                 ratio = entry["median_s"] / own["median_s"]
                 found[row["class"], row["op"]][label].append(ratio)
     return {group: dict(engines) for group, engines in found.items()}
-
-
-def markdown(results: dict, subject: str) -> str:
-    """How many times faster the subject is, by class and op: a table for a README."""
-    table = speedups(results["rows"], subject)
-    others = [e for e in results["engines"] if e != subject and any(e in t for t in table.values())]
-    ops = [op for op in OPS if any(op == o for _, o in table)]
-    lines = [
-        f"Time of the other engine over {subject}'s, geometric mean ({_about(results)}).",
-        "",
-        "| | " + " | ".join(f"{e}, {op}" for e in others for op in ops) + " |",
-        "|---|" + "---:|" * (len(others) * len(ops)),
-    ]
-    classes = list(dict.fromkeys(c for c, _ in table))
-    groups: list[tuple[str, list[str]]] = [(c, [c]) for c in classes] + [("**all**", classes)]
-    for name, members in groups:
-        cells = []
-        for engine in others:
-            for op in ops:
-                ratios = [r for c in members for r in table.get((c, op), {}).get(engine, [])]
-                cells.append(f"{geometric_mean(ratios):.2f}" if ratios else "")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def page(results: dict, subject: str) -> str:
@@ -195,7 +168,7 @@ def _roofline_plot(results: dict) -> str:
         rows = [r for r in results["rows"] if r["dtype"] == dtype]
         for n, engine in enumerate(engines):
             points = [
-                (r["flops"] / r["bytes"], r["engines"][engine]["flops_per_s"] / 1e9)
+                (r["flops"] / r["bytes"], r["flops"] / r["engines"][engine]["median_s"] / 1e9)
                 for r in rows
                 if r["engines"].get(engine, {}).get("status") == "ok"
             ]
@@ -272,20 +245,21 @@ def _svg(figure) -> str:
     return text[text.index("<svg") :]
 
 
-def main(argv: list[str]) -> None:
-    """Write the page next to the results, or print the table."""
-    if len(argv) != 2:
-        raise app.UsageError("expected one RESULTS.json")
-    results = json.loads(Path(argv[1]).read_text())
-    if _SUBJECT.value not in results["engines"]:
-        raise app.UsageError(f"--subject: known: {', '.join(results['engines'])}")
-    if _MARKDOWN.value:
-        print(markdown(results, _SUBJECT.value), end="")
-        return
-    out = Path(_HTML.value or Path(argv[1]).with_suffix(".html"))
-    out.write_text(page(results, _SUBJECT.value))
+def main() -> None:
+    """Write the page next to the results."""
+    parser = argparse.ArgumentParser(description="one HTML page of a results file")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--html", type=Path, help="where the page goes; default RESULTS.html")
+    subject = "the engine that is held against the others"
+    parser.add_argument("--subject", default="jaxconv", help=subject)
+    asked = parser.parse_args()
+    results = files.read(asked.results)
+    if asked.subject not in results["engines"]:
+        parser.error(f"--subject: {asked.subject}; known: {', '.join(results['engines'])}")
+    out = asked.html or asked.results.with_suffix(".html")
+    out.write_text(page(results, asked.subject))
     print(out)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

@@ -30,6 +30,7 @@ class Plan:
     repeats: int = 5  # rounds
     burst_s: float = 0.04  # of calls per turn
     cap_s: float = 20.0  # per engine to prepare, and a quarter of it for all its turns
+    once_s: float = 5.0  # a first call longer than this is the measurement: no other follows
 
 
 def measure(
@@ -69,7 +70,9 @@ def measure(
     good = [key for key in facts if notes[key].pop("ok")]
     prepared = {key.partition("/")[0] for key in facts}
     time.sleep(REST_SECONDS)
-    turns, failures = _take_turns(pool, good, plan)
+    long = {key for key in good if facts[key].get("first_s", 0.0) > plan.once_s}
+    turns, failures = _take_turns(pool, [key for key in good if key not in long], plan)
+    turns |= {key: [_single(facts[key]["first_s"])] for key in long}
     for label in labels:
         if label not in rows:
             rows[label] = _row(label, facts, notes, turns, failures)
@@ -99,6 +102,11 @@ def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str
                 failures[label] = error
             spent[key] += time.perf_counter() - start
     return turns, failures
+
+
+def _single(seconds: float) -> dict:
+    """The first call as the only burst."""
+    return {"min": seconds, "median": seconds, "calls": 1, "round": 0}
 
 
 def _row(label: str, facts: dict, notes: dict, turns: dict, failures: dict) -> dict:

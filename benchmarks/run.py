@@ -1,41 +1,18 @@
-"""What every measuring command shares: flags, workers, the header of the results."""
+"""What every measuring command shares: workers, the loop over rows, the header of the results."""
 
 import datetime
-import json
 import os
 import re
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from pathlib import Path
 
-from absl import app, flags
-
-from benchmarks import engines, machine
-from benchmarks.layer import DTYPES
+from benchmarks import files, machine
 from benchmarks.pool import EngineError, Pool
 from benchmarks.progress import Progress
 from benchmarks.rounds import Plan
-
-SCHEMA = 1
-
-_ENGINES = flags.DEFINE_list("engines", list(engines.DEFAULT), "NAME, jaxconv:SPELLING; + @TAG")
-_FILTER = flags.DEFINE_string("filter", "", "regular expression: rows by name, network or tag")
-_DTYPES = flags.DEFINE_list("dtypes", ["f32"], f"of {', '.join(DTYPES)}")
-_REPEATS = flags.DEFINE_integer("repeats", 5, "interleaved rounds", lower_bound=1)
-_BURST = flags.DEFINE_float("burst", 0.04, "seconds of calls per turn")
-_CAP = flags.DEFINE_float(
-    "cap", 20.0, "seconds an engine may take to prepare a row; a quarter of it for its turns"
-)
-_DEVICE = flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator")
-_F32 = flags.DEFINE_enum(
-    "f32", "default", ["default", "exact"], "exact: no TF32 or bf16 passes on accelerators either"
-)
-_PYTHON = flags.DEFINE_multi_string("python", [], "ENGINE=INTERPRETER")
-_PATH = flags.DEFINE_multi_string("path", [], "ENGINE=FOLDER to import packages from first")
-_OUT = flags.DEFINE_string("out", "", "where the JSON goes")
-
 
 # Every engine is a process of its own: none may take the memory of the others.
 SHARED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -45,46 +22,30 @@ EXACT_F32 = {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "NVIDIA_TF32_OVERRIDE": 
 ON_CPU = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def labels() -> list[str]:
-    """The engines asked for."""
-    return _ENGINES.value
-
-
-def dtypes() -> list[str]:
-    """The types asked for."""
-    check("dtypes", _DTYPES.value, tuple(DTYPES))
-    return _DTYPES.value
-
-
-def exact_f32() -> bool:
-    """Whether accelerators multiply f32 as CPUs do."""
-    return _F32.value == "exact"
-
-
 def platforms(pool: Pool, keys: Iterable[str]) -> dict[str, str]:
     """By "label/variant", the platform by whose default f32 is multiplied."""
-    if exact_f32():
+    if pool.environment.items() >= EXACT_F32.items():
         return dict.fromkeys(keys, "cpu")
     return {key: pool.versions[key.partition("/")[0]]["platform"] for key in keys}
 
 
-def wanted(*names: str) -> bool:
+def wanted(flags: Namespace, *names: str) -> bool:
     """Whether --filter finds something in these names."""
-    return re.search(_FILTER.value, " ".join(names)) is not None
+    return re.search(flags.filter, " ".join(names)) is not None
 
 
-def plan() -> Plan:
+def plan(flags: Namespace) -> Plan:
     """How long to measure."""
-    return Plan(_REPEATS.value, _BURST.value, _CAP.value)
+    return Plan(flags.repeats, flags.burst, flags.cap, flags.once)
 
 
-def open_pool(cpu: bool = False) -> Pool:
+def open_pool(flags: Namespace, cpu: bool = False) -> Pool:
     """The workers; an engine that does not even start is named on stderr."""
-    environment = SHARED | (EXACT_F32 if exact_f32() else {})
-    if cpu or _DEVICE.value == "cpu":
+    environment = SHARED | (EXACT_F32 if flags.f32 == "exact" else {})
+    if cpu or flags.device == "cpu":
         environment |= ON_CPU
-    pool = Pool(_pairs("python", _PYTHON.value), _pairs("path", _PATH.value), environment)
-    for label in labels():
+    pool = Pool(flags.python, flags.path, environment, flags.env)
+    for label in flags.engines:
         try:
             pool.start(label)
         except EngineError as error:
@@ -92,7 +53,9 @@ def open_pool(cpu: bool = False) -> Pool:
     return pool
 
 
-def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict) -> None:
+def collect(
+    flags: Namespace, pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict
+) -> list[dict]:
     """Measure every job, show a line for each, write the results; also when interrupted."""
     started, rows = time.time(), []
     load = os.getloadavg()[0]
@@ -103,28 +66,10 @@ def collect(pool: Pool, jobs: list, measure: Callable, line: Callable, extra: di
             progress.show(line(rows[-1]))
     finally:
         progress.close()
-        if _OUT.value and rows:
-            write(_OUT.value, _header(pool, started, load) | extra | {"rows": rows})
-
-
-def write(path: str, results: dict) -> None:
-    """Write the JSON, whole or not at all."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(f"{path}.partial")
-    partial.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    partial.replace(path)
-
-
-def check(name: str, values: Iterable[str], known: tuple[str, ...]) -> None:
-    """Refuse values of a flag that nothing knows."""
-    if unknown := [v for v in values if v not in known]:
-        raise app.UsageError(f"--{name}: {', '.join(unknown)}; known: {', '.join(known)}")
-
-
-def no_arguments(argv: list[str]) -> None:
-    """These commands take flags only."""
-    if len(argv) > 1:
-        raise app.UsageError(f"unexpected: {' '.join(argv[1:])}")
+        if flags.out and rows:
+            header = _header(flags, pool, started, load)
+            files.write(flags.out, header | extra | {"rows": rows})
+    return rows
 
 
 def times(row: dict) -> str:
@@ -137,21 +82,14 @@ def times(row: dict) -> str:
     )
 
 
-def _header(pool: Pool, started: float, load: float) -> dict:
+def _header(flags: Namespace, pool: Pool, started: float, load: float) -> dict:
     date = datetime.datetime.fromtimestamp(started, datetime.UTC)
     return {
-        "schema": SCHEMA,
         "date": date.isoformat(timespec="seconds"),
         "seconds": round(time.time() - started, 1),
         "command": sys.argv[1:],
         "machine": machine.describe() | {"load_before": load},
         "git": machine.revision(),
-        "plan": asdict(plan()),
-        "engines": {label: pool.versions.get(label) for label in labels()},
+        "plan": asdict(plan(flags)),
+        "engines": {label: pool.versions.get(label) for label in flags.engines},
     }
-
-
-def _pairs(name: str, texts: list[str]) -> dict[str, str]:
-    pairs = dict(text.partition("=")[::2] for text in texts)
-    check(name, pairs, tuple(labels()))
-    return pairs

@@ -90,7 +90,11 @@ deconv 3-D U-Net       mb1ic128id8ih16oc64od16oh32kd2kh2sd2sh2n"unet3d-up-k2-s2"
 
 def layers(preset: str = "cpu-small") -> list[Layer]:
     """Every row at a preset's size."""
-    rows = [_row(line) for line in _ROWS.strip().splitlines()]
+    return sized([_row(line) for line in _ROWS.strip().splitlines()], preset)
+
+
+def sized(rows: list[Layer], preset: str) -> list[Layer]:
+    """Rows at a preset's size."""
     if preset == "tiny":
         return [tiny(row) for row in rows]
     return [row.with_batch(row.batch * BATCH_FACTOR[preset]) for row in rows]
@@ -137,7 +141,11 @@ def _pads(layer: Layer, axis: int) -> tuple[int, int]:
 def _row(line: str) -> Layer:
     family, rest = line.split(maxsplit=1)
     network, descriptor = rest.rsplit(maxsplit=1)
-    layer = parse(descriptor, family, network.strip())
+    return tagged(parse(descriptor, family, network.strip()))
+
+
+def tagged(layer: Layer) -> Layer:
+    """The layer with the tags that its numbers imply."""
     strided = ("strided",) if max(layer.strides) > 1 else ()
     dilated = ("dilated",) if max(layer.dilations) > 1 else ()
     return dataclasses.replace(layer, tags=(layer_class(layer), *strided, *dilated))

@@ -6,9 +6,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from absl import app, flags
 
-from benchmarks import arrays, machine, networks, run
+from benchmarks import arrays, flags, machine, networks, run
 from benchmarks.oracle import EPS
 from benchmarks.pool import EngineError, Pool
 from benchmarks.rounds import measure
@@ -92,16 +91,18 @@ def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([(after.astype(np.float64) - p).ravel() for p, after in pairs])
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    run.no_arguments(argv)
-    names = [n for n in networks.NETWORKS if run.wanted(n)]
+    parser = flags.parser("one step of small networks: forward, backward and SGD")
+    parser.set_defaults(burst=0.3, cap=120.0, engines=["jaxconv", "lax", "torch"])
+    asked = flags.parse(parser)
+    names = [n for n in networks.NETWORKS if run.wanted(asked, n)]
     jobs = [
         {"kind": "step", "network": n, "dtype": d, "threads": machine.cores()}
         for n in names
-        for d in run.dtypes()
+        for d in asked.dtypes
     ]
-    with run.open_pool() as pool, tempfile.TemporaryDirectory() as folder:
+    with run.open_pool(asked) as pool, tempfile.TemporaryDirectory() as folder:
 
         def measured(job: dict) -> dict:
             name, dtype = job["network"], job["dtype"]
@@ -113,29 +114,26 @@ def main(argv: list[str]) -> None:
 
             entries = measure(
                 pool,
-                run.labels(),
+                asked.engines,
                 job,
                 operands,
                 verify,
-                run.plan(),
+                run.plan(asked),
                 Path(folder),
             )
             return {
                 "layer": name,
-                "network": name,
                 "class": "training step",
-                "tags": [],
                 "op": "step",
                 "dtype": dtype,
                 "layout": "NXC",
                 "engines": entries,
             }
 
-        run.collect(pool, jobs, measured, lambda row: f"{row['layer']}: {run.times(row)}", {})
+        run.collect(
+            asked, pool, jobs, measured, lambda row: f"{row['layer']}: {run.times(row)}", {}
+        )
 
 
 if __name__ == "__main__":
-    flags.FLAGS.set_default("burst", 0.3)
-    flags.FLAGS.set_default("cap", 120.0)
-    flags.FLAGS.set_default("engines", ["jaxconv", "lax", "torch"])
-    app.run(main)
+    main()

@@ -1,19 +1,18 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
-{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}. A reply to a request that raised is
-{"error": "...", "kind": exception class}. Between requests the process sleeps on stdin.
+{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}; {"do": "program", "job": {...}}. A
+reply to a request that raised is {"error": "...", "kind": exception class}.
+Between requests the process sleeps on stdin.
 """
 
 import argparse
-import contextlib
 import gc
 import json
 import os
 import statistics
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -44,6 +43,9 @@ class Worker:
         gc.collect()
         return {}
 
+    def program(self, request: dict) -> dict:
+        return {"program": self.engine.program(request["job"])}
+
     def prepare(self, request: dict) -> dict:
         self.drop(request)
         operands = [np.load(path) for path in request["operands"]]
@@ -51,19 +53,17 @@ class Worker:
         del operands
         variants = {}
         for name, timed in self.ready.items():
-            _reset_peak()
             start = time.perf_counter()
             result = timed.call()
             timed.wait(result)
             first = time.perf_counter() - start
-            peak = _peak_bytes()
             self.estimate[name] = first
             paths = []
             for n, array in enumerate(timed.fetch(result)):
                 paths.append(f"{request['out']}{name}.{n}.npy")
                 np.save(paths[-1], array)
             del result
-            facts = timed.facts | {"first_s": first, "process_peak_bytes": peak}
+            facts = timed.facts | {"first_s": first}
             variants[name] = {"facts": facts, "results": paths}
         return {"variants": variants}
 
@@ -86,22 +86,6 @@ class Worker:
             times.append((time.perf_counter() - start) / queued)
         self.estimate[name] = statistics.median(times)
         return {"min": min(times), "median": self.estimate[name], "calls": len(times) * queued}
-
-
-def _reset_peak() -> None:
-    """Start the process's peak anew; where the kernel has no such thing it stays the peak."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_bytes() -> int | None:
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
 
 
 def main() -> None:

@@ -3,24 +3,14 @@
 import os
 import sys
 
-import pytest
-from absl import flags
-from absl.testing import flagsaver
-
-from benchmarks import run
+from benchmarks import flags, run
 from benchmarks.pool import Pool
 
 
-@pytest.fixture(autouse=True)
-def parsed():
-    with flagsaver.flagsaver():
-        flags.FLAGS(["benchmarks", "--engines=", "--f32=default"])
-        yield
-
-
-def environment(**values):
-    with flagsaver.flagsaver(**values):
-        return run.open_pool().environment
+def environment(*given):
+    asked = flags.parse(flags.parser("any"), [*given])
+    asked.engines = []
+    return run.open_pool(asked).environment
 
 
 def test_workers_leave_each_other_room():
@@ -29,11 +19,17 @@ def test_workers_leave_each_other_room():
 
 
 def test_exact_f32_is_asked_of_every_engine():
-    asked = environment(f32="exact")
+    asked = environment("--f32=exact")
     assert asked["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
     assert asked["NVIDIA_TF32_OVERRIDE"] == "0"
     assert not {*run.EXACT_F32} & {*environment()}
-    assert run.exact_f32() is False
+
+
+def test_exact_f32_is_held_to_the_tolerance_of_a_cpu():
+    versions = {"any": {"platform": "cuda"}}
+    for given, platform in (("--f32=exact", "cpu"), ("--f32=default", "cuda")):
+        pool = Pool(environment=environment(given), versions=versions)
+        assert run.platforms(pool, ["any/"]) == {"any/": platform}
 
 
 def test_a_worker_gets_what_is_asked(tmp_path):

@@ -1,12 +1,11 @@
 """compare's arithmetic and its exit code."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from benchmarks import compare
+from benchmarks import compare, files
 from benchmarks.pool import ROOT
 
 
@@ -17,8 +16,8 @@ def entry(*rounds, **more):
         "status": "ok",
         "rounds_s": list(rounds),
         "median_s": middle,
-        "flops_per_s": 1e9 / middle,
-        "bytes_per_s": 1e8 / middle,
+        "min_s": min(rounds),
+        "spread": (max(rounds) - min(rounds)) / middle,
         "roofline": 0.5,
         **more,
     }
@@ -32,7 +31,7 @@ def row(name, op="forward", kind="dense 2-D", **engines):
         "op": op,
         "dtype": "f32",
         "layout": "NXC",
-        "problem": f'conv mb1"{name}"',
+        "problem": "" if op == "step" else f'conv mb1ic8ih8oc8kh3ph1n"{name}"',
         "flops": 10**9,
         "bytes": 10**8,
         "engines": engines,
@@ -42,7 +41,6 @@ def row(name, op="forward", kind="dense 2-D", **engines):
 def results(*rows):
     """A results file."""
     return {
-        "schema": 1,
         "date": "2026-01-02T03:04:05+00:00",
         "seconds": 61.0,
         "command": ["--preset", "<cpu-small>"],
@@ -60,8 +58,8 @@ def sides(tmp_path):
 
     def make(a, b):
         for name, rows in (("a", a), ("b", b)):
-            (tmp_path / f"{name}.json").write_text(json.dumps(results(*rows)))
-        return compare.read(str(tmp_path / "a.json")), compare.read(str(tmp_path / "b.json"))
+            files.write(str(tmp_path / f"{name}.csv"), results(*rows))
+        return compare.read(str(tmp_path / "a.csv")), compare.read(str(tmp_path / "b.csv"))
 
     return make
 
@@ -143,13 +141,11 @@ def test_runs_are_drawn_as_wholes():
 
 
 def test_two_engines_of_one_run_share_their_noise(tmp_path):
-    path = tmp_path / "run.json"
+    path = tmp_path / "run.csv"
     slow_rounds = [1.0, 3.0, 1.5, 2.0]
-    path.write_text(
-        json.dumps(
-            results(row("x", new=entry(*slow_rounds), old=entry(*(1.1 * t for t in slow_rounds))))
-        )
-    )
+    both = {"new": entry(*slow_rounds), "old": entry(*(1.1 * t for t in slow_rounds))}
+    run = results(row("x", **both))
+    files.write(str(path), run | {"engines": dict.fromkeys(both)})
     a, b = (compare.read(f"{path}@{engine}") for engine in ("new", "old"))
     (change,) = compare.compare(a, b, 0.99)["rows"].values()
     assert (change.low, change.ratio, change.high) == pytest.approx((1.1, 1.1, 1.1))
@@ -176,11 +172,10 @@ def test_too_few_rounds_say_nothing(sides):
 def test_the_exit_code(tmp_path, after, code, told):
     still = row("y", jaxconv=entry(1.0, 1.0, 1.0))
     for name, one in (("a", entry(1.0, 1.0, 1.0)), ("b", after)):
-        path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps(results(row("x", jaxconv=one), still)))
+        files.write(str(tmp_path / f"{name}.csv"), results(row("x", jaxconv=one), still))
     command = [sys.executable, "-m", "benchmarks.compare", "--threshold=0.2"]
     done = subprocess.run(
-        [*command, str(tmp_path / "a.json"), str(tmp_path / "b.json")],
+        [*command, str(tmp_path / "a.csv"), str(tmp_path / "b.csv")],
         cwd=ROOT,
         capture_output=True,
         text=True,

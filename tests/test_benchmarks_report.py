@@ -48,16 +48,6 @@ def test_the_page_fetches_nothing(reported):
     assert 'href="http' not in page
 
 
-def test_the_table_for_a_readme(reported):
-    lines = report.markdown(reported, "jaxconv").splitlines()
-    assert lines[2:] == [
-        "| | lax, forward |",
-        "|---|---:|",
-        "| dense 2-D | 2.00 |",
-        "| **all** | 2.00 |",
-    ]
-
-
 def test_digits():
     assert [report._digits(x) for x in (0.01234, 1.234, 123.4, 12345)] == [
         "0.0123",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import networks, rounds
+from benchmarks import files, layers, networks, rounds
 from benchmarks.pool import ROOT, EngineError, Pool
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
@@ -123,6 +123,32 @@ def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
     assert (rows["a"]["error"], rows["a"]["first_s"]) == (0.25, 1.0)
 
 
+def test_a_long_first_call_is_the_measurement(measure):
+    rows, turns, _ = measure(["a", "b"], rounds.Plan(repeats=3, once_s=0.9))
+    assert turns == []  # the first call of each took 1 s
+    assert rows["a"]["rounds_s"] == [1.0]
+    assert (rows["a"]["min_s"], rows["a"]["median_s"], rows["a"]["calls"]) == (1, 1, 1)
+    assert rows["a"]["error"] == 0.25
+
+
+def test_a_variable_is_set_for_one_engine_alone(tmp_path):
+    script = tmp_path / "worker"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    found = [os.environ.get(name) for name in ('OF_ALL', 'OF_ONE')]\n"
+        "    print(json.dumps({'versions': {'found': found}}), flush=True)\n"
+    )
+    script.chmod(0o755)
+    python = dict.fromkeys(["lax", "lax@one"], str(script))
+    with Pool(python, {}, {"OF_ALL": "1"}, {"lax@one": {"OF_ONE": "2"}}) as pool:
+        for label in python:
+            pool.start(label)
+        assert pool.versions["lax"]["found"] == ["1", None]
+        assert pool.versions["lax@one"]["found"] == ["1", "2"]
+
+
 def test_a_crash_in_a_burst_leaves_the_others(measure):
     rows, turns, _ = measure(["good", "dies in a burst"], rounds.Plan(repeats=3))
     assert rows["dies in a burst"]["status"] == "failed"
@@ -162,7 +188,7 @@ def test_statistics_are_of_the_rounds():
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """A real run, of two engines with the others absent, through the command line."""
-    out = tmp_path_factory.mktemp("run") / "results.json"
+    out = tmp_path_factory.mktemp("run") / "results.csv"
     command = [sys.executable, "-m", "benchmarks.layers", "--preset", "tiny", "--repeats", "3"]
     command += ["--filter", "dcgan-image", "--engines", "jaxconv,lax,lax@gone,jaxconv:no-such"]
     command += ["--python", "lax@gone=/nowhere/python", "--burst", "0.002", "--out", str(out)]
@@ -174,8 +200,7 @@ def results(tmp_path_factory):
 
 
 def test_a_run_from_the_command_line(results):
-    found = json.loads(results.read_text())
-    assert found["schema"] == 1
+    found = files.read(results)
     assert found["machine"]["cores"] >= 1
     assert found["engines"]["lax"]["jax"]
     assert found["engines"]["lax@gone"] is None
@@ -189,12 +214,38 @@ def test_a_run_from_the_command_line(results):
             assert entry["status"] == "ok", entry
             assert 0 < entry["min_s"] <= entry["median_s"]
             assert len(entry["rounds_s"]) == 3
-            assert min(entry["compile_s"], entry["first_s"], entry["xla_total_bytes"]) > 0
+            assert entry["compile_s"] > 0
+            assert entry["xla_temp_bytes"] >= 0
             assert entry["flops_per_s"] == pytest.approx(row["flops"] / entry["median_s"])
             assert 0 <= entry["error"] < 1e-5
             roof, rate = found["roofline"], row["flops"] / row["bytes"]
             best = min(roof["flops_per_s"]["f32"], rate * roof["bytes_per_s"])
             assert entry["roofline"] == pytest.approx(entry["flops_per_s"] / best)
+
+
+def parsed(*argv):
+    return layers.parse(layers.parser("any"), argv)
+
+
+def test_quick_changes_defaults_only():
+    quick, plain, mixed = parsed("--quick"), parsed(), parsed("--quick", "--cap=8", "--repeats=7")
+    assert (quick.repeats, quick.cap, quick.once) == (3, 10, 0.3)
+    assert quick.engines == ["jaxconv", "lax", "torch"]
+    assert (plain.repeats, plain.cap, plain.once) == (5, 20, 5)
+    assert (mixed.repeats, mixed.cap, mixed.once) == (7, 8, 0.3)
+
+
+def test_variables_by_engine():
+    found = parsed("--engines=lax,lax@a", "--env=lax@a=X=1=2", "--env=lax@a=Y=", "--env=lax=X=3")
+    assert found.env == {"lax@a": {"X": "1=2", "Y": ""}, "lax": {"X": "3"}}
+
+
+def test_random_layers_of_several_seeds_are_selected():
+    names = [row.name for row in layers.selected(parsed("--random=2", "--seed=4,9"))]
+    assert [name.split()[0] for name in names] == ["r4-1", "r4-2", "r9-1", "r9-2"]
+    tiny = layers.selected(parsed("--random=2", "--seed=4,9", "--preset=tiny"))
+    assert [row.name for row in tiny] == names
+    assert all(row.batch == 2 for row in tiny)
 
 
 @pytest.mark.parametrize(
@@ -204,11 +255,16 @@ def test_a_run_from_the_command_line(results):
         ("--filter=nothing-like-it", "leaves no layer"),
         ("--python=jaxx=python", "known: jaxconv"),
         ("--problem=ic3ih8kh3", "`oc` is missing"),
+        ("--problem-file=/no/such", "--problem-file: /no/such: No such file"),
+        ("--engines=lax,zzz", "unknown engine 'zzz'; known: jaxconv"),
+        ("--env=jaxconv=NAME", "expected ENGINE=NAME=VALUE"),
+        ("--env=lax=NAME=1", "known: jaxconv"),
+        ("--seed=1,x", "expected integers"),
     ],
 )
-@pytest.mark.slow
 def test_flags_that_make_no_sense_are_refused(flag, why):
     command = [sys.executable, "-m", "benchmarks.layers", "--engines=jaxconv", flag]
+    command += ["--random=1"] * flag.startswith("--seed")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert why in done.stdout + done.stderr

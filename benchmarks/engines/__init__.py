@@ -32,24 +32,35 @@ class Timed:
 
 @dataclass(frozen=True)
 class Engine:
-    """The two functions of an engine."""
+    """The functions of an engine."""
 
     prepare: Callable[[dict, list[np.ndarray]], dict[str, Timed]]
     versions: Callable[[], dict[str, str]]
+    program: Callable[[dict], str] | None = None  # a digest of what a job's layer is compiled from
+
+
+def name_of(label: str) -> str:
+    """The file of a label: `jaxconv:SPELLING` and any `@TAG` are dropped."""
+    name, _, spelling = label.partition("@")[0].partition(":")
+    if name not in DEFAULT or (spelling and name != "jaxconv"):
+        raise ValueError(f"unknown engine {label!r}; known: {', '.join(DEFAULT)}")
+    return name
 
 
 def load(label: str) -> Engine:
     """The engine of a label: a file of this folder, `jaxconv:SPELLING`, either with `@TAG`.
 
-    A tag only tells two runs of one engine apart, by interpreter or by source path.
+    A tag only tells two runs of one engine apart, by interpreter, source path or environment.
     """
-    name, _, spelling = label.partition("@")[0].partition(":")
-    if name not in DEFAULT or (spelling and name != "jaxconv"):
-        raise ValueError(f"unknown engine {label!r}; known: {', '.join(DEFAULT)}")
+    name, spelling = name_of(label), label.partition("@")[0].partition(":")[2]
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
         return Engine(module.prepare, module.versions)
     from benchmarks.engines import _xla
 
     spelled = module.scope(spelling) if spelling else None
-    return Engine(partial(_xla.prepare, module, spelled), partial(_xla.versions, module))
+    return Engine(
+        partial(_xla.prepare, module, spelled),
+        partial(_xla.versions, module),
+        partial(_xla.program, module),
+    )

@@ -1,6 +1,7 @@
 """How a JAX function becomes a timed call: jit, lower, compile."""
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -39,6 +40,14 @@ def prepare(module: ModuleType, spelled, job: dict, operands: list[np.ndarray]) 
     jax.block_until_ready(arrays)
     with spelled(function, arrays) if spelled else contextlib.nullcontext():
         return {"": compiled(function, arrays, fetch)}
+
+
+def program(module: ModuleType, job: dict) -> str:
+    """A digest of what XLA is given for a layer: it differs where the lowering chose otherwise."""
+    shapes = Layer.from_json(job["layer"]).operand_shapes(job["op"])
+    operands = [np.zeros(shape, np.float32) for shape in shapes]
+    function, arrays, _ = _layer(module, job, operands, jnp.dtype(DTYPES[job["dtype"]]))
+    return hashlib.sha256(jax.jit(function).lower(*arrays).as_text().encode()).hexdigest()
 
 
 #: A function, its operands, and how its results are fetched.
@@ -91,9 +100,6 @@ def compiled(function, arrays: list[jax.Array], fetch) -> Timed:
     memory = executable.memory_analysis()
     if memory is not None:
         facts["xla_temp_bytes"] = memory.temp_size_in_bytes
-        facts["xla_total_bytes"] = (
-            memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
-        )
     return Timed(lambda: executable(*arrays), jax.block_until_ready, fetch, facts)
 
 

@@ -1,0 +1,93 @@
+"""`python -m benchmarks.ablation`: is each line of the CPU lowering's table worth having?
+
+For each line, `jaxconv` is timed against `jaxconv` without it, in turns, on those rows whose
+program changes; a ratio above 1 says that the line helps. Rows are chosen and timed as by
+`benchmarks.layers`, and its flags hold here. The environment variable JAXCONV_WITHOUT switches a
+line off, and `jaxconv._lowering.cpu.TABLE` has them, each with a `name`.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import layers, run
+from benchmarks.pool import ROOT, Pool
+from benchmarks.rounds import Plan, geometric_mean
+
+WITH, WITHOUT = "jaxconv", "jaxconv@without"
+LIST = "from jaxconv._lowering import cpu; print(*[line.name for line in cpu.TABLE], sep='\\n')"
+
+
+def names(library: str) -> list[str]:
+    """The lines of the table, in its order."""
+    path = os.pathsep.join(filter(None, [library, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", LIST],
+        cwd=library or ROOT,
+        env=os.environ | {"PYTHONPATH": path} | run.ON_CPU,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"the lines cannot be listed: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout.split()
+
+
+def open_pool(line: str, library: str) -> Pool:
+    """Workers with and without a line."""
+    paths = dict.fromkeys((WITH, WITHOUT), library) if library else {}
+    without = {WITHOUT: {"JAXCONV_WITHOUT": line}}
+    return Pool({}, paths, run.SHARED | run.ON_CPU, without)
+
+
+def changed(pool: Pool, jobs: list[dict], seconds: float) -> list[dict]:
+    """The jobs whose programs differ; nothing is compiled or run."""
+
+    def program(label: str, job: dict) -> str:
+        return pool.ask(label, {"do": "program", "job": job}, seconds)["program"]
+
+    return [job for job in jobs if program(WITH, job) != program(WITHOUT, job)]
+
+
+def compare(pool: Pool, jobs: list[dict], plan: Plan) -> list[tuple[float | None, str]]:
+    """(time without over time with, what to print) of each job, the largest first."""
+    found: list[tuple[float | None, str]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for job in jobs:
+            row = layers.run_case(pool, [WITH, WITHOUT], job, plan, Path(folder))
+            own, other = (row["engines"][label].get("median_s") for label in (WITH, WITHOUT))
+            ratio = other / own if own and other else None
+            told = f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {run.times(row)}"
+            found.append((ratio, told))
+    return sorted(found, key=lambda pair: -(pair[0] or 0.0))
+
+
+def main() -> None:
+    """Print, for each line, its mean and largest ratio, and the rows that it changes."""
+    parser = layers.parser("each line of the CPU lowering's table, with and without")
+    parser.add_argument("--lines", default="", help="names joined by commas; default all")
+    parser.add_argument("--library", default="", help="a folder to import jaxconv from")
+    asked = layers.parse(parser)
+    jobs, plan = layers.jobs(asked), run.plan(asked)
+    known = names(asked.library)
+    lines = asked.lines.split(",") if asked.lines else known
+    if unknown := [line for line in lines if line not in known]:
+        parser.error(f"--lines: {', '.join(unknown)}; known: {', '.join(known)}")
+    for line in lines:
+        with open_pool(line, asked.library) as pool:
+            rows = compare(pool, changed(pool, jobs, plan.cap_s), plan)
+        ratios = [ratio for ratio, _ in rows if ratio]
+        told = f"{line}: {len(rows)} of {len(jobs)} rows change"
+        if ratios:
+            told += f"; without it {geometric_mean(ratios):.3f} of the time, {max(ratios):.2f} at"
+            told += f" most, {min(ratios):.2f} at least"
+        print(told)
+        for ratio, row in rows:
+            print(f"  {'-' if ratio is None else f'{ratio:.2f}':>6}  {row}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

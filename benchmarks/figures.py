@@ -1,0 +1,165 @@
+"""`python -m benchmarks.figures README.md`: its tables of figures, written from result files.
+
+What stands between two comments is replaced by a table of the files that the first one names,
+relative to the document:
+
+    <!-- figures:overall benchmarks/results/a.csv benchmarks/results/b.csv -->
+    <!-- /figures -->
+
+    overall FILE... [ENGINE...]  a line a file: each engine's time over PyTorch's, geometric mean
+    counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
+    classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
+    rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import files
+from benchmarks.layer import OPS
+from benchmarks.summary import FAR, SLOWER, held, sides, time_of
+
+BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
+OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
+
+
+def written(text: str, folder: Path) -> str:
+    """The document with every table as its files have it."""
+    if len(OPENING.findall(text)) != len(BLOCK.findall(text)):
+        raise SystemExit("a `<!-- figures:TABLE FILE -->` is not closed by `<!-- /figures -->`")
+
+    def block(match: re.Match) -> str:
+        opening, name, arguments, _, closing = match.groups()
+        if name not in TABLES:
+            raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
+        words = arguments.split()
+        runs = [files.read(folder / word) for word in words if word.endswith(".csv")]
+        if not runs:
+            raise SystemExit(f"figures:{name} names no .csv file")
+        lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
+        return opening + "\n" + "\n".join(lines) + "\n\n" + closing
+
+    return BLOCK.sub(block, text)
+
+
+def overall(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a file."""
+    engines = list(dict.fromkeys(e for _, e in _columns(runs, wanted)))
+    lines = [[_about(run), *(_mean(run, run["rows"], e) for e in engines)] for run in runs]
+    return _table(["time / PyTorch's", *engines], lines)
+
+
+def counts(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A column an engine of a file."""
+    columns = _columns(runs, wanted)
+    found = [held(run["rows"], e, sides(run)[0]) for run, e in columns]
+    lines = [
+        ["rows", *(f"{h.n}" for h in found)],
+        ["faster than PyTorch", *(f"{h.faster}" for h in found)],
+        [f"over {FAR:g} times PyTorch's time", *(f"{h.far}" for h in found)],
+        ["the most", *("" if h.most is None else f"{h.most:.1f} times" for h in found)],
+        [
+            f"over {SLOWER:g} times lax's time",
+            *("" if h.over_lax is None else f"{h.over_lax}" for h in found),
+        ],
+    ]
+    return _table(["", *(f"{e}, {_about(run)}" for run, e in columns)], lines)
+
+
+def classes(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a class; columns are ops and engines, of a file after the other."""
+    names = list(dict.fromkeys(row["class"] for run in runs for row in run["rows"]))
+    columns = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS]
+
+    def cell(run: dict, engine: str, op: str, group: str) -> str:
+        rows = [r for r in run["rows"] if r["op"] == op and group in (r["class"], "all")]
+        return _mean(run, rows, engine)
+
+    lines = [[name, *(cell(*column, name) for column in columns)] for name in [*names, "all"]]
+    several = len(runs) > 1
+    titles = [f"{e}, {op}" + (f", {_about(run)}" if several else "") for run, e, op in columns]
+    return _table(["time / PyTorch's", *titles], lines)
+
+
+def rows(runs: list[dict], layers: list[str]) -> list[str]:
+    """A line a layer; all engines in a cell."""
+    run = runs[0]
+    engines = list(run["engines"])
+    by_key = {(row["layer"], row["op"]): row for row in run["rows"]}
+    missing = [name for name in layers if any((name, op) not in by_key for op in OPS)]
+    if missing or len(runs) > 1:
+        raise SystemExit(f"figures:rows takes one file; not in it: {', '.join(missing) or '-'}")
+    lines = [
+        [name, *(" / ".join(_ms(by_key[name, op], e) for e in engines) for op in OPS)]
+        for name in layers
+    ]
+    return _table([f"ms, {' / '.join(engines)}", *OPS], lines)
+
+
+TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
+    "overall": overall,
+    "counts": counts,
+    "classes": classes,
+    "rows": rows,
+}
+
+
+def _columns(runs: list[dict], wanted: list[str]) -> list[tuple[dict, str]]:
+    """The engines of each run that are held against PyTorch, of those wanted."""
+    columns = [(run, e) for run in runs for e in sides(run)[1] if sides(run)[0]]
+    if unknown := set(wanted) - {e for _, e in columns}:
+        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))} beside torch")
+    return [(run, e) for run, e in columns if not wanted or e in wanted]
+
+
+def _mean(run: dict, rows: list[dict], engine: str) -> str:
+    base, engines = sides(run)
+    if base is None or engine not in engines:
+        return ""
+    mean = held(rows, engine, base).mean
+    return "" if mean is None else f"{mean:.2f}"
+
+
+def _ms(row: dict, engine: str) -> str:
+    seconds = time_of(row, engine)
+    if seconds is None:
+        return "-"
+    number = float(f"{1e3 * seconds:.2g}")
+    return f"{number:,.0f}" if number >= 10 else f"{number:g}"
+
+
+def _about(run: dict) -> str:
+    """Machine, types and layouts of a run."""
+    machine = run["machine"]
+    wide = "AMX" if "amx_bf16" in machine["isa"] else "AVX-512"
+    isa = wide if "avx512f" in machine["isa"] else "AVX2" if "avx2" in machine["isa"] else ""
+    kinds = [*dict.fromkeys(f"{row['dtype']} {row['layout']}" for row in run["rows"])]
+    return ", ".join(filter(None, [" ".join([machine["cpu"], isa]).strip(), *kinds]))
+
+
+def _table(head: list[str], lines: list[list[str]]) -> list[str]:
+    rule = "|".join(["---", *["---:"] * (len(head) - 1)])
+    return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
+
+
+def main() -> None:
+    """Rewrite the documents; with --check, only say whether that would change anything."""
+    parser = argparse.ArgumentParser(description="writes the tables of figures of documents")
+    parser.add_argument("documents", nargs="+", type=Path)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
+    arguments = parser.parse_args()
+    for path in arguments.documents:
+        before = path.read_text()
+        after = written(before, path.parent)
+        if before != after:
+            print(f"{path}: {'out of date' if arguments.check else 'written'}")
+            if arguments.check:
+                sys.exit(1)
+            path.write_text(after)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Results as CSV: a commented header that says what ran where, then a line a row.
+
+    # machine: {"cpu": "AMD EPYC", "cores": 2, ...}
+    layer,class,problem,op,dtype,layout,jaxconv median_ms,jaxconv min_ms,...
+    resnet50-stem,dense 2-D,conv g1mb4...,forward,f32,NXC,12.31,12.1,...
+
+A header line is a name and JSON. Times are rounded to four digits; work, rates and roofline follow
+from the problem and are not stored.
+"""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+from benchmarks import problem, roofline
+
+SCHEMA = 2
+ROW = ("layer", "class", "problem", "op", "dtype", "layout")
+# Of each engine. `note` has PyTorch's memory format and what is unusual; or, where there is no
+# time, the status and its reason. `rounds_ms` are the medians of the rounds, for `compare`.
+ENGINE = (
+    "median_ms",
+    "min_ms",
+    "spread",
+    "error",
+    "compile_s",
+    "temp_bytes",
+    "note",
+    "rounds_ms",
+)
+FLAGS = ("inexact", "unverified")
+REASON = 120  # characters
+
+
+def write(path: str, results: dict) -> None:
+    """Write the results, whole or not at all."""
+    labels = list(results["engines"])
+    text = io.StringIO()
+    for key, value in ({"schema": SCHEMA} | results).items():
+        if key != "rows":
+            text.write(f"# {key}: {_rounded_json(value)}\n")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([*ROW, *(f"{label} {name}" for label in labels for name in ENGINE)])
+    for row in results["rows"]:
+        own = row | {"problem": row.get("problem", "").removesuffix(f'n"{row["layer"]}"')}
+        cells = [c for label in labels for c in _cells(row["engines"].get(label))]
+        table.writerow([*(own[name] for name in ROW), *cells])
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(f"{path}.partial")
+    partial.write_text(text.getvalue())
+    partial.replace(path)
+
+
+def read(path: str | Path) -> dict:
+    """The results that `write` wrote, with the work and the rates of every row."""
+    lines = Path(path).read_text().splitlines()
+    heads = [line[2:].split(": ", 1) for line in lines if line.startswith("# ")]
+    results = {key: json.loads(value) for key, value in heads}
+    if results.get("schema") != SCHEMA:
+        raise SystemExit(f"{path}: not results of schema {SCHEMA}, as benchmarks.layers writes")
+    rows = csv.DictReader(line for line in lines if not line.startswith("# "))
+    results["rows"] = [_row(cells, results) for cells in rows]
+    return results
+
+
+def _rounded_json(value) -> str:
+    text = json.dumps(value, allow_nan=False)
+    return json.dumps(json.loads(text, parse_float=lambda x: float(f"{float(x):.4g}")))
+
+
+def _cells(entry: dict | None) -> list[str]:
+    """One engine's cells of a row; all empty if it was not asked."""
+    if entry is None:
+        return [""] * len(ENGINE)
+    if entry["status"] != "ok":
+        reason = " ".join(entry.get("reason", "").split())[:REASON]
+        return [""] * ENGINE.index("note") + [f"{entry['status']}: {reason}", ""]
+    notes = [entry["variant"]] if "variant" in entry else []
+    notes += [flag for flag in FLAGS if entry.get(flag)]
+    notes += [f"loss={entry['loss']:.6g}"] if "loss" in entry else []
+    error, compile_s = entry.get("error"), entry.get("compile_s")
+    return [
+        f"{1e3 * entry['median_s']:.4g}",
+        f"{1e3 * entry['min_s']:.4g}",
+        f"{entry['spread']:.2g}",
+        "" if error is None else f"{error:.2g}",
+        "" if compile_s is None else f"{compile_s:.2g}",
+        str(entry.get("xla_temp_bytes", "")),
+        " ".join(notes),
+        " ".join(f"{1e3 * s:.4g}" for s in entry["rounds_s"]),
+    ]
+
+
+def _row(cells: dict[str, str], results: dict) -> dict:
+    row: dict = {name: cells[name] for name in ROW}
+    row["engines"] = {
+        label: entry for label in results["engines"] if (entry := _entry(cells, label))
+    }
+    if not row["problem"]:
+        return row  # a training step: its work is not counted
+    family, descriptor = row["problem"].split(" ", 1)
+    layer = problem.parse(f'{descriptor}n"{row["layer"]}"', family)
+    row["problem"] = f"{family} {problem.spell(layer)}"
+    row["flops"], row["bytes"] = layer.flops, layer.bytes(row["op"], row["dtype"])
+    for entry in row["engines"].values():
+        if entry["status"] == "ok":
+            seconds = entry["median_s"]
+            entry["flops_per_s"] = row["flops"] / seconds
+            entry["bytes_per_s"] = row["bytes"] / seconds
+            if "roofline" in results:
+                work = (row["dtype"], row["flops"], row["bytes"], seconds)
+                entry["roofline"] = roofline.share(results["roofline"], *work)
+    return row
+
+
+def _entry(cells: dict[str, str], label: str) -> dict | None:
+    """What `_cells` made cells of."""
+    cell = {name: cells[f"{label} {name}"] for name in ENGINE}
+    if not cell["median_ms"]:
+        status, _, reason = cell["note"].partition(": ")
+        return {"status": status, "reason": reason} if status else None
+    entry: dict = {
+        "status": "ok",
+        "median_s": float(cell["median_ms"]) / 1e3,
+        "min_s": float(cell["min_ms"]) / 1e3,
+        "spread": float(cell["spread"]),
+        "rounds_s": [float(x) / 1e3 for x in cell["rounds_ms"].split()],
+    }
+    for name, of, kind in (
+        ("error", "error", float),
+        ("compile_s", "compile_s", float),
+        ("temp_bytes", "xla_temp_bytes", int),
+    ):
+        if cell[name]:
+            entry[of] = kind(cell[name])
+    for note in cell["note"].split():
+        name, _, value = note.partition("=")
+        if name == "loss":
+            entry["loss"] = float(value)
+        elif name in FLAGS:
+            entry[name] = True
+        else:
+            entry["variant"] = name
+    return entry

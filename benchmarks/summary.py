@@ -1,0 +1,155 @@
+"""`python -m benchmarks.summary RESULTS.csv`: every engine against PyTorch and lax, side by side.
+
+PyTorch's time is that of the faster of its two memory formats. Each line is a group of rows:
+all, an op, a class, a seed of random layers. The columns of an engine are
+
+    n       rows that it and PyTorch both have a time for
+    mean    its time over PyTorch's, geometric mean
+    most    the largest such ratio
+    >4      rows that take more than 4 times PyTorch's time
+    >lax    rows that take more than 1.15 of lax's time
+    <torch  rows that take less than PyTorch's time
+"""
+
+import argparse
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+
+from benchmarks import files
+from benchmarks.rounds import geometric_mean
+
+FAR, SLOWER = 4.0, 1.15
+COLUMNS = ("n", "mean", "most", ">4", ">lax", "<torch")
+WIDTH = 7
+
+Number = float | None
+
+
+@dataclass(frozen=True)
+class Held:
+    """An engine held against PyTorch and lax over some rows: the columns above."""
+
+    n: Number
+    mean: Number
+    most: Number
+    far: Number
+    over_lax: Number
+    faster: Number
+
+
+def summary(results: dict) -> str:
+    """The table, and what became of rows without a time."""
+    rows = results["rows"]
+    base, engines = sides(results)
+    if base is None or not engines:
+        return "a summary needs torch and another engine\n"
+    groups = _groups(rows)
+    named = [name for name in groups if name.startswith("seed ")]
+    table = {name: [held(group, e, base) for e in engines] for name, group in groups.items()}
+    if named:
+        of_seeds = zip(*(table[name] for name in named), strict=True)
+        table["median of seeds"] = [_medians(cells) for cells in of_seeds]
+    wide = max(map(len, table))
+    heads = [" ".join(f"{c:>{WIDTH}}" for c in COLUMNS)] * len(engines)
+    titles = [f"{e:^{len(heads[0])}}" for e in engines]
+    lines = [" | ".join([" " * wide, *titles]), " | ".join([" " * wide, *heads])]
+    for name, cells in table.items():
+        shown = (" ".join(f"{_digits(x):>{WIDTH}}" for x in astuple(cell)) for cell in cells)
+        lines.append(" | ".join([f"{name:{wide}}", *shown]))
+    lines += [*_without(rows, [base, *engines])]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def sides(results: dict) -> tuple[str | None, list[str]]:
+    """PyTorch's label, and those of the other engines."""
+    base = next((label for label in results["engines"] if label.startswith("torch")), None)
+    return base, [label for label in results["engines"] if label != base]
+
+
+def held(rows: list[dict], engine: str, base: str) -> Held:
+    """How an engine's times compare; lax is the one with the same tag, if there is one."""
+    _, at, tag = engine.partition("@")
+    against = f"lax{at}{tag}"
+    if not any(against in row["engines"] for row in rows):
+        against = "lax"
+    times = [(time_of(row, engine), time_of(row, base), time_of(row, against)) for row in rows]
+    ratios = [own / torch for own, torch, _ in times if own and torch]
+    lax = [own > SLOWER * other for own, _, other in times if own and other]
+    return Held(
+        len(ratios),
+        geometric_mean(ratios) if ratios else None,
+        max(ratios, default=None),
+        sum(ratio > FAR for ratio in ratios),
+        None if engine == against or not lax else sum(lax),
+        sum(ratio < 1 for ratio in ratios),
+    )
+
+
+def time_of(row: dict, engine: str) -> float | None:
+    """The engine's median seconds in a row."""
+    return row["engines"].get(engine, {}).get("median_s")
+
+
+def _groups(rows: list[dict]) -> dict[str, list[dict]]:
+    """The rows by the name of a line; a property that all rows share makes no line."""
+    groups = {"all": rows}
+    properties: tuple[Callable[[dict], str], ...] = (
+        lambda row: row["op"],
+        lambda row: row["class"],
+        lambda row: row["dtype"],
+        lambda row: row["layout"],
+        lambda row: _seed(row["layer"]),
+    )
+    for of in properties:
+        values = list(dict.fromkeys(map(of, rows)))
+        if len(values) > 1:
+            groups |= {v: [row for row in rows if of(row) == v] for v in values}
+    return groups
+
+
+def _seed(name: str) -> str:
+    """The seed that a random layer's name begins with."""
+    found = re.match(r"r(\d+)-\d+ ", name)
+    return f"seed {found[1]}" if found else "no seed"
+
+
+def _medians(several: tuple[Held, ...]) -> Held:
+    columns = (
+        [x for x in column if x is not None] for column in zip(*map(astuple, several), strict=True)
+    )
+    return Held(*(statistics.median(column) if column else None for column in columns))
+
+
+def _without(rows: list[dict], engines: list[str]) -> list[str]:
+    """A line for each engine and status other than ok; wrong results are named one by one."""
+    lines = []
+    for engine in engines:
+        entries = [(row, row["engines"].get(engine, {"status": "not run"})) for row in rows]
+        counts = Counter(entry["status"] for _, entry in entries if entry["status"] != "ok")
+        lines += [f"{engine}: {n} rows {status}" for status, n in counts.items()]
+        lines += [
+            f"  {row['layer']} {row['op']}: {entry.get('reason', '')}"
+            for row, entry in entries
+            if entry["status"] == "wrong"
+        ]
+    return lines
+
+
+def _digits(x: float | None) -> str:
+    if x is None:
+        return "-"
+    return f"{x:g}" if isinstance(x, int) or x == int(x) else f"{x:.2f}"
+
+
+def main() -> None:
+    """Print the table of a results file."""
+    parser = argparse.ArgumentParser(description="every engine against PyTorch and lax")
+    parser.add_argument("results")
+    print(summary(files.read(parser.parse_args().results)), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The figures of the READMEs are those of the committed results."""
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import figures, files
+from benchmarks.pool import ROOT
+from tests.test_benchmarks_compare import entry, results, row
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "README.md"]
+
+
+def timed(seconds):
+    return entry(seconds, seconds, seconds)
+
+
+@pytest.fixture
+def document(tmp_path):
+    """A document with one block, as the command writes it."""
+    rows = [
+        row("x", jaxconv=timed(0.0012), lax=timed(1.5), torch=timed(0.0003)),
+        row("x", "data", jaxconv=timed(0.002), lax=timed(0.001), torch=timed(0.001)),
+        row("x", "weights", jaxconv=timed(0.0005), torch=timed(0.001)),
+        row("z", kind="grouped 2-D", jaxconv=timed(0.005), lax=timed(0.01), torch=timed(0.001)),
+    ]
+    files.write(str(tmp_path / "run.csv"), results(*rows))
+    path = tmp_path / "DOC.md"
+
+    def make(block):
+        path.write_text(f"before\n<!-- figures:{block} -->\nstale\n<!-- /figures -->\nafter\n")
+        text = figures.written(path.read_text(), tmp_path)
+        assert figures.written(text, tmp_path) == text
+        head, *table, tail = text.split("\n\n")
+        assert head == f"before\n<!-- figures:{block} -->"
+        assert tail == "<!-- /figures -->\nafter\n"
+        return [[c.strip() for c in x.split("|")[1:-1]] for x in table[0].splitlines()]
+
+    return make
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
+def test_the_committed_documents_are_up_to_date(path):
+    text = path.read_text()
+    assert figures.written(text, path.parent) == text, f"run: python -m benchmarks.figures {path}"
+
+
+def test_some_committed_document_has_figures():
+    assert any(figures.BLOCK.search(path.read_text()) for path in DOCUMENTS)
+
+
+def test_overall(document):
+    head, _, line = document("overall run.csv")
+    assert head == ["time / PyTorch's", "jaxconv", "lax"]
+    assert line == ["Some & Sons AVX2, f32 NXC", "2.11", "36.84"]  # (4*2*.5*5)^1/4, (5000*10)^1/3
+    assert document("overall run.csv lax")[2] == ["Some & Sons AVX2, f32 NXC", "36.84"]
+
+
+def test_counts(document):
+    head, _, *lines = document("counts run.csv jaxconv")
+    assert head == ["", "jaxconv, Some & Sons AVX2, f32 NXC"]
+    assert lines == [
+        ["rows", "4"],
+        ["faster than PyTorch", "1"],
+        ["over 4 times PyTorch's time", "1"],
+        ["the most", "5.0 times"],
+        ["over 1.15 times lax's time", "1"],
+    ]
+
+
+def test_classes(document):
+    head, _, *lines = document("classes run.csv jaxconv")
+    assert head == ["time / PyTorch's", "jaxconv, forward", "jaxconv, data", "jaxconv, weights"]
+    assert lines == [
+        ["dense 2-D", "4.00", "2.00", "0.50"],
+        ["grouped 2-D", "5.00", "", ""],
+        ["all", "4.47", "2.00", "0.50"],
+    ]
+
+
+def test_rows(document):
+    head, _, line = document("rows run.csv x")
+    assert head == ["ms, jaxconv / lax / torch", "forward", "data", "weights"]
+    assert line == ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"]
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        ("nonsense run.csv", "no figures:nonsense; known: overall"),
+        ("overall", "names no .csv file"),
+        ("overall run.csv jaxcon", "no engine jaxcon"),
+        ("rows run.csv y", "not in it: y"),
+        ("rows run.csv z", "not in it: z"),  # of one op alone
+    ],
+)
+def test_a_block_that_makes_no_sense(document, block, why):
+    with pytest.raises(SystemExit, match=why):
+        document(block)
+
+
+def test_a_block_that_is_not_closed(tmp_path):
+    with pytest.raises(SystemExit, match="is not closed"):
+        figures.written("<!-- figures:overall x.csv -->\n", tmp_path)
+
+
+def test_the_command_checks_and_writes(document, tmp_path):
+    document("overall run.csv")
+    path = tmp_path / "DOC.md"
+    command = [sys.executable, "-m", "benchmarks.figures", str(path)]
+    check = [*command, "--check"]
+    codes = [subprocess.run(c, cwd=ROOT).returncode for c in (check, command, check)]
+    assert codes == [1, 0, 0]
+    assert "stale" not in path.read_text()

@@ -1,0 +1,99 @@
+"""What is written as CSV is read back, is small, and what follows from it is computed."""
+
+import pytest
+
+from benchmarks import files, table
+from benchmarks.layer import OPS, layer_class
+from benchmarks.pool import ROOT
+from benchmarks.problem import spell
+from tests.test_benchmarks_compare import entry, results, row
+
+ROOF = {"flops_per_s": {"f32": 2e9}, "bytes_per_s": 1e12}
+
+
+@pytest.fixture
+def again(tmp_path):
+    """The results, written and read back."""
+
+    def through(found):
+        files.write(str(tmp_path / "deep" / "x.csv"), found)
+        assert [path.name for path in (tmp_path / "deep").iterdir()] == ["x.csv"]
+        return files.read(tmp_path / "deep" / "x.csv")
+
+    return through
+
+
+def test_entries_come_back(again):
+    jaxconv = entry(
+        0.0123461, 0.0123412, 0.01239, error=1.5e-7, compile_s=0.25, xla_temp_bytes=4096
+    )
+    torch = entry(0.5, 0.5, 0.5, variant="channels_last", inexact=True)
+    capped = {"status": "capped", "reason": 'took "long",\nover 3 s'}
+    found = again(results(row("a, b", jaxconv=jaxconv, lax=capped, torch=torch), row("bare")))
+    assert found["date"] == "2026-01-02T03:04:05+00:00"
+    assert found["machine"]["memory_bytes"] == 2**33
+    assert found["engines"]["torch"] is None
+    first, second = found["rows"]
+    assert first["layer"] == "a, b"
+    assert second["engines"] == {}
+    got = first["engines"]["jaxconv"]
+    assert got["rounds_s"] == pytest.approx([0.01235, 0.01234, 0.01239], abs=1e-9)
+    assert got["median_s"] == pytest.approx(0.01235)
+    assert got["min_s"] == pytest.approx(0.01234)
+    assert (got["error"], got["compile_s"], got["xla_temp_bytes"]) == (1.5e-7, 0.25, 4096)
+    assert first["engines"]["lax"] == {"status": "capped", "reason": 'took "long", over 3 s'}
+    assert first["engines"]["torch"]["variant"] == "channels_last"
+    assert first["engines"]["torch"]["inexact"] is True
+
+
+def test_work_and_rates_follow_from_the_problem(again):
+    found = again(results(row("x", jaxconv=entry(2.0, 2.0, 2.0))) | {"roofline": ROOF})
+    (only,) = found["rows"]
+    inside = 8 * 3 - 2  # taps along an axis that read inside: all but two at the edges
+    assert only["flops"] == 2 * 8 * 8 * inside**2
+    assert only["bytes"] == 4 * (2 * 8 * 8 * 8 + 8 * 8 * 9)
+    assert only["problem"] == 'conv g1mb1ic8ih8iw8oc8oh8ow8kh3kw3sh1sw1ph1pw1dh0dw0n"x"'
+    got = only["engines"]["jaxconv"]
+    assert got["flops_per_s"] == only["flops"] / 2
+    assert got["roofline"] == pytest.approx(only["flops"] / 2e9 / 2)
+
+
+def test_a_training_step_has_no_work_but_a_loss(again):
+    step = row("net", op="step", kind="training step", jaxconv=entry(1, 1, 1, loss=0.5))
+    (only,) = again(results(step))["rows"]
+    assert "flops" not in only
+    assert only["engines"]["jaxconv"]["loss"] == 0.5
+
+
+def test_the_whole_table_and_four_engines_fit_in_100_kilobytes(tmp_path):
+    one = entry(*(0.012341 + n / 1e5 for n in range(5)), error=1.23e-6, compile_s=0.123)
+    one |= {"xla_temp_bytes": 12345678, "variant": "channels_last"}
+    labels = ["jaxconv", "lax", "torch", "jaxconv@portable"]
+    rows = [
+        row(x.name, op, layer_class(x), **dict.fromkeys(labels, one))
+        | {"problem": f"{x.family} {spell(x)}"}
+        for x in table.layers()
+        for op in OPS
+    ]
+    path = tmp_path / "x.csv"
+    files.write(str(path), results(*rows) | {"engines": dict.fromkeys(labels)})
+    assert path.stat().st_size < 100_000
+    assert len(files.read(path)["rows"]) == len(rows)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SystemExit, match="not results of schema 2"):
+        files.read(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks" / "results").glob("*.csv")), ids=lambda path: path.stem
+)
+def test_committed_results_are_small_and_read(path):
+    assert path.stat().st_size <= 100_000
+    found = files.read(path)
+    assert found["rows"]
+    statuses = {e["status"] for r in found["rows"] for e in r["engines"].values()}
+    assert "ok" in statuses
+    assert "wrong" not in statuses

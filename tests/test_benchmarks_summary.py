@@ -1,0 +1,63 @@
+"""The summary counts what its columns say."""
+
+import pytest
+
+from benchmarks.summary import summary
+from tests.test_benchmarks_compare import entry, results, row
+
+
+def timed(seconds):
+    return entry(seconds, seconds, seconds)
+
+
+@pytest.fixture
+def rows():
+    """Ratios over PyTorch: 2, 8, 0.5 and (wrong) none for jaxconv, 4 for each of lax."""
+    kinds = {"kind": "grouped 2-D", "op": "data"}
+    wrong = {"status": "wrong", "reason": "differs by 3"}
+    return [
+        row("r1-1 a", jaxconv=timed(2.0), lax=timed(4.0), torch=timed(1.0)),
+        row("r1-2 b", jaxconv=timed(8.0), lax=timed(4.0), torch=timed(1.0)),
+        row("r2-1 c", **kinds, jaxconv=timed(1.0), lax=timed(8.0), torch=timed(2.0)),
+        row("r2-2 d", **kinds, jaxconv=wrong, lax=timed(0.4), torch=timed(0.1)),
+    ]
+
+
+def table(rows):
+    """By the name of the line, the cells of each engine; and what follows the table."""
+    head, columns, *lines = summary(results(*rows)).splitlines()
+    cells = {
+        a.strip(): [b.split() for b in rest]
+        for a, *rest in (x.split("|") for x in lines if "|" in x)
+    }
+    assert [name.split() for name in head.split("|")[1:]] == [["jaxconv"], ["lax"]]
+    assert columns.split("|")[1].split() == ["n", "mean", "most", ">4", ">lax", "<torch"]
+    return cells, [line for line in lines if "|" not in line]
+
+
+def test_groups_and_counts(rows):
+    cells, _ = table(rows)
+    assert cells["all"] == [["3", "2", "8", "1", "1", "1"], ["4", "4", "4", "0", "-", "0"]]
+    assert cells["forward"] == [["2", "4", "8", "1", "1", "0"], ["2", "4", "4", "0", "-", "0"]]
+    assert cells["grouped 2-D"][0] == ["1", "0.50", "0.50", "0", "0", "1"]
+    assert cells["seed 1"] == cells["forward"]
+    assert cells["median of seeds"][0] == ["1.50", "2.25", "4.25", "0.50", "0.50", "0.50"]
+    assert "f32" not in cells
+
+
+def test_a_wrong_row_is_named(rows):
+    _, rest = table(rows)
+    assert rest == ["jaxconv: 1 rows wrong", "  r2-2 d data: differs by 3"]
+
+
+def test_fifteen_per_cent_over_lax_is_not_yet_slower(rows):
+    rows[0]["engines"]["jaxconv"] = timed(1.14 * 4)
+    assert table(rows)[0]["all"][0][4] == "1"
+    rows[0]["engines"]["jaxconv"] = timed(1.16 * 4)
+    assert table(rows)[0]["all"][0][4] == "2"
+
+
+def test_nothing_to_compare_with(rows):
+    found = results(*rows)
+    del found["engines"]["torch"]
+    assert "needs torch" in summary(found)
