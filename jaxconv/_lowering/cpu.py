@@ -4,6 +4,8 @@ A contraction to the fine tensor becomes ones to the coarse tensor first. oneDNN
 is fast at, where jaxlib carries it; the lines below it are the portable forms, for all else.
 """
 
+import os
+
 from jaxconv._lowering import (
     convolution,
     dot,
@@ -60,16 +62,16 @@ def _multiplier(p: Problem) -> bool:
     return not p.dense and p.fine == 1 and 1 < p.coarse <= FEW_CHANNELS
 
 
-TABLE: Table = (
+_LINES: Table = (
     Regime("empty", zeros.FORM, lambda p: p.empty, "nothing is summed"),
     Regime(
-        "tiles to fine",
+        "tiles-to-fine",
         dot.FORM,
         lambda p: p.result == "fine" and (p.tiles or (p.pointwise and p.dense)),
         "each coarse pixel makes a window of its own: one dot",
     ),
     Regime(
-        "stride 1",
+        "stride-1",
         phases.FLIP,
         lambda p: p.result == "fine" and not p.strided,
         "a convolution by the reversed kernel",
@@ -81,31 +83,31 @@ TABLE: Table = (
         "stride-1 convolutions of the residues by the stride",
     ),
     Regime(
-        "strided, one tap",
+        "strided-one-tap",
         dot.FORM,
         lambda p: p.result == "fine" and p.pointwise,
         "strides too large for phases",
     ),
     Regime(
-        "odd strides",
+        "odd-strides",
         split.TAPS,
         lambda p: p.result == "fine" and split.TAPS.fills(p),
         "too many phases: each tap puts the coarse pixels where it reads",
     ),
     Regime(
-        "odd strides, many taps",
+        "odd-strides-many-taps",
         convolution.FORM,
         lambda p: p.result == "fine",
         "too many phases and taps: one slow convolution",
     ),
     Regime(
-        "channel multiplier",
+        "channel-multiplier",
         multiply_adds.FORM,
         lambda p: p.result == "coarse" and _multiplier(p) and _few_terms(p),
         "oneDNN has no vector code for one channel to a few",
     ),
     Regime(
-        "one dot",
+        "one-dot",
         dot.FORM,
         lambda p: p.result == "kernel" and p.dense and (p.pointwise or p.tiles),
         "one tap, or windows that tile",
@@ -119,19 +121,19 @@ TABLE: Table = (
         "one tap, or windows that tile: one dot",
     ),
     Regime(
-        "few terms",
+        "few-terms",
         multiply_adds.FORM,
         _few_terms,
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
     Regime(
-        "many taps",
+        "many-taps",
         split.TAPS,
         _many_taps,
         "grouped, and too many taps for one program: a loop over pieces of the kernel",
     ),
     Regime(
-        "grouped, sharded",
+        "grouped-sharded",
         dots.FORM,
         lambda p: p.partitioned and not p.dense,
         "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
@@ -143,7 +145,7 @@ TABLE: Table = (
         "other forms would loop over an axis that may be split",
     ),
     Regime(
-        "wide groups",
+        "wide-groups",
         split.GROUPS,
         lambda p: not p.dense and p.bits > 16 and p.work >= LITTLE_WORK and p.counted,
         "one contraction for each group is twice as fast as one for all",
@@ -156,16 +158,19 @@ TABLE: Table = (
         "XLA's fast convolution has two spatial axes",
     ),
     Regime(
-        "weights gradient",
+        "weights-gradient",
         im2col.FORM,
         lambda p: p.result == "kernel" and (p.rank > 1 or p.fine == 1 or p.bits == 64),
         "a dot has one sum over all windows",
     ),
     Regime(
-        "16 bits, or small images",
+        "16-bits-or-small",
         im2col.FORM,
         lambda p: p.result == "coarse" and (p.bits == 16 or _small_image(p)),
         "dots are several times faster than XLA's convolution here",
     ),
-    Regime("all others", convolution.FORM, lambda p: True, "one convolution"),
+    Regime("all-others", convolution.FORM, lambda p: True, "one convolution"),
 )
+
+#: All lines, less one that JAXCONV_WITHOUT names: for `benchmarks.ablation`.
+TABLE: Table = tuple(x for x in _LINES if x.name != os.environ.get("JAXCONV_WITHOUT"))

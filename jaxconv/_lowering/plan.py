@@ -51,6 +51,8 @@ class Form:
     cannot: Callable[[Problem], bool] = lambda p: False
     #: of a rewrite: the contractions that it makes
     parts: Callable[[Problem], tuple[Problem, ...]] = lambda p: ()
+    #: of the sizes at hand; else what contributes nothing is left out before
+    any_sizes: bool = False
     #: in the layouts at hand; else data is transposed to channels-last, the kernel to (X, i, o)
     any_layout: bool = False
     #: results of several operations, which XLA must not fuse with the program around them
@@ -108,6 +110,8 @@ def plan(problem: Problem, table: Table, forced: Form | None = None, inside: boo
     else:
         regime = next(r for r in table if r.when(normal))
         form, why = regime.form, regime.why
+    if form.any_sizes:
+        normal, trim = problem, None
     inner = normal if form.any_layout else normal.canonical()
     isolate = inner.result in form.isolated and not inside
     parts = tuple(plan(p, table, forced, inside or isolate) for p in form.parts(inner))

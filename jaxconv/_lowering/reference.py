@@ -126,6 +126,7 @@ def to_kernel(
 FORM = Form(
     "reference",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
+    any_sizes=True,
     any_layout=True,
     isolated=(),
 )
