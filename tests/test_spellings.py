@@ -8,17 +8,17 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
 from jax import export
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from small import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, each, operands
 
 import jaxconv
 from jaxconv import _contractions
 from jaxconv._lowering import columns, cpu, force, pieces, strips
 from jaxconv._lowering.problem import NEWER, Problem
+from tests.support import oracle
+from tests.support.forms import CHANNELS_FIRST, CHANNELS_LAST, DENSE, ROLES, Form, each, operands
 
 
 def slow(*values):
