@@ -10,19 +10,20 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
-import test_exact
-from grid import CASES
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from small import collectives, integers
-from stablehlo import Match, convolutions, match
 
 import jaxconv
 from jaxconv import _operate
 from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering import cudnn, gpu
+from tests import test_exact
+from tests.stablehlo import Match, convolutions, match
+from tests.support import oracle
+from tests.support.forms import integers
+from tests.support.grid import CASES
+from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 

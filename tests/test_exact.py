@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import oracle
 import pytest
-from grid import CASES, OPS, SHAPE_KINDS, SPELLINGS, covering, factors
-from oracle import round_to
 
 import jaxconv
+from tests.support import oracle
+from tests.support.grid import CASES, OPS, SHAPE_KINDS, SPELLINGS, covering, factors
+from tests.support.oracle import round_to
 
 F64, F32, F16, BF16 = np.float64, np.float32, np.float16, ml_dtypes.bfloat16
 LARGEST_F16 = 65504

@@ -7,10 +7,10 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import DENSE, OPS, operands
 
 import jaxconv
 from jaxconv._lowering import problem
+from tests.support.forms import DENSE, OPS, operands
 
 
 def spellings(explanation):

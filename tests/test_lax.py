@@ -14,9 +14,10 @@ import pytest
 from jax import export, lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import contractions, each, equations, integers, primitives
 
 import jaxconv
+from tests.support.forms import each, integers
+from tests.support.programs import contractions, equations, primitives
 
 BY = {"convolution": ["coarse"], "conv_transpose": ["fine"], "lax": []}
 LAST = ("NHWC", "HWIO", "NHWC")

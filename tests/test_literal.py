@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_oracle import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
 
 import jaxconv
+from tests.test_oracle import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
 
 FORMATS = {"data_format": "NCX", "weights_format": "OIX"}
 

@@ -11,11 +11,11 @@ import pytest
 from jax import export
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from small import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
 import jaxconv
 from jaxconv import _lowering, _measure
 from jaxconv._lowering import contenders, force, measured
+from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
 #: A spelling that the rules do not choose for it, and that shows in a program.

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import CHANNELS_FIRST, DENSE, OPS, operands
-from timing import least_ratio
 
 import jaxconv
 from jaxconv._lowering import apart
+from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, operands
+from tests.support.timing import least_ratio
 
 pytestmark = pytest.mark.usefixtures("however_little")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from peers import peer
 
 import jaxconv
+from tests.support.peers import peer
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from peers import integers, peer
 
 import jaxconv
+from tests.support.peers import integers, peer
 
 onnx = peer("onnx")
 ReferenceEvaluator = import_module("onnx.reference").ReferenceEvaluator

@@ -6,9 +6,10 @@ digits of a result show which elements met which taps.
 
 import ml_dtypes
 import numpy as np
-import oracle
 import pytest
-from oracle import round_to
+
+from tests.support import oracle
+from tests.support.oracle import round_to
 
 
 def line(*values):

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from peers import integers, peer
 
 import jaxconv
+from tests.support.peers import integers, peer
 
 torch = peer("torch")
 F = torch.nn.functional

@@ -3,26 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
 from jax.experimental import jet
 from jax.test_util import check_grads
-from small import (
-    DENSE,
-    FORMS,
-    GROUPED,
-    OPS,
-    ROLES,
-    Form,
-    contractions,
-    each,
-    equations,
-    integers,
-    operands,
-    primitives,
-)
 
 import jaxconv
+from tests.support import oracle
+from tests.support.forms import DENSE, FORMS, GROUPED, OPS, ROLES, Form, each, integers, operands
+from tests.support.programs import contractions, equations, primitives
 
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = each("form", FORMS, slow=("grouped",))

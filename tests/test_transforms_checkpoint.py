@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import DENSE, OPS, ROLES, contractions, integers, operands, primitives
 
 import jaxconv
+from tests.support.forms import DENSE, OPS, ROLES, integers, operands
+from tests.support.programs import contractions, primitives
 
 DOTS = jax.checkpoint_policies.dots_saveable
 BOTH = jax.checkpoint_policies.save_from_both_policies(DOTS, jaxconv.contractions_saveable)

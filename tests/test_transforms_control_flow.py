@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from small import (
+
+import jaxconv
+from tests.support.forms import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     DENSE,
@@ -21,9 +23,7 @@ from small import (
     integers,
     operands,
 )
-from timing import least_ratio
-
-import jaxconv
+from tests.support.timing import least_ratio
 
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

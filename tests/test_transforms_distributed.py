@@ -5,12 +5,11 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-PROGRAM = Path(__file__).with_name("two_processes.py")
+PROGRAM = "tests.support.two_processes"
 
 
 def free_port():
@@ -29,7 +28,7 @@ def train(count):
     address = f"127.0.0.1:{free_port()}"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", PROGRAM, str(count), str(index), address],
+            [sys.executable, "-W", "error", "-m", PROGRAM, str(count), str(index), address],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each, integers, operands
 
 import jaxconv
+from tests.support.forms import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, each, integers, operands
+from tests.support.programs import collectives
 
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from jax import export
-from small import DIVIDED, FORMS, GROUPED, OPS, ROLES, each, operands, primitives
+
+from tests.support.forms import DIVIDED, FORMS, GROUPED, OPS, ROLES, each, operands
+from tests.support.programs import primitives
 
 each_op = pytest.mark.parametrize("name", OPS)
 
@@ -121,7 +122,7 @@ PROGRAM = """
 import jax, jax.monitoring
 import numpy as np
 from jaxconv._lowering import apart
-from small import GROUPED, OPS, operands
+from tests.support.forms import GROUPED, OPS, operands
 
 apart.LITTLE = 0  # in branches, as for real sizes
 events = []
@@ -138,12 +139,11 @@ for outcome in ("cache_hits", "cache_misses"):
 
 def test_persistent_compilation_cache(tmp_path):
     """A second process compiles nothing: what is compiled has the same key in both."""
-    here = Path(__file__).parent
     environment = os.environ | {
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        "PYTHONPATH": os.pathsep.join([str(here), *sys.path]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     lines = [
         subprocess.run(

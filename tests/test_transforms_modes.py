@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import DENSE, GROUPED, OPS, Form, operands
+
+from tests.support.forms import DENSE, GROUPED, OPS, Form, operands
 
 each_op = pytest.mark.parametrize("name", OPS)
 

@@ -8,7 +8,8 @@ import pytest
 from jax import export
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import GROUPED, OPS, PUBLISHED, ROLES, integers, operands
+
+from tests.support.forms import GROUPED, OPS, PUBLISHED, ROLES, integers, operands
 
 each_op = pytest.mark.parametrize("name", [name for name in OPS if "transpose" in name])
 

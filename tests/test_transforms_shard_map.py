@@ -9,7 +9,9 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import DIVIDED, FORMS, GROUPED, OPS, ROLES, collectives, each, operands
+
+from tests.support.forms import DIVIDED, FORMS, GROUPED, OPS, ROLES, each, operands
+from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import (
+
+import jaxconv
+from jaxconv._lowering import conditions, pieces
+from tests.support.forms import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     DENSE,
@@ -19,13 +22,10 @@ from small import (
     OPS,
     ROLES,
     Form,
-    collectives,
     each,
     operands,
 )
-
-import jaxconv
-from jaxconv._lowering import conditions, pieces
+from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 

@@ -11,21 +11,11 @@ import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from small import (
-    DENSE,
-    FORMS,
-    GROUPED,
-    OPS,
-    collectives,
-    contractions,
-    each,
-    integers,
-    operands,
-    primitives,
-)
 
 import jaxconv
 from benchmarks import machine
+from tests.support.forms import DENSE, FORMS, GROUPED, OPS, each, integers, operands
+from tests.support.programs import collectives, contractions, primitives
 
 each_op = pytest.mark.parametrize("name", OPS)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

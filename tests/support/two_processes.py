@@ -1,6 +1,6 @@
 """One of several processes that train a network data-parallel; run by its test.
 
-    python two_processes.py COUNT INDEX ADDRESS
+    python -m tests.support.two_processes COUNT INDEX ADDRESS
 
 With a COUNT of 1 it is the run to compare with, on as many devices. Prints the loss of each
 step and the weights at the end, as JSON.

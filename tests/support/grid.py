@@ -11,7 +11,8 @@ from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
-import oracle
+
+from tests.support import oracle
 
 OPS = (
     "convolution",

@@ -1,0 +1,1 @@
+"""One file a property; `support` has what several of them need."""

@@ -1,0 +1,1 @@
+"""What tests share: an independent oracle, forms and cases to compute, and how to look at them."""
