@@ -23,6 +23,21 @@ def strict_jax():
     jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.fixture(autouse=True)
+def optimised_where_timed(request, monkeypatch):
+    """Only tests that compare times ask LLVM to optimise, and the others compile faster.
+
+    XLA's own passes are the same: so are the compiled programs, as `as_text` shows them.
+    """
+    import jax
+
+    timed = request.node.get_closest_marker("timed") is not None
+    if timed:
+        jax.clear_caches()  # of programs that other tests compiled
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(not timed)))  # subprocesses
+    jax.config.update("jax_disable_most_optimizations", not timed)
+
+
 @cache
 def remembered_by():
     """A context that is part of the key of all that JAX traces and compiles."""
@@ -51,8 +66,7 @@ def patched(monkeypatch):
 
 @pytest.fixture
 def however_little(patched):
-    """For the little data of tests, too, keep spellings apart and on all cores."""
-    from jaxconv._lowering import apart, cores
+    """For the little data of tests, too, keep other operations out of the lowerings' loops."""
+    from jaxconv._lowering import isolate
 
-    patched(apart, "LITTLE", 0)
-    patched(cores, "LITTLE", 0)
+    patched(isolate, "LITTLE", 0)
