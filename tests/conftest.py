@@ -33,7 +33,7 @@ def remembered_by():
 
 @pytest.fixture
 def patched(monkeypatch):
-    """`monkeypatch.setattr` for what decides how a contraction is spelled.
+    """`monkeypatch.setattr` for what decides how a contraction is computed.
 
     JAX would go on with programs from before, and other tests with those of this one.
     """
@@ -51,8 +51,7 @@ def patched(monkeypatch):
 
 @pytest.fixture
 def however_little(patched):
-    """For the little data of tests, too, keep spellings apart and on all cores."""
-    from jaxconv._lowering import apart, cores
+    """For the little data of tests, too, isolate forms."""
+    from jaxconv._lowering import isolate
 
-    patched(apart, "LITTLE", 0)
-    patched(cores, "LITTLE", 0)
+    patched(isolate, "LITTLE", 0)

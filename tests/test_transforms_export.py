@@ -121,10 +121,10 @@ def test_ahead_of_time(name):
 PROGRAM = """
 import jax, jax.monitoring
 import numpy as np
-from jaxconv._lowering import apart
+from jaxconv._lowering import isolate
 from tests.support.forms import GROUPED, OPS, operands
 
-apart.LITTLE = 0  # in branches, as for real sizes
+isolate.LITTLE = 0  # in branches, as for real sizes
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
 for name in OPS:

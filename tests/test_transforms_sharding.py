@@ -11,8 +11,6 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import jaxconv
-from jaxconv._lowering import conditions, pieces
 from tests.support.forms import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
@@ -92,32 +90,6 @@ def test_batch_sharded(form, name):
         np.testing.assert_array_equal(x, y)
         if slot != "kernel":
             assert x.sharding.is_equivalent_to(NamedSharding(MESH, spec(slot)), x.ndim)
-
-
-@each_op
-@each("form", {name: FORMS[name] for name in ("wide groups", "depthwise")}, slow=("depthwise",))
-def test_pieces_of_a_kernel_batch_sharded(form, name, patched):
-    """As if three taps were many: the only sum over devices is after the loop over pieces."""
-    for limit in ("MOST_TAPS", "MOST_TERMS", "MOST_TERMS_TO_KERNEL", "SHORT"):
-        patched(conditions, limit, 3)
-    for limit in ("OTHERS", "DEPTHWISE"):
-        patched(pieces, limit, 2)
-    op = form.op(name)
-    shapes = [form.shapes[slot] for slot in ROLES[name][:2]]
-    told = jaxconv.explain(name, *shapes, **op.keywords).steps
-    if ROLES[name][2] != "fine":  # phases have fewer
-        assert "pieces" in [spelling for spelling, _ in told]
-    test_batch_sharded(form, name)
-    if ROLES[name][2] == "kernel":
-        spec = along(form, {"fine": "N", "coarse": "N"})
-        a, b, _ = operands(form, name)
-        first, second, _ = map(spec, ROLES[name])
-        text = jax.jit(op).lower(place(first, a), place(second, b)).compile().as_text()
-        bodies = re.findall(r"\bbody=(%[\w.]+)", text)
-        assert bodies
-        for computation in re.split(r"\n(?=[%E])", text):  # %name (...) -> ... { ... }
-            if computation.split(" ")[0] in bodies:
-                assert not collectives(computation)
 
 
 @each_op
