@@ -1,28 +1,11 @@
-"""The six operations under the names of the oneDNN Graph API, today's and the older ones.
-
-`apply` takes an operation's kind, its inputs and its attributes as that API's pages list
-them, for graphs that come from there:
-
->>> import numpy as np
->>> from jaxconv import onednn
->>> src = np.float32([1, 2, 4, 8]).reshape(1, 4, 1)  # one image, 4 long, one channel
->>> weights = np.float32([1, 10, 100]).reshape(3, 1, 1)
->>> window = {"strides": [1], "pads_begin": [1], "pads_end": [0], "dilations": [1]}
->>> dst = onednn.apply("Convolution", [src, weights], window)
->>> dst.ravel().tolist()
-[210.0, 421.0, 842.0]
->>> older = {**window, "filter_format": "XIO", "output_shape": [1, 4, 1]}
->>> named = {"output_delta": dst, "filter": weights}
->>> onednn.apply("ConvolutionBackpropData", named, older).ravel().tolist()
-[2521.0, 26052.0, 50520.0, 84200.0]
-"""
+"""The six operations under the names of the oneDNN Graph API, today's and the older ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 import jax
+from jax import lax
 
 from jaxconv._conv_transpose import (
     conv_transpose,
@@ -34,6 +17,8 @@ from jaxconv._convolution import (
     convolution_backward_data,
     convolution_backward_weights,
 )
+from jaxconv._messages import either
+from jaxconv.onednn._values import entries, is_int, suggestion, unwrapped
 
 #: That API has no defaults for these four, not even when `auto_pad` overrides the pads.
 _REQUIRED = ("strides", "pads_begin", "pads_end", "dilations")
@@ -128,6 +113,9 @@ def apply(
     kind: str,
     inputs: Sequence[Any] | Mapping[str, Any],
     attributes: Mapping[str, Any],
+    *,
+    precision: Any = None,
+    fpmath_mode: str | None = None,
 ) -> jax.Array:
     """Compute the one output of an operation of this kind.
 
@@ -153,40 +141,120 @@ def apply(
         required. `auto_pad` ("None"), `groups` (1), `data_format` ("NXC") and
         `weights_format` have defaults: XIO for the kinds of a convolution, XOI for
         ConvTranspose and its Backward kinds, XIO for its older Backprop kinds. All but
-        Convolution and its weights gradient take `output_padding` (zeros).
+        Convolution and its weights gradient take `output_padding` (zeros). A value may be
+        wrapped as dumps do it, ``{"type": "s64[]", "value": [1, 1]}``. A shape of zeros, and
+        an `output_padding` of zeros that is longer than `strides`, count as not given: dumps
+        write 12 zeros for either.
+      precision: as the operations take it. By default that of `jax.default_matmul_precision`.
+      fpmath_mode: that of a graph, instead of `precision`: "strict" multiplies in full
+        precision, "tf32" in at least that, and "bf16", "f16" and "any" as the backend
+        prefers. On CPU all of them multiply in full.
 
     What the attributes mean is told in :mod:`jaxconv`. Any weights format goes with any
-    kind. Precision is that of `jax.default_matmul_precision`.
+    kind.
 
     Raises:
       TypeError, ValueError: as the operations do, of this API's names and rules too.
     """
+    function, arguments = call(kind, inputs, attributes)
+    if fpmath_mode is not None:
+        if precision is not None:
+            raise ValueError(
+                f"{kind}: `precision` and `fpmath_mode` say the same: give one of them; "
+                f"got {precision!r} and {fpmath_mode!r}"
+            )
+        precision = fpmath_precision(kind, fpmath_mode)
+    return named(kind, function)(**arguments, precision=precision)
+
+
+def fpmath_precision(where: str, mode: Any) -> lax.Precision:
+    """The least precision that a graph's `fpmath_mode` asks for."""
+    if not isinstance(mode, str) or mode not in _FPMATH:
+        raise ValueError(
+            f"{where}: `fpmath_mode` must be {either(map(repr, _FPMATH))}; got {mode!r}"
+        )
+    return _FPMATH[mode]
+
+
+_FPMATH = {
+    "strict": lax.Precision.HIGHEST,
+    "tf32": lax.Precision.HIGH,
+    "bf16": lax.Precision.DEFAULT,
+    "f16": lax.Precision.DEFAULT,
+    "any": lax.Precision.DEFAULT,
+}
+
+
+def call(
+    kind: str, inputs: Any, attributes: Any
+) -> tuple[Callable[..., jax.Array], dict[str, Any]]:
+    """The operation of this kind and all that it is called with, by name."""
     row = _row(kind)
-    inputs = _inputs(row, inputs)
+    arguments = _inputs(row, inputs)
     if not isinstance(attributes, Mapping):
         raise TypeError(f"{kind}: `attributes` must be a dict by name; got {attributes!r}")
     attributes = _todays_names(row, "attribute", attributes, row.attributes, _OLDER_ATTRIBUTES)
+    attributes = unwrapped(kind, attributes)
     missing = [f"`{name}`" for name in _REQUIRED if name not in attributes]
     if missing:
         raise ValueError(
             f"{kind}: the attributes {', '.join(f'`{name}`' for name in _REQUIRED)} are "
             f"required; missing: {', '.join(missing)}"
         )
+    _check_pads(kind, attributes)
     attributes.setdefault("weights_format", row.weights_format)
+    padding, steps = entries(attributes.get("output_padding")), entries(attributes["strides"])
+    if padding and steps and len(padding) > len(steps) and _zeros(padding):
+        del attributes["output_padding"]
     if row.shape is not None:
         attribute = attributes.pop(row.shape, None)
-        if inputs.setdefault(row.shape, attribute) is None:
+        if _zeros(entries(attribute) or [1]):
+            attribute = None
+        if arguments.setdefault(row.shape, attribute) is None:
             raise ValueError(
                 f"{kind}: `{row.shape}` is required, as an input or as an attribute; got neither"
             )
-    try:
-        return row.function(**inputs, **attributes)
-    except (TypeError, ValueError) as error:
-        # Our own errors start with the operation's name: tell them of the kind instead.
-        operation, separator, message = str(error).partition(": ")
-        if separator and operation == row.function.__name__:
-            raise type(error)(f"{kind}: {message}") from None
-        raise
+    return row.function, arguments | attributes
+
+
+def named(kind: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """An operation, of which the errors tell the kind instead of its own name."""
+
+    def renamed(*args: Any, **kwargs: Any) -> jax.Array:
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            operation, separator, message = str(error).partition(": ")
+            if separator and operation == function.__name__:
+                raise type(error)(f"{kind}: {message}") from None
+            raise
+
+    return renamed
+
+
+def input_names(kind: str) -> tuple[str, ...]:
+    """The inputs of a kind in order, by today's names."""
+    return _BY_NAME[kind].inputs
+
+
+def given_shape(kind: str) -> str | None:
+    """The shape that a kind takes as an input or as an attribute."""
+    return _BY_NAME[kind].shape
+
+
+def _zeros(values: list[Any]) -> bool:
+    return all(is_int(value) and value == 0 for value in values)
+
+
+def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
+    for name in ("pads_begin", "pads_end"):
+        pads = entries(attributes[name]) or []
+        if any(is_int(pad) and pad < 0 for pad in pads):
+            raise ValueError(
+                f"{kind}: `{name}` must be at least 0 on every axis, as in the engine's own "
+                f"schema; got {pads}. Crop the tensor before, or give the size that the pads are "
+                f"to lead to as `dst_shape`, in the kinds that have it"
+            )
 
 
 def _row(kind: Any) -> _Kind:
@@ -195,7 +263,7 @@ def _row(kind: Any) -> _Kind:
     if kind not in _BY_NAME:
         raise ValueError(
             f"onednn.apply: `kind` must be one of {', '.join(KINDS)}; "
-            f"got {kind!r}{_suggestion(kind, KINDS)}"
+            f"got {kind!r}{suggestion(kind, KINDS)}"
         )
     return _BY_NAME[kind]
 
@@ -238,7 +306,7 @@ def _todays_names(
             also = f" (older: {', '.join(known_older)})" if known_older else ""
             raise ValueError(
                 f"{row.name}: the {what}s are {', '.join(known)}{also}; "
-                f"got {name!r}{_suggestion(name, (*known, *known_older))}"
+                f"got {name!r}{suggestion(name, (*known, *known_older))}"
             )
         if today in spelled:
             raise ValueError(
@@ -247,8 +315,3 @@ def _todays_names(
             )
         spelled[today] = name
     return {today: given[name] for today, name in spelled.items()}
-
-
-def _suggestion(got: Any, known: Sequence[str]) -> str:
-    near = get_close_matches(str(got), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
