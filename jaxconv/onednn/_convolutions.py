@@ -1,112 +1,14 @@
 """The six operations under the names of the oneDNN Graph API, today's and the older ones."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 from jax import lax
 
-from jaxconv._conv_transpose import (
-    conv_transpose,
-    conv_transpose_backward_data,
-    conv_transpose_backward_weights,
-)
-from jaxconv._convolution import (
-    convolution,
-    convolution_backward_data,
-    convolution_backward_weights,
-)
 from jaxconv._messages import either
-from jaxconv.onednn._values import entries, is_int, suggestion, unwrapped
-
-#: That API has no defaults for these four, not even when `auto_pad` overrides the pads.
-_REQUIRED = ("strides", "pads_begin", "pads_end", "dilations")
-_OPTIONAL = ("auto_pad", "groups", "data_format", "weights_format")
-
-#: older name -> today's
-_OLDER_ATTRIBUTES = {
-    "filter_format": "weights_format",
-    "filter_shape": "weights_shape",
-    "output_shape": "dst_shape",
-}
-_OLDER_INPUTS = {
-    "input": "src",
-    "input_forward": "src",
-    "output_delta": "diff_dst",
-    "filter": "weights",
-    "filter_shape": "weights_shape",
-    "output_shape": "dst_shape",
-}
-
-_FORWARD = ("src", "weights", "bias")
-_DATA = ("diff_dst", "weights")
-_DATA_SHAPED = ("diff_dst", "weights", "dst_shape")
-_WEIGHTS = ("src", "diff_dst", "weights_shape")
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of operation, as its page describes it."""
-
-    name: str
-    function: Callable[..., jax.Array]
-    #: In order. The first two are required; a third is a bias or a shape.
-    inputs: tuple[str, ...]
-    weights_format: str
-    #: Attributes beyond the common ones. One that is an input too may be given as either.
-    further: tuple[str, ...] = ()
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """All attributes of this kind, by today's names."""
-        return (*_REQUIRED, *_OPTIONAL, *self.further)
-
-    @property
-    def shape(self) -> str | None:
-        """The shape that is either an input or an attribute, and needed as one of them."""
-        return next((name for name in self.inputs if name in self.further), None)
-
-
-_TABLE = (
-    _Kind("Convolution", convolution, _FORWARD, "XIO"),
-    _Kind(
-        "ConvolutionBackwardData",
-        convolution_backward_data, _DATA_SHAPED, "XIO", ("output_padding", "dst_shape"),
-    ),
-    _Kind(
-        "ConvolutionBackwardWeights",
-        convolution_backward_weights, _WEIGHTS, "XIO", ("weights_shape",),
-    ),
-    _Kind("ConvTranspose", conv_transpose, _FORWARD, "XOI", ("output_padding",)),
-    _Kind(
-        "ConvTransposeBackwardData",
-        conv_transpose_backward_data, _DATA, "XOI", ("output_padding",),
-    ),
-    _Kind(
-        "ConvTransposeBackwardWeights",
-        conv_transpose_backward_weights, _WEIGHTS, "XOI", ("output_padding", "weights_shape"),
-    ),
-)  # fmt: skip
-
-#: older kind -> today's, of which it differs in one thing: its weights_format is XIO by default
-_OLDER_KINDS = {
-    "ConvolutionBackpropData": "ConvolutionBackwardData",
-    "ConvolutionBackpropFilters": "ConvolutionBackwardWeights",
-    "ConvolutionBackpropWeights": "ConvolutionBackwardWeights",
-    "ConvTransposeBackpropData": "ConvTransposeBackwardData",
-    "ConvTransposeBackpropFilters": "ConvTransposeBackwardWeights",
-    "ConvTransposeBackpropWeights": "ConvTransposeBackwardWeights",
-}
-
-_TODAYS = {row.name: row for row in _TABLE}
-_BY_NAME = _TODAYS | {
-    older: replace(_TODAYS[today], name=older, weights_format="XIO")
-    for older, today in _OLDER_KINDS.items()
-}
-
-#: All kinds that `apply` knows, today's first.
-KINDS = tuple(_BY_NAME)
+from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find, todays_names
+from jaxconv.onednn._values import entries, is_int, unwrapped
 
 
 def apply(
@@ -186,19 +88,22 @@ _FPMATH = {
 
 
 def call(
-    kind: str, inputs: Any, attributes: Any
+    kind: str, inputs: Any, attributes: Any, shape: Any = None
 ) -> tuple[Callable[..., jax.Array], dict[str, Any]]:
-    """The operation of this kind and all that it is called with, by name."""
-    row = _row(kind)
+    """The operation of this kind and all that it is called with, by name.
+
+    `shape` is the one that it takes if neither an input nor an attribute gives it.
+    """
+    row = find(kind)
     arguments = _inputs(row, inputs)
     if not isinstance(attributes, Mapping):
         raise TypeError(f"{kind}: `attributes` must be a dict by name; got {attributes!r}")
-    attributes = _todays_names(row, "attribute", attributes, row.attributes, _OLDER_ATTRIBUTES)
+    attributes = todays_names(row, "attribute", attributes, row.attributes, OLDER_ATTRIBUTES)
     attributes = unwrapped(kind, attributes)
-    missing = [f"`{name}`" for name in _REQUIRED if name not in attributes]
+    missing = [f"`{name}`" for name in REQUIRED if name not in attributes]
     if missing:
         raise ValueError(
-            f"{kind}: the attributes {', '.join(f'`{name}`' for name in _REQUIRED)} are "
+            f"{kind}: the attributes {', '.join(f'`{name}`' for name in REQUIRED)} are "
             f"required; missing: {', '.join(missing)}"
         )
     _check_pads(kind, attributes)
@@ -208,8 +113,8 @@ def call(
         del attributes["output_padding"]
     if row.shape is not None:
         attribute = attributes.pop(row.shape, None)
-        if _zeros(entries(attribute) or [1]):
-            attribute = None
+        if attribute is None or _zeros(entries(attribute) or [1]):
+            attribute = shape
         if arguments.setdefault(row.shape, attribute) is None:
             raise ValueError(
                 f"{kind}: `{row.shape}` is required, as an input or as an attribute; got neither"
@@ -232,16 +137,6 @@ def named(kind: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Ar
     return renamed
 
 
-def input_names(kind: str) -> tuple[str, ...]:
-    """The inputs of a kind in order, by today's names."""
-    return _BY_NAME[kind].inputs
-
-
-def given_shape(kind: str) -> str | None:
-    """The shape that a kind takes as an input or as an attribute."""
-    return _BY_NAME[kind].shape
-
-
 def _zeros(values: list[Any]) -> bool:
     return all(is_int(value) and value == 0 for value in values)
 
@@ -257,22 +152,11 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
             )
 
 
-def _row(kind: Any) -> _Kind:
-    if not isinstance(kind, str):
-        raise TypeError(f"onednn.apply: `kind` must be a string; got {kind!r}")
-    if kind not in _BY_NAME:
-        raise ValueError(
-            f"onednn.apply: `kind` must be one of {', '.join(KINDS)}; "
-            f"got {kind!r}{suggestion(kind, KINDS)}"
-        )
-    return _BY_NAME[kind]
-
-
-def _inputs(row: _Kind, given: Any) -> dict[str, Any]:
+def _inputs(row: Kind, given: Any) -> dict[str, Any]:
     """The inputs that are there, by today's names."""
     listed = ", ".join(f"`{name}`" for name in row.inputs)
     if isinstance(given, Mapping):
-        named = _todays_names(row, "input", given, row.inputs, _OLDER_INPUTS)
+        named = todays_names(row, "input", given, row.inputs, OLDER_INPUTS)
     elif not isinstance(given, Sequence) or isinstance(given, str):
         raise TypeError(
             f"{row.name}: `inputs` must be a sequence or a dict by name of {listed}; "
@@ -292,26 +176,3 @@ def _inputs(row: _Kind, given: Any) -> dict[str, Any]:
                 f"got {', '.join(f'`{name}`' for name in named) or 'none'}"
             )
     return named
-
-
-def _todays_names(
-    row: _Kind, what: str, given: Mapping[str, Any], known: tuple[str, ...], older: dict[str, str]
-) -> dict[str, Any]:
-    """`given` by today's names; every name must be known, and each thing be named once."""
-    known_older = [name for name, today in older.items() if today in known]
-    spelled: dict[str, str] = {}
-    for name in given:
-        today = name if name in known else older.get(name, "")
-        if today not in known:
-            also = f" (older: {', '.join(known_older)})" if known_older else ""
-            raise ValueError(
-                f"{row.name}: the {what}s are {', '.join(known)}{also}; "
-                f"got {name!r}{suggestion(name, (*known, *known_older))}"
-            )
-        if today in spelled:
-            raise ValueError(
-                f"{row.name}: the {what}s `{spelled[today]}` and `{name}` are two names of the "
-                f"same; got both"
-            )
-        spelled[today] = name
-    return {today: given[name] for today, name in spelled.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from jaxconv._messages import either, shown
 
 #: The default of an attribute that has none.
-REQUIRED: Any = object()
+NO_DEFAULT: Any = object()
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Attribute:
     """What an attribute may be: its type as in a dump, its default, its spellings."""
 
     type: str
-    default: Any = REQUIRED
+    default: Any = NO_DEFAULT
     choices: tuple[str, ...] = ()
 
 
@@ -51,14 +51,12 @@ def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute])
     given = unwrapped(kind, given)
     for name in given:
         if name not in known:
-            listed = (
-                f"the attributes are {', '.join(known)}" if known else "there are no attributes"
-            )
+            listed = f"the attributes are {', '.join(known) or 'none'}"
             raise ValueError(f"{kind}: {listed}; got {name!r}{suggestion(name, tuple(known))}")
     found = {name: attribute.default for name, attribute in known.items()} | given
     for name, value in found.items():
         attribute = known[name]
-        if value is REQUIRED:
+        if value is NO_DEFAULT:
             raise ValueError(f"{kind}: the attribute `{name}` is required; got none")
         if value is attribute.default:
             continue
@@ -72,9 +70,10 @@ def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute])
 
 
 def suggestion(got: Any, known: Sequence[str]) -> str:
-    """The nearest of the known names, as the end of an error message."""
-    near = get_close_matches(str(got), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """The nearest of the known names in any case, as the end of an error message."""
+    folded = {name.lower(): name for name in known}
+    near = get_close_matches(str(got).lower(), folded, n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def entries(value: Any) -> list[Any] | None:
