@@ -324,6 +324,21 @@ def test_wrong_inputs(message, inputs, error):
     refused(message, TWO, inputs, error=error)
 
 
+def test_a_name_that_several_nodes_have_tells_of_no_input():
+    """Dumps call all their products mul."""
+    one = node(0, "Multiply", [tensor(0, 2), tensor(1, 2)], tensor(2, 2)) | {"name": "mul"}
+    two = node(1, "Multiply", [tensor(2, 2), tensor(3, 2)], tensor(4, 2)) | {"name": "mul"}
+    made, x = graph(one, two), np.float32([3, 5])
+    refused(
+        r"run_graph: a name must be that of one input; got 'mul\.src_1', which is any of 1, 3: "
+        r"give it by its id$",
+        made,
+        {"mul.src_0": x, "mul.src_1": x, 3: x},
+    )
+    found = onednn.run_graph(made, {"mul.src_0": x, 1: x, 3: x})  # of the second it is computed
+    np.testing.assert_array_equal(found[4], x**3)
+
+
 # Errors of graphs
 
 

@@ -517,8 +517,8 @@ def test_negative_pads_are_refused_as_the_engine_does(kind, name):
     inputs, attributes, _ = EXAMPLES[kind]
     refused(
         f"{kind}: `{name}` must be at least 0 on every axis, as in the engine's own schema; got "
-        f"[-1]. Crop the tensor before, or give the size that the pads are to lead to as "
-        f"`dst_shape`, in the kinds that have it",
+        f"[-1]. A negative pad would crop: slice the tensor instead, or give its size as "
+        f"`dst_shape`, where the kind takes one",
         kind,
         inputs,
         attributes | {name: [-1]},

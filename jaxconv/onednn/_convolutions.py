@@ -147,8 +147,8 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
         if any(is_int(pad) and pad < 0 for pad in pads):
             raise ValueError(
                 f"{kind}: `{name}` must be at least 0 on every axis, as in the engine's own "
-                f"schema; got {pads}. Crop the tensor before, or give the size that the pads are "
-                f"to lead to as `dst_shape`, in the kinds that have it"
+                f"schema; got {pads}. A negative pad would crop: slice the tensor instead, or give "
+                f"its size as `dst_shape`, where the kind takes one"
             )
 
 

@@ -97,15 +97,24 @@ def given(graph: Graph, inputs: Any) -> Arrays:
 
 def _by_id(graph: Graph, inputs: Mapping[Any, Any]) -> Arrays:
     known = {tensor.id for tensor in graph.inputs}
-    names = {f"{node.name}.{name}": read for node, name, read in _reads(graph) if read in known}
-    names |= {t.name: t.id for t in graph.inputs if t.name}
-    names |= {str(i): i for i in known}  # as JSON and npz have them
+    names: dict[str, set[int]] = {str(i): {i} for i in known}  # as JSON and npz have them
+    for tensor in graph.inputs:
+        names.setdefault(tensor.name or str(tensor.id), set()).add(tensor.id)
+    for node, name, read in _reads(graph):
+        if read in known:
+            names.setdefault(f"{node.name}.{name}", set()).add(read)
     found: Arrays = {}
     for key, value in inputs.items():
-        port = names.get(key) if isinstance(key, str) else key
-        if port not in known:
+        ports = names.get(key, set()) if isinstance(key, str) else {key} & known
+        if len(ports) > 1:
+            raise ValueError(
+                f"run_graph: a name must be that of one input; got {key!r}, which is any of "
+                f"{', '.join(map(str, sorted(ports)))}: give it by its id"
+            )
+        if not ports:
             hint = suggestion(key, tuple(names)) if isinstance(key, str) else ""
             raise ValueError(f"run_graph: {_listed(graph)}; got {key!r}{hint}")
+        [port] = ports
         if port in found:
             raise ValueError(f"run_graph: an input must be given once; got {key!r}, {port} again")
         found[port] = value

@@ -43,7 +43,7 @@ def _unwrapped(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
             f"got {wrapped['type']!r}"
         )
     _check_type(kind, name, wrapped["type"], wrapped["value"])
-    return wrapped["value"]
+    return bool(wrapped["value"]) if wrapped["type"] == "bool" else wrapped["value"]
 
 
 def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _all(check: Any) -> Any:
 #: type as in a dump -> whether a value is of it
 _IS = {
     "string": lambda value: isinstance(value, str),
-    "bool": lambda value: isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool) or (is_int(value) and value in (0, 1)),
     "s64": is_int,
     "s64[]": _all(is_int),
     "f32": _is_float,
@@ -117,7 +117,7 @@ _IS = {
 }
 _MEANING = {
     "string": "a string",
-    "bool": "a bool",
+    "bool": "a bool, or 0 or 1 as in dumps,",
     "s64": "an int",
     "s64[]": "a list of ints",
     "f32": "a number",
