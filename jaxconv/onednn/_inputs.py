@@ -7,8 +7,9 @@ import numpy as np
 
 from jaxconv._dtypes import canonical
 from jaxconv._messages import shown
-from jaxconv.onednn._graph import DTYPES, UNKNOWN, Graph, Node, Tensor, load_graph
+from jaxconv.onednn._graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._kinds import TABLE
+from jaxconv.onednn._load import load_graph
 from jaxconv.onednn._names import KINDS, find
 from jaxconv.onednn._values import suggestion
 

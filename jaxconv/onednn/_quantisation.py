@@ -22,6 +22,7 @@ def quantize(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
     scales, zero_points = _along(src, **attributes)
     ends = jnp.iinfo(dtype)
     found = jnp.round(src.astype(jnp.float32) / scales + zero_points)
+    # XLA does not promise what an integer type makes of numbers that it has not.
     found = jnp.clip(found, float(ends.min), float(ends.max))
     return lax.convert_element_type(found, dtype)
 

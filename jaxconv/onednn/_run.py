@@ -11,9 +11,10 @@ import numpy as np
 from jaxconv._explain import Explanation, explain
 from jaxconv._messages import either
 from jaxconv.onednn._convolutions import call, fpmath_precision, named
-from jaxconv.onednn._graph import DTYPES, Graph, Node, load_graph
+from jaxconv.onednn._graph import DTYPES, Graph, Node
 from jaxconv.onednn._inputs import GRAPH_KINDS, Arrays, given, known
 from jaxconv.onednn._kinds import TABLE
+from jaxconv.onednn._load import load_graph
 from jaxconv.onednn._names import find
 from jaxconv.onednn._values import checked, suggestion
 
