@@ -49,7 +49,7 @@ out_sharding
 Malformed arguments raise TypeError or ValueError, with the rule and what was given.
 
 `jaxconv.lax.conv_general_dilated` takes the arguments of `jax.lax`'s instead, and
-`jaxconv.onednn.apply` those of oneDNN Graph.
+`jaxconv.onednn.apply` those of oneDNN Graph, of which `jaxconv.onednn` runs whole graphs too.
 """
 
 from jaxconv import lax, onednn

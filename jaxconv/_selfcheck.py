@@ -1,6 +1,6 @@
 """Are the six operations right on this backend? Each against its defining sum, in NumPy.
 
-One sum defines all of them (see `reference`), each filling one of its three tensors from
+One sum defines all of them (see `_reference.py`), each filling one of its three tensors from
 the other two. In their default formats the six take and give the same three arrays, so
 one case serves them all. The reference shares no code with the operations.
 """
@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 import jaxconv
+from jaxconv import _reference
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]
@@ -91,31 +92,16 @@ CASES = (
 
 
 def reference(case: Case, result: str, given: Tensors) -> Array:
-    """Fill one tensor of the defining sum from the other two, in float64.
-
-    The sum is that of ``fine[n, g, i, p] * kernel[g, i, o, t] * coarse[n, g, o, q]`` over
-    all taps t and places q with ``p = strides*q + dilations*t - pads_begin`` in bounds.
-    """
-    found = np.zeros(case.shapes[result])
-    tensors = {name: _channels_apart(case, name, x) for name, x in {**given, result: found}.items()}
-    first, second = (name for name in tensors if name != result)
-    letters = {"fine": "ngi", "kernel": "gio", "coarse": "ngo"}
-    product = f"{letters[first]},{letters[second]}->{letters[result]}"
-    for t in np.ndindex(case.kernel):
-        for q in np.ndindex(case.coarse):
-            p = np.multiply(case.strides, q) + np.multiply(case.dilations, t) - case.pads_begin
-            if np.all((p >= 0) & (p < case.fine)):
-                at = {"fine": (slice(None), *p), "kernel": t, "coarse": (slice(None), *q)}
-                tensors[result][at[result]] += np.einsum(
-                    product, tensors[first][at[first]], tensors[second][at[second]]
-                )
-    return found
+    """Fill one tensor of the defining sum from the other two, in float64."""
+    tensors = {name: np.zeros(shape) for name, shape in case.shapes.items()} | given
+    apart = {name: _groups_first(case, name, x) for name, x in tensors.items()}
+    found = _reference.fill(result, apart, case.strides, case.dilations, case.pads_begin)
+    return np.moveaxis(found, 0, -2).reshape(case.shapes[result])
 
 
-def _channels_apart(case: Case, name: str, x: Array) -> Array:
-    """A view with the groups on an axis: data (n, ..., g, channel), kernel (..., g, i, o)."""
-    apart = x.reshape(*x.shape[:-1], case.channels[0], -1)
-    return np.moveaxis(apart, -2, -3) if name == "kernel" else apart
+def _groups_first(case: Case, name: str, x: Array) -> Array:
+    """With the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
+    return np.moveaxis(x.reshape(*x.shape[:-1], case.channels[0], -1), -2, 0)
 
 
 @dataclass

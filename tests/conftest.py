@@ -48,7 +48,7 @@ def remembered_by():
 
 @pytest.fixture
 def patched(monkeypatch):
-    """`monkeypatch.setattr` for what decides how a contraction is spelled.
+    """`monkeypatch.setattr` for what decides how a contraction is computed.
 
     JAX would go on with programs from before, and other tests with those of this one.
     """
@@ -66,7 +66,7 @@ def patched(monkeypatch):
 
 @pytest.fixture
 def however_little(patched):
-    """For the little data of tests, too, keep other operations out of the lowerings' loops."""
+    """For the little data of tests, too, isolate forms."""
     from jaxconv._lowering import isolate
 
     patched(isolate, "LITTLE", 0)

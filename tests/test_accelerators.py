@@ -15,9 +15,9 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxconv
-from jaxconv import _operate
-from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._lowering import cudnn, gpu
+from jaxconv import _lowering, _operate
+from jaxconv._geometry import OPERANDS, Axis
+from jaxconv._lowering import cudnn
 from tests.stablehlo import Match, convolutions, match
 from tests.support import exact, oracle
 from tests.support.forms import integers
@@ -158,10 +158,10 @@ KINDS = {
     ),
     # Nor has the data gradient groups.
     "grouped": (replace(PLAIN, **GROUPS), [FORWARD], [FORWARD], [FILTER]),
-    "grouped, strided": (replace(STRIDED, **GROUPS), [FORWARD], [FORWARD] * 6, [FILTER]),
+    "grouped, strided": (replace(STRIDED, **GROUPS), [FORWARD], [FORWARD] * 4, [FILTER]),
     "grouped, dilated": (replace(DILATED, **GROUPS), [FORWARD], [FORWARD], 12),
     "depthwise": (replace(PLAIN, **DEPTHWISE), [FORWARD], [FORWARD], [FILTER]),
-    "depthwise, strided": (replace(STRIDED, **DEPTHWISE), [FORWARD], [FORWARD] * 6, [FILTER]),
+    "depthwise, strided": (replace(STRIDED, **DEPTHWISE), [FORWARD], [FORWARD] * 4, [FILTER]),
     # Padding that is not the same at both ends stays in cuDNN where it is forward.
     "uneven": (replace(PLAIN, pads_end=(2, 1)), [FORWARD], [CROPPED], [PADDED]),
     "uneven, strided": (
@@ -197,11 +197,11 @@ KINDS = {
     "1-D bf16": (replace(ONE_D, dtype=BF16), [FORWARD], [DATA], [FILTER]),
     "1-D bf16, strided": (replace(ONE_D, strides=(3,), dtype=BF16), [FORWARD], [DATA], [FILTER]),
     "1-D bf16, strided and dilated": (
-        replace(ONE_D, strides=(2,), dilations=(2,), dtype=BF16), [FORWARD], [DATA], 4,
+        replace(ONE_D, strides=(2,), dilations=(2,), dtype=BF16), [FORWARD], [FORWARD], 4,
     ),
     "3-D": (THREE_D, [FORWARD], [DATA], [FILTER]),
     "3-D, depthwise": (
-        replace(THREE_D, **DEPTHWISE), [FORWARD], [FORWARD] * 2, [FILTER],
+        replace(THREE_D, **DEPTHWISE), [FORWARD], [FORWARD], [FILTER],
     ),
     # In 4-D, one convolution a tap of the first axis; the data gradient by phases, then taps.
     "4-D": (FOUR_D, [FORWARD] * 2, [FORWARD] * 4, [FILTER] * 2),
@@ -213,7 +213,7 @@ KINDS = {
     ),
     "channels-first, grouped": (
         replace(STRIDED, formats=("NCX", "IOX"), **GROUPS),
-        [FORWARD], [FORWARD] * 6, [FILTER],
+        [FORWARD], [FORWARD] * 4, [FILTER],
     ),
 }  # fmt: skip
 
@@ -370,30 +370,6 @@ def test_even_padding(axis, pad, before, after):
     count = (axis.fine + 2 * pad - axis.extent) // axis.stride + 1
     window = range(before, count - after)
     assert {axis.stride * q - pad for q in window} == reads
-
-
-@pytest.mark.parametrize(
-    "axis",
-    [
-        Axis(fine=30, kernel=3, coarse=5, stride=2, dilation=2, pad_low=-7),
-        Axis(fine=30, kernel=3, coarse=5, stride=4, dilation=1, pad_low=2),
-        Axis(fine=9, kernel=3, coarse=4, stride=3, dilation=1, pad_low=3),
-    ],
-)
-def test_only_what_is_read_is_left(axis):
-    """Every window reads what it read, from a tensor without its ends."""
-    geometry = Geometry((axis,), 1, DataLayout(0, 2, (1,)), KernelLayout(2, 1, (0,)))
-    (inner,), ((low, high),) = cudnn.trimmed(geometry)[0].axes, cudnn.trimmed(geometry)[1]
-
-    def read(a, start=0):
-        at = {a.stride * q + a.dilation * t - a.pad_low
-              for q in range(a.coarse) for t in range(a.kernel)}  # fmt: skip
-        return {start + p for p in at if 0 <= p < a.fine}
-
-    assert read(inner, low) == read(axis)
-    assert inner.fine == axis.fine - low - high
-    assert inner.pad_low == max(axis.pad_low, 0)
-    assert inner.pad_high > -axis.stride
 
 
 def test_uneven_padding_is_cropped_or_else_kept_apart():
@@ -591,7 +567,8 @@ def pretend(monkeypatch, devices):
 
     def contract(result, operands, *, sharding, **params):
         first, second = (operands[slot] for slot in OPERANDS[result])
-        return gpu.spell(result, first, second, devices=devices, spelling=None, **params)
+        params |= {"platform": "gpu", "devices": devices, "exported": False, "forced": None}
+        return _lowering.lower(result, first, second, **params)
 
     compiled = jax.jit(lambda *args: _operate._run(*args), static_argnums=0)
     monkeypatch.setattr(_operate, "contract", contract)
@@ -635,7 +612,7 @@ def test_values_of_large_strides(on_gpu, groups, dilations, data_format):
         "pads_end": (0, 2), "data_format": data_format,
     }  # fmt: skip
     text = jax.jit(partial(jaxconv.conv_transpose, **attributes)).lower(src, weights).as_text()
-    assert "gather" in text  # of taps
+    assert text.count("stablehlo.convolution") <= 12  # of 20 residues
     got = jaxconv.conv_transpose(src, weights, **attributes)
     np.testing.assert_array_equal(got, oracle.conv_transpose(src, weights, **attributes))
 

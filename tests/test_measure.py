@@ -14,12 +14,12 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv import _lowering, _measure
-from jaxconv._lowering import contenders, force, measured
+from jaxconv._lowering import force, measured
 from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
-#: A spelling that the rules do not choose for it, and that shows in a program.
-OTHER, SHOWS = "each", "stablehlo.convolution"
+#: A form that the table does not choose for it, and that shows in a program.
+OTHER, SHOWS = "convolution", "stablehlo.convolution"
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def briefly(monkeypatch):
 
 
 def names(function, *args):
-    """Of the contractions that a function asks spellings for."""
+    """Of the contractions that a function asks forms for."""
     asked = measured.Asked()
     with jaxconv.forced(asked):
         jax.jit(function).lower(*args)
     return list(asked.problems)
 
 
-def faster(function, *args, ratio=0.5, spelling=OTHER):
-    """As if another spelling had been measured to be faster, for all that a function contracts."""
-    found = {name: {measured.CHOSEN: 2.0, spelling: 2.0 * ratio} for name in names(function, *args)}
+def faster(function, *args, ratio=0.5, form=OTHER):
+    """As if another form had been measured to be faster, for all that a function contracts."""
+    found = {name: {measured.CHOSEN: 2.0, form: 2.0 * ratio} for name in names(function, *args)}
     return jaxconv.Measured(found)
 
 
@@ -137,9 +137,9 @@ def test_arrays_by_name_and_in_containers_are_arrays(briefly):
 def test_other_types(dtype, briefly, monkeypatch):
     compiled, types = _measure._compiled, set()
 
-    def note(problem, spelling, operands):
+    def note(problem, form, operands):
         types.update(x.dtype for x in operands)
-        return compiled(problem, spelling, operands)
+        return compiled(problem, form, operands)
 
     monkeypatch.setattr(_measure, "_compiled", note)
     with jax.enable_x64(dtype == jnp.float64):
@@ -159,16 +159,16 @@ def test_contexts_of_the_caller_do_not_reach_what_is_timed(briefly, monkeypatch)
     first, second, _ = operands(DENSE, "convolution")
     compiled, devices = _measure._compiled, []
 
-    def note(problem, spelling, operands):
+    def note(problem, form, operands):
         devices.append((jax.sharding.get_abstract_mesh().size, force.forced_here()))
-        return compiled(problem, spelling, operands)
+        return compiled(problem, form, operands)
 
     monkeypatch.setattr(_measure, "_compiled", note)
     mesh = jax.make_mesh((8,), ("batch",), axis_types=(AxisType.Explicit,))
     shard = jax.shard_map(
         DENSE.op("convolution"), mesh=mesh, in_specs=(P(), P()), out_specs=P(), axis_names={"batch"}
     )
-    with jax.set_mesh(mesh), jaxconv.forced("direct"):
+    with jax.set_mesh(mesh), jaxconv.forced("convolution"):
         found = jaxconv.measure(shard, first, second)
     assert list(found.milliseconds) == names(DENSE.op("convolution"), first, second)
     assert set(devices) == {(jax.sharding.get_abstract_mesh().size, None)}
@@ -178,18 +178,18 @@ def test_a_contender_that_fails_is_none(briefly, monkeypatch):
     first, second, _ = operands(DENSE, "convolution")
     compiled, failing = _measure._compiled, set()
 
-    def fail(problem, spelling, operands):
-        if spelling in failing:
+    def fail(problem, form, operands):
+        if form in failing:
             raise jax.errors.JaxRuntimeError("no memory")
-        return compiled(problem, spelling, operands)
+        return compiled(problem, form, operands)
 
     monkeypatch.setattr(_measure, "_compiled", fail)
     monkeypatch.setattr(_measure, "HOPELESS", 1e9)
     measure = partial(jaxconv.measure, DENSE.op("convolution"), first, second)
     [times] = measure().milliseconds.values()
-    failing.add("columns")
+    failing.add("im2col")
     [others] = measure().milliseconds.values()
-    assert set(times) - set(others) == {"columns"}
+    assert set(times) - set(others) == {"im2col"}
     failing.add(measured.CHOSEN)
     with pytest.raises(jax.errors.JaxRuntimeError):
         measure()
@@ -208,7 +208,7 @@ def test_what_was_faster_is_used_and_explained():
             dilations=DEPTHWISE.dilations, pads_begin=DEPTHWISE.pads_begin,
             pads_end=DEPTHWISE.pads_end, groups=3,
         )  # fmt: skip
-        assert found.steps[0] == (OTHER, "measured: 1 ms, by the rules 2")
+        assert found.steps[0] == (OTHER, "measured: 1 ms, by the table 2")
         half = program(convolve, first[:1], second)
         wide = program(convolve, first.astype(jnp.bfloat16), second.astype(jnp.bfloat16))
         assert SHOWS not in half + wide  # of which nothing is known
@@ -222,13 +222,13 @@ def test_what_was_no_faster_is_not(ratio):
         assert SHOWS not in program(convolve, first, second)
 
 
-@pytest.mark.parametrize("spelling", ["of another version", "blocks", "taps"])
-def test_what_is_no_contender_now_is_not(spelling):
-    """It was renamed, say, or cannot spell this any more, or is what the rules choose."""
+@pytest.mark.parametrize("form", ["of another version", "flip"])
+def test_what_is_no_form_now_is_not(form):
+    """It was renamed, say, or cannot compute this any more."""
     first, second, _ = operands(DEPTHWISE, "convolution")
     convolve = DEPTHWISE.op("convolution")
     free = program(convolve, first, second)
-    with jaxconv.forced(faster(convolve, first, second, spelling=spelling)):
+    with jaxconv.forced(faster(convolve, first, second, form=form)):
         assert program(convolve, first, second) == free
 
 
@@ -273,7 +273,7 @@ def test_a_symbolic_batch_and_other_backends_go_by_the_rules():
 
 
 def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
-    path = tmp_path / "spellings.json"
+    path = tmp_path / "forms.json"
     assert jaxconv.Measured.load(path).milliseconds == {}
     jaxconv.Measured({"one": {"chosen": 2.0, "direct": 1.0}}).save(path)
     jaxconv.Measured({"two": {"chosen": 3.0}}).save(path)
@@ -316,22 +316,21 @@ def test_what_is_hopeless_compiles_long_or_takes_much_memory_is_left_out(
     assert list(times) == [measured.CHOSEN]
 
 
-def test_each_time_is_of_the_spelling_it_stands_for(briefly, monkeypatch):
+def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):
     first, second, _ = operands(DENSE, "convolution")
-    spell, spelled = _lowering.SPELL["cpu"], []
+    lower, lowered = _lowering.lower, []
 
-    def note(*operands, spelling, **params):
-        spelled.append(spelling)
-        return spell(*operands, spelling=spelling, **params)
+    def note(*operands, forced, **params):
+        lowered.append(forced)
+        return lower(*operands, forced=forced, **params)
 
-    monkeypatch.setitem(_lowering.SPELL, "cpu", note)
+    monkeypatch.setattr(_lowering, "lower", note)
     monkeypatch.setattr(_measure, "HOPELESS", 1e9)
     [times] = jaxconv.measure(DENSE.op("convolution"), first, second).milliseconds.values()
-    _, *timed = spelled  # before, what the function asks for is noted
+    timed = lowered[-len(times) :]  # before, what the function asks for is noted
     assert timed == [None, *list(times)[1:]]
     assert len(set(timed)) == len(times) > 1
 
 
-def test_contenders_are_spellings():
-    named = {*contenders.DENSE, *contenders.GROUPED, *contenders.UNROLLED}
-    assert named < {*force.SPELLINGS}
+def test_contenders_are_forms():
+    assert {*_measure.CONTENDERS} < {*force.FORMS, force.PORTABLE}

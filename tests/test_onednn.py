@@ -439,6 +439,121 @@ def test_inputs_and_attributes_are_left_as_they_were():
     assert attributes == WINDOW
 
 
+# What dumps of the engine write
+
+
+def dumped(attributes):
+    """Each value with its type beside it."""
+    types = {int: "s64", str: "string", list: "s64[]", tuple: "s64[]", float: "f32", bool: "bool"}
+    return {n: {"type": types[type(v)], "value": v} for n, v in attributes.items()}
+
+
+@every_kind
+def test_attributes_with_their_types(kind):
+    inputs, attributes, expected = EXAMPLES[kind]
+    check(kind, inputs, dumped(attributes | {"groups": 1, "auto_pad": "None"}), expected)
+
+
+@pytest.mark.parametrize("zeros", [[0] * 12, (0, 0), np.zeros(12, np.int64)], ids=str)
+def test_output_padding_of_more_zeros_than_axes_is_none(zeros):
+    # without padding at the end the last place is gone
+    check("ConvTranspose", [COARSE, TAPS], WINDOW | {"output_padding": zeros}, COARSE_TAPS[:, :3])
+    for kind in ("ConvolutionBackwardData", "ConvTransposeBackwardData"):
+        inputs, _, expected = EXAMPLES[kind]
+        check(kind, inputs, WINDOW | {"output_padding": zeros}, expected)
+
+
+def test_output_padding_of_more_than_zeros_must_fit():
+    for wrong in ([0] * 11 + [1], [1, 0], [False] * 12):
+        with pytest.raises((TypeError, ValueError), match=r"^ConvTranspose: `output_padding` must"):
+            onednn.apply("ConvTranspose", [COARSE, TAPS], WINDOW | {"output_padding": wrong})
+
+
+@every_shape
+def test_a_shape_of_zeros_is_none(kind, shape):
+    inputs, attributes, expected = EXAMPLES[kind]
+    tensors = [value for name, value in inputs.items() if name != shape]
+    zeros = attributes | {shape: [0] * 12}
+    check(kind, [*tensors, inputs[shape]], zeros, expected)
+    message = f"{kind}: `{shape}` is required, as an input or as an attribute; got neither"
+    refused(message, kind, tensors, zeros)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (
+            {"type": "s64[]"},
+            ValueError,
+            "the attribute `strides` must be a value, or a dict of its `type` and `value`; got a "
+            "dict of 'type'",
+        ),
+        (
+            {"type": "i64", "value": 1},
+            ValueError,
+            "the type of the attribute `strides` must be string, bool, s64, s64[], f32 or f32[]; "
+            "got 'i64'",
+        ),
+        (
+            {"type": "s64[]", "value": [1.5]},
+            TypeError,
+            "the attribute `strides` must be a list of ints (s64[]); got [1.5] (list)",
+        ),
+        (
+            {"type": "s64", "value": True},
+            TypeError,
+            "the attribute `strides` must be an int (s64); got True (bool)",
+        ),
+    ],
+)
+def test_wrong_types_of_attributes(value, error, message):
+    attributes = WINDOW | {"strides": value}
+    refused(f"Convolution: {message}", "Convolution", [FINE, TAPS], attributes, error)
+
+
+@pytest.mark.parametrize("name", ["pads_begin", "pads_end"])
+@every_kind
+def test_negative_pads_are_refused_as_the_engine_does(kind, name):
+    inputs, attributes, _ = EXAMPLES[kind]
+    refused(
+        f"{kind}: `{name}` must be at least 0 on every axis, as in the engine's own schema; got "
+        f"[-1]. A negative pad would crop: slice the tensor instead, or give its size as "
+        f"`dst_shape`, where the kind takes one",
+        kind,
+        inputs,
+        attributes | {name: [-1]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "precision"),
+    [
+        ({}, None),
+        ({"precision": "highest"}, "HIGHEST"),
+        ({"fpmath_mode": "strict"}, "HIGHEST"),
+        ({"fpmath_mode": "tf32"}, "HIGH"),
+        ({"fpmath_mode": "bf16"}, "DEFAULT"),
+        ({"fpmath_mode": "f16"}, "DEFAULT"),
+        ({"fpmath_mode": "any"}, "DEFAULT"),
+    ],
+)
+def test_the_precision_is_that_of_the_mode(given, precision):
+    def dst(src, weights):
+        return onednn.apply("Convolution", [src, weights], WINDOW, **given)
+
+    with jax.default_matmul_precision("high"):
+        jaxpr = str(jax.make_jaxpr(dst)(FINE, TAPS))
+    found = set(re.findall(r"\b(HIGHEST|HIGH|DEFAULT)\b", jaxpr))
+    assert found == {precision or "HIGH"}
+
+
+def test_a_precision_and_a_mode_are_one_too_many():
+    with pytest.raises(ValueError, match=r"^Convolution: `precision` and `fpmath_mode` say the"):
+        onednn.apply("Convolution", [FINE, TAPS], WINDOW, precision="high", fpmath_mode="any")
+    with pytest.raises(ValueError, match=r"^Convolution: `fpmath_mode` must be 'strict', .* 'f32'"):
+        onednn.apply("Convolution", [FINE, TAPS], WINDOW, fpmath_mode="f32")
+
+
 # Kinds and what the operations themselves refuse
 
 

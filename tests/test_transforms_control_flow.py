@@ -173,31 +173,6 @@ def labels_within(loop, a, b):
     return set(re.findall(r" convolution\(.*dim_labels=([^,\s]+)", text))
 
 
-LARGE = {
-    "depthwise": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 64),
-    "many taps": Form(4, (28, 28), (15, 11), (1, 1), (1, 1), (7, 5), (7, 5), (64, 64), 64),
-    "small images": Form(6, (7, 7), (13, 13), (1, 1), (1, 1), (6, 6), (6, 6), (256, 256), 256),
-}
-
-
-@pytest.mark.skipif(jax.__version_info__ < (0, 11), reason="older JAX has no such function")
-@pytest.mark.parametrize("formats", [CHANNELS_LAST, CHANNELS_FIRST], ids=["NXC", "NCX"])
-@pytest.mark.parametrize("form", LARGE.values(), ids=LARGE)
-@each_op
-def test_a_loop_runs_on_all_cores(name, form, formats):
-    """XLA:CPU makes of some loops a function for one core, which it calls small."""
-    form = replace(form, formats=formats)
-    op = form.op(name)
-    a, b, _ = operands(form, name)
-
-    def loop(call):
-        repeated = jax.jit(lambda a, b: lax.map(lambda a: call(a, b), jnp.stack([a, 2 * a, 3 * a])))
-        return repeated.lower(a, b).compile().as_text()
-
-    assert "small_call" in loop(lambda a, b: 2 * a), "this XLA needs no _lowering/cores.py"
-    assert "small_call" not in loop(op)
-
-
 # Timed. Each round times the loop and the same steps one by one, so that both see the same
 # machine; the least of the ratios counts. All that a step takes varies from step to step:
 # what does not, XLA computes once, before the loop.

@@ -51,6 +51,12 @@ def _many_taps(p: Problem) -> bool:
     return not p.dense and p.taps > (MOST_TERMS_TO_KERNEL if p.result == "kernel" else most)
 
 
+def _dots_only(p: Problem) -> bool:
+    """Multiply-adds would gather rows that are split over devices, or are not to be had."""
+    halos = p.result == "coarse" and not p.strided
+    return p.taps <= split.MOST_TAPS and (halos or not _few_terms(p))
+
+
 def _small_image(p: Problem) -> bool:
     axes = [a for a in p.geometry.axes if a.kernel > 1]
     small = any(a.coarse <= SMALL_IMAGE for a in axes)
@@ -121,6 +127,12 @@ _LINES: Table = (
         "one tap, or windows that tile: one dot",
     ),
     Regime(
+        "grouped-sharded",
+        dots.FORM,
+        lambda p: p.partitioned and not p.dense and _dots_only(p),
+        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
+    ),
+    Regime(
         "few-terms",
         multiply_adds.FORM,
         _few_terms,
@@ -131,12 +143,6 @@ _LINES: Table = (
         split.TAPS,
         _many_taps,
         "grouped, and too many taps for one program: a loop over pieces of the kernel",
-    ),
-    Regime(
-        "grouped-sharded",
-        dots.FORM,
-        lambda p: p.partitioned and not p.dense,
-        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
     ),
     Regime(
         "sharded",

@@ -11,7 +11,7 @@ from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering import cpu, gpu, onednn, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE
 from jaxconv._lowering.measured import Measured
-from jaxconv._lowering.plan import Plan, Table, emit, plan
+from jaxconv._lowering.plan import Plan, Regime, Table, emit, plan
 from jaxconv._lowering.problem import Numerics, Problem
 
 #: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
@@ -59,13 +59,19 @@ def calls(platform: str | None, devices: int = 1, exported: bool = False) -> boo
 def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
     """The plan for a contraction; other forms than the reference are forced on CPU only."""
     table = TABLES.get(platform, TABLES[None])
+    inside = platform != "cpu"  # nothing is isolated elsewhere: a branch would wait for the host
+    why = "forced"
     if isinstance(forced, Measured):
-        forced = forced.form(problem) if platform == "cpu" else None
+        forced, why = forced.form(problem) if platform == "cpu" else (None, "")
     if forced == PORTABLE:
-        return plan(replace(problem, onednn=False), table)
+        return plan(replace(problem, onednn=False), table, inside=inside)
     if forced is None or (platform != "cpu" and forced != "reference"):
-        return plan(problem, table)
-    found = plan(problem, table, FORMS[forced])
-    if not any(why == "forced" for _, why in found.steps()):
-        raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")
-    return found
+        return plan(problem, table, inside=inside)
+    found = None
+    if form := FORMS.get(forced):  # what was measured may be of another version
+        found = plan(problem, table, Regime(forced, form, lambda p: True, why), inside)
+    if found and (found.problem.empty or any(reason == why for _, reason in found.steps())):
+        return found
+    if why != "forced":
+        return plan(problem, table, inside=inside)
+    raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")

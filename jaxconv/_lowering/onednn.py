@@ -174,7 +174,8 @@ def _call(
         custom_call_api_version=API_VERSION,
         legacy_backend_config=json.dumps({"onednn_conv_config": config}),
     )
-    return call(data, kernel)
+    # The call says nothing of mesh axes that its result varies over.
+    return _sharding.vary_alike(call(data, kernel), data, kernel)[0]
 
 
 # To kernel: a forward convolution too, whose spatial axes are rows and fine channels.

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering.plan import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
@@ -183,7 +184,7 @@ def phases(
         places = tuple(a.axis.fine for a in some)
         if some not in done:
             shape = (coarse.shape[0], *places, *counts, groups * problem.fine)
-            return jnp.zeros(shape, numerics.dtype)
+            return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)[0]
         weights = kernel
         for n, kind in enumerate(some):
             weights = jnp.moveaxis(_by_residue(weights, kind, n), n, rank + n)

@@ -98,24 +98,26 @@ class Plan:
 
 
 @lru_cache(maxsize=4096)
-def plan(problem: Problem, table: Table, forced: Form | None = None, inside: bool = False) -> Plan:
+def plan(
+    problem: Problem, table: Table, forced: Regime | None = None, inside: bool = False
+) -> Plan:
     """By the first regime that holds.
 
     What is `forced` takes the place of the first form that it can replace. `inside` another form
     that is isolated, nothing is isolated once more.
     """
     normal, trim = normalise(problem)
-    if forced is not None and forced.fills(normal):
-        form, why, forced = forced, "forced", None
+    if forced is not None and forced.form.fills(normal) and not normal.empty:
+        regime, forced = forced, None
     else:
         regime = next(r for r in table if r.when(normal))
-        form, why = regime.form, regime.why
+    form = regime.form
     if form.any_sizes:
         normal, trim = problem, None
     inner = normal if form.any_layout else normal.canonical()
     isolate = inner.result in form.isolated and not inside
     parts = tuple(plan(p, table, forced, inside or isolate) for p in form.parts(inner))
-    return Plan(form, why, inner, normal.geometry, trim, parts, isolate)
+    return Plan(form, regime.why, inner, normal.geometry, trim, parts, isolate)
 
 
 def emit(plan: Plan, first: Any, second: Any, numerics: Numerics) -> Any:

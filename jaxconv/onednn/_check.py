@@ -1,0 +1,126 @@
+"""Is each convolution of a graph right? Against its defining sum, in NumPy float64."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxconv import _reference
+from jaxconv._inspect import resolve
+from jaxconv._op import OPS
+from jaxconv._resolve import Resolved
+from jaxconv.onednn._graph import Graph, Node
+from jaxconv.onednn._inputs import Arrays
+from jaxconv.onednn._run import TENSORS, convolution_calls, evaluate
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How far a convolution is from the reference."""
+
+    node: Node
+    resolved: Resolved
+    #: of the element that is furthest beyond its bound, or nearest to it, in multiples of that
+    error: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether all elements are within their bounds."""
+        return self.error <= 1
+
+
+def check(graph: Graph, inputs: Arrays) -> list[Finding]:
+    """Run a graph in full precision, and compare each convolution, given what it was given there.
+
+    The sizes and pads are those that `jaxconv.resolve` finds; that the shapes are those which the
+    graph says is checked on running it.
+    """
+    full = lax.Precision.HIGHEST
+    # Not jitted: what a convolution is given is then an array, not what XLA made of its like.
+    arrays = evaluate(graph, inputs, precision=full)
+    return [
+        compare(node, function, arguments, np.asarray(arrays[node.outputs[0].id]))
+        for node, function, arguments in convolution_calls(graph, arrays, full)
+    ]
+
+
+def compare(
+    node: Node, function: Callable[..., Any], arguments: dict[str, Any], found: Array
+) -> Finding:
+    """A convolution's result, each element with a bound of its own.
+
+    That is ``4 eps sqrt(terms)`` of the sum of all absolute values of its terms, with eps of
+    float32, and one rounding more where its type has 16 bits.
+    """
+    resolved = resolve(function, **arguments)
+    tensors = {n: np.asarray(arguments[n], np.float64) for n in TENSORS if n in arguments}
+    exact = _sum(resolved, tensors)
+    sizes = _sum(resolved, {name: np.abs(x) for name, x in tensors.items()})
+    eps = float(np.finfo(np.float32).eps)
+    bound = 4 * eps * math.sqrt(_terms(resolved)) * sizes
+    if found.dtype.itemsize == 2:
+        info = jnp.finfo(found.dtype)
+        bound += float(info.eps) / 2 * np.abs(exact) + float(info.smallest_subnormal)
+    error = np.abs(found.astype(np.float64) - exact)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(error == 0, 0, error / bound)
+    worst = float(np.max(ratio, initial=0))
+    return Finding(node, resolved, math.inf if math.isnan(worst) else worst)
+
+
+def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
+    """The reference's result, in the layout of the operation."""
+    op = OPS[resolved.op]
+    data, kernel = resolved.geometry.data, resolved.geometry.kernel
+    orders = {
+        "data": (data.batch, *data.spatial, data.channel),
+        "kernel": (*kernel.spatial, kernel.fine, kernel.coarse),
+    }
+
+    def apart(slot: str, x: Array) -> Array:
+        """The groups first, the channels last."""
+        x = x.transpose(orders["kernel" if slot == "kernel" else "data"])
+        if slot == "kernel" and resolved.groups_on_fine:
+            grouped = x.reshape(*x.shape[:-2], resolved.groups, -1, x.shape[-1])
+            return np.moveaxis(grouped, -3, 0)
+        return np.moveaxis(x.reshape(*x.shape[:-1], resolved.groups, -1), -2, 0)
+
+    def together(slot: str, x: Array) -> Array:
+        on_fine = slot == "kernel" and resolved.groups_on_fine
+        x = np.moveaxis(x, 0, -3 if on_fine else -2)
+        order = orders["kernel" if slot == "kernel" else "data"]
+        merged = (*x.shape[:-3], -1, x.shape[-1]) if on_fine else (*x.shape[:-2], -1)
+        return x.reshape(merged).transpose(np.argsort(order))
+
+    result: str = op.slot(op.result)
+    given: dict[str, Array] = {
+        op.slot(name): apart(op.slot(name), tensors[name]) for name in op.inputs
+    }
+    given[result] = apart(result, np.zeros(resolved.shape(op.result)))
+    axes = resolved.geometry.axes
+    strides, dilations, pads = zip(*((a.stride, a.dilation, a.pad_low) for a in axes), strict=True)
+    found = together(result, _reference.fill(result, given, strides, dilations, pads))
+    if "bias" in tensors:
+        found += np.expand_dims(
+            tensors["bias"], [axis for axis in range(found.ndim) if axis != data.channel]
+        )
+    return found
+
+
+def _terms(resolved: Resolved) -> int:
+    """The most that a sum may have."""
+    axes, groups = resolved.geometry.axes, resolved.groups
+    channel = resolved.geometry.data.channel
+    src, dst = resolved.src_shape, resolved.dst_shape
+    taps = math.prod(axis.kernel for axis in axes)
+    result = OPS[resolved.op].result
+    if result == "diff_weights":
+        return int(src[resolved.geometry.data.batch]) * math.prod(axis.coarse for axis in axes)
+    summed = src if result == "dst" else dst
+    return taps * int(summed[channel]) // groups + 1

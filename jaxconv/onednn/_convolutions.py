@@ -1,0 +1,178 @@
+"""The six operations under the names of the oneDNN Graph API, today's and the older ones."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+
+from jaxconv._messages import either
+from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find, todays_names
+from jaxconv.onednn._values import entries, is_int, unwrapped
+
+
+def apply(
+    kind: str,
+    inputs: Sequence[Any] | Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    *,
+    precision: Any = None,
+    fpmath_mode: str | None = None,
+) -> jax.Array:
+    """Compute the one output of an operation of this kind.
+
+    Names may be today's or older ones in every kind, but not both for the same thing.
+
+    Args:
+      kind: one of `KINDS`.
+      inputs: the operation's inputs in order, or by name. An optional one may be left out
+        or be None. They are
+
+        ================================  ========================================
+        kind                              inputs
+        ================================  ========================================
+        Convolution, ConvTranspose        src, weights, optional bias
+        ConvolutionBackwardData           diff_dst, weights, dst_shape
+        ConvTransposeBackwardData         diff_dst, weights
+        the two ...BackwardWeights        src, diff_dst, weights_shape
+        ================================  ========================================
+
+        `dst_shape` (the full shape of diff_src) and `weights_shape` may be attributes
+        instead. One of the two is required; where both are given, the input counts.
+      attributes: by name. `strides`, `pads_begin`, `pads_end` and `dilations` are
+        required. `auto_pad` ("None"), `groups` (1), `data_format` ("NXC") and
+        `weights_format` have defaults: XIO for the kinds of a convolution, XOI for
+        ConvTranspose and its Backward kinds, XIO for its older Backprop kinds. All but
+        Convolution and its weights gradient take `output_padding` (zeros). A value may be
+        wrapped as dumps do it, ``{"type": "s64[]", "value": [1, 1]}``. A shape of zeros, and
+        an `output_padding` of zeros that is longer than `strides`, count as not given: dumps
+        write 12 zeros for either.
+      precision: as the operations take it. By default that of `jax.default_matmul_precision`.
+      fpmath_mode: that of a graph, instead of `precision`: "strict" multiplies in full
+        precision, "tf32" in at least that, and "bf16", "f16" and "any" as the backend
+        prefers. On CPU all of them multiply in full.
+
+    What the attributes mean is told in :mod:`jaxconv`. Any weights format goes with any
+    kind.
+
+    Raises:
+      TypeError, ValueError: as the operations do, of this API's names and rules too.
+    """
+    function, arguments = call(kind, inputs, attributes)
+    if fpmath_mode is not None:
+        if precision is not None:
+            raise ValueError(
+                f"{kind}: `precision` and `fpmath_mode` say the same: give one of them; "
+                f"got {precision!r} and {fpmath_mode!r}"
+            )
+        precision = fpmath_precision(kind, fpmath_mode)
+    return named(kind, function)(**arguments, precision=precision)
+
+
+def fpmath_precision(where: str, mode: Any) -> lax.Precision:
+    """The least precision that a graph's `fpmath_mode` asks for."""
+    if not isinstance(mode, str) or mode not in _FPMATH:
+        raise ValueError(
+            f"{where}: `fpmath_mode` must be {either(map(repr, _FPMATH))}; got {mode!r}"
+        )
+    return _FPMATH[mode]
+
+
+_FPMATH = {
+    "strict": lax.Precision.HIGHEST,
+    "tf32": lax.Precision.HIGH,
+    "bf16": lax.Precision.DEFAULT,
+    "f16": lax.Precision.DEFAULT,
+    "any": lax.Precision.DEFAULT,
+}
+
+
+def call(
+    kind: str, inputs: Any, attributes: Any, shape: Any = None
+) -> tuple[Callable[..., jax.Array], dict[str, Any]]:
+    """The operation of this kind and all that it is called with, by name.
+
+    `shape` is the one that it takes if neither an input nor an attribute gives it.
+    """
+    row = find(kind)
+    arguments = _inputs(row, inputs)
+    if not isinstance(attributes, Mapping):
+        raise TypeError(f"{kind}: `attributes` must be a dict by name; got {attributes!r}")
+    attributes = todays_names(row, "attribute", attributes, row.attributes, OLDER_ATTRIBUTES)
+    attributes = unwrapped(kind, attributes)
+    missing = [f"`{name}`" for name in REQUIRED if name not in attributes]
+    if missing:
+        raise ValueError(
+            f"{kind}: the attributes {', '.join(f'`{name}`' for name in REQUIRED)} are "
+            f"required; missing: {', '.join(missing)}"
+        )
+    _check_pads(kind, attributes)
+    attributes.setdefault("weights_format", row.weights_format)
+    padding, steps = entries(attributes.get("output_padding")), entries(attributes["strides"])
+    if padding and steps and len(padding) > len(steps) and _zeros(padding):
+        del attributes["output_padding"]
+    if row.shape is not None:
+        attribute = attributes.pop(row.shape, None)
+        if attribute is None or _zeros(entries(attribute) or [1]):
+            attribute = shape
+        if arguments.setdefault(row.shape, attribute) is None:
+            raise ValueError(
+                f"{kind}: `{row.shape}` is required, as an input or as an attribute; got neither"
+            )
+    return row.function, arguments | attributes
+
+
+def named(kind: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """An operation, of which the errors tell the kind instead of its own name."""
+
+    def renamed(*args: Any, **kwargs: Any) -> jax.Array:
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            operation, separator, message = str(error).partition(": ")
+            if separator and operation == function.__name__:
+                raise type(error)(f"{kind}: {message}") from None
+            raise
+
+    return renamed
+
+
+def _zeros(values: list[Any]) -> bool:
+    return all(is_int(value) and value == 0 for value in values)
+
+
+def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
+    for name in ("pads_begin", "pads_end"):
+        pads = entries(attributes[name]) or []
+        if any(is_int(pad) and pad < 0 for pad in pads):
+            raise ValueError(
+                f"{kind}: `{name}` must be at least 0 on every axis, as in the engine's own "
+                f"schema; got {pads}. A negative pad would crop: slice the tensor instead, or give "
+                f"its size as `dst_shape`, where the kind takes one"
+            )
+
+
+def _inputs(row: Kind, given: Any) -> dict[str, Any]:
+    """The inputs that are there, by today's names."""
+    listed = ", ".join(f"`{name}`" for name in row.inputs)
+    if isinstance(given, Mapping):
+        named = todays_names(row, "input", given, row.inputs, OLDER_INPUTS)
+    elif not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(
+            f"{row.name}: `inputs` must be a sequence or a dict by name of {listed}; "
+            f"got {type(given).__name__}"
+        )
+    elif len(given) > len(row.inputs):
+        raise ValueError(
+            f"{row.name}: `inputs` must be at most {len(row.inputs)}, {listed}; got {len(given)}"
+        )
+    else:
+        named = dict(zip(row.inputs, given, strict=False))
+    named = {name: value for name, value in named.items() if value is not None}
+    for name in row.inputs[:2]:
+        if name not in named:
+            raise ValueError(
+                f"{row.name}: the input `{name}` is required; "
+                f"got {', '.join(f'`{name}`' for name in named) or 'none'}"
+            )
+    return named

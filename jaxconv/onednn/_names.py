@@ -1,0 +1,142 @@
+"""The kinds of the six operations as a table: inputs, attributes, today's and older names."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from jaxconv._conv_transpose import (
+    conv_transpose,
+    conv_transpose_backward_data,
+    conv_transpose_backward_weights,
+)
+from jaxconv._convolution import (
+    convolution,
+    convolution_backward_data,
+    convolution_backward_weights,
+)
+from jaxconv.onednn._values import suggestion
+
+#: That API has no defaults for these four, not even when `auto_pad` overrides the pads.
+REQUIRED = ("strides", "pads_begin", "pads_end", "dilations")
+_OPTIONAL = ("auto_pad", "groups", "data_format", "weights_format")
+
+#: older name -> today's
+OLDER_ATTRIBUTES = {
+    "filter_format": "weights_format",
+    "filter_shape": "weights_shape",
+    "output_shape": "dst_shape",
+}
+OLDER_INPUTS = {
+    "input": "src",
+    "input_forward": "src",
+    "output_delta": "diff_dst",
+    "filter": "weights",
+    "filter_shape": "weights_shape",
+    "output_shape": "dst_shape",
+}
+
+_FORWARD = ("src", "weights", "bias")
+_DATA = ("diff_dst", "weights")
+_DATA_SHAPED = ("diff_dst", "weights", "dst_shape")
+_WEIGHTS = ("src", "diff_dst", "weights_shape")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of operation, as its page describes it."""
+
+    name: str
+    function: Callable[..., jax.Array]
+    #: In order. The first two are required; a third is a bias or a shape.
+    inputs: tuple[str, ...]
+    weights_format: str
+    #: Attributes beyond the common ones. One that is an input too may be given as either.
+    further: tuple[str, ...] = ()
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """All attributes of this kind, by today's names."""
+        return (*REQUIRED, *_OPTIONAL, *self.further)
+
+    @property
+    def shape(self) -> str | None:
+        """The shape that is either an input or an attribute, and needed as one of them."""
+        return next((name for name in self.inputs if name in self.further), None)
+
+
+_TABLE = (
+    Kind("Convolution", convolution, _FORWARD, "XIO"),
+    Kind(
+        "ConvolutionBackwardData",
+        convolution_backward_data, _DATA_SHAPED, "XIO", ("output_padding", "dst_shape"),
+    ),
+    Kind(
+        "ConvolutionBackwardWeights",
+        convolution_backward_weights, _WEIGHTS, "XIO", ("weights_shape",),
+    ),
+    Kind("ConvTranspose", conv_transpose, _FORWARD, "XOI", ("output_padding",)),
+    Kind(
+        "ConvTransposeBackwardData",
+        conv_transpose_backward_data, _DATA, "XOI", ("output_padding",),
+    ),
+    Kind(
+        "ConvTransposeBackwardWeights",
+        conv_transpose_backward_weights, _WEIGHTS, "XOI", ("output_padding", "weights_shape"),
+    ),
+)  # fmt: skip
+
+#: older kind -> today's, of which it differs in one thing: its weights_format is XIO by default
+_OLDER_KINDS = {
+    "ConvolutionBackpropData": "ConvolutionBackwardData",
+    "ConvolutionBackpropFilters": "ConvolutionBackwardWeights",
+    "ConvolutionBackpropWeights": "ConvolutionBackwardWeights",
+    "ConvTransposeBackpropData": "ConvTransposeBackwardData",
+    "ConvTransposeBackpropFilters": "ConvTransposeBackwardWeights",
+    "ConvTransposeBackpropWeights": "ConvTransposeBackwardWeights",
+}
+
+_TODAYS = {row.name: row for row in _TABLE}
+BY_NAME = _TODAYS | {
+    older: replace(_TODAYS[today], name=older, weights_format="XIO")
+    for older, today in _OLDER_KINDS.items()
+}
+
+#: All kinds that `apply` knows, today's first.
+KINDS = tuple(BY_NAME)
+
+
+def find(kind: Any) -> Kind:
+    """The row of a kind, by its name."""
+    if not isinstance(kind, str):
+        raise TypeError(f"onednn.apply: `kind` must be a string; got {kind!r}")
+    if kind not in BY_NAME:
+        raise ValueError(
+            f"onednn.apply: `kind` must be one of {', '.join(KINDS)}; "
+            f"got {kind!r}{suggestion(kind, KINDS)}"
+        )
+    return BY_NAME[kind]
+
+
+def todays_names(
+    row: Kind, what: str, given: Mapping[str, Any], known: tuple[str, ...], older: dict[str, str]
+) -> dict[str, Any]:
+    """`given` by today's names; every name must be known, and each thing be named once."""
+    known_older = [name for name, today in older.items() if today in known]
+    spelled: dict[str, str] = {}
+    for name in given:
+        today = name if name in known else older.get(name, "")
+        if today not in known:
+            also = f" (older: {', '.join(known_older)})" if known_older else ""
+            raise ValueError(
+                f"{row.name}: the {what}s are {', '.join(known)}{also}; "
+                f"got {name!r}{suggestion(name, (*known, *known_older))}"
+            )
+        if today in spelled:
+            raise ValueError(
+                f"{row.name}: the {what}s `{spelled[today]}` and `{name}` are two names of the "
+                f"same; got both"
+            )
+        spelled[today] = name
+    return {today: given[name] for today, name in spelled.items()}

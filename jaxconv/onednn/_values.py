@@ -1,0 +1,133 @@
+"""Attribute values as dumps write them: wrapped with their type, and checked against it."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from jaxconv._messages import either, shown
+
+#: The default of an attribute that has none.
+NO_DEFAULT: Any = object()
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """What an attribute may be: its type as in a dump, its default, its spellings."""
+
+    type: str
+    default: Any = NO_DEFAULT
+    choices: tuple[str, ...] = ()
+
+
+def unwrapped(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Every ``{"type": ..., "value": ...}`` as its value, which must be of that type."""
+    return {
+        name: _unwrapped(kind, name, value) if isinstance(value, Mapping) else value
+        for name, value in attributes.items()
+    }
+
+
+def _unwrapped(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
+    if set(wrapped) != {"type", "value"}:
+        raise ValueError(
+            f"{kind}: the attribute `{name}` must be a value, or a dict of its `type` and "
+            f"`value`; got a dict of {', '.join(map(repr, wrapped)) or 'nothing'}"
+        )
+    if wrapped["type"] not in _IS:
+        raise ValueError(
+            f"{kind}: the type of the attribute `{name}` must be {either(_IS)}; "
+            f"got {wrapped['type']!r}"
+        )
+    _check_type(kind, name, wrapped["type"], wrapped["value"])
+    return bool(wrapped["value"]) if wrapped["type"] == "bool" else wrapped["value"]
+
+
+def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute]) -> dict[str, Any]:
+    """All attributes of a kind: those given, which must be known and valid, and the defaults."""
+    given = unwrapped(kind, given)
+    for name in given:
+        if name not in known:
+            listed = f"the attributes are {', '.join(known) or 'none'}"
+            raise ValueError(f"{kind}: {listed}; got {name!r}{suggestion(name, tuple(known))}")
+    found = {name: attribute.default for name, attribute in known.items()} | given
+    for name, value in found.items():
+        attribute = known[name]
+        if value is NO_DEFAULT:
+            raise ValueError(f"{kind}: the attribute `{name}` is required; got none")
+        if value is attribute.default:
+            continue
+        _check_type(kind, name, attribute.type, value)
+        if attribute.choices and value not in attribute.choices:
+            raise ValueError(
+                f"{kind}: the attribute `{name}` must be {either(map(repr, attribute.choices))}; "
+                f"got {value!r}{suggestion(value, attribute.choices)}"
+            )
+    return found
+
+
+def suggestion(got: Any, known: Sequence[str]) -> str:
+    """The nearest of the known names in any case, as the end of an error message."""
+    folded = {name.lower(): name for name in known}
+    near = get_close_matches(str(got).lower(), folded, n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def entries(value: Any) -> list[Any] | None:
+    """Those of a list, a tuple or a vector; None of anything else."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+def is_int(value: Any) -> bool:
+    """Whether it is an int; bools and floats are none."""
+    if isinstance(value, bool | np.bool_ | str):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_float(value: Any) -> bool:
+    return is_int(value) or isinstance(value, float | np.floating)
+
+
+def _all(check: Any) -> Any:
+    def check_all(value: Any) -> bool:
+        found = entries(value)
+        return found is not None and all(map(check, found))
+
+    return check_all
+
+
+#: type as in a dump -> whether a value is of it
+_IS = {
+    "string": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool) or (is_int(value) and value in (0, 1)),
+    "s64": is_int,
+    "s64[]": _all(is_int),
+    "f32": _is_float,
+    "f32[]": _all(_is_float),
+}
+_MEANING = {
+    "string": "a string",
+    "bool": "a bool, or 0 or 1 as in dumps,",
+    "s64": "an int",
+    "s64[]": "a list of ints",
+    "f32": "a number",
+    "f32[]": "a list of numbers",
+}
+
+
+def _check_type(kind: str, name: str, expected: str, value: Any) -> None:
+    if not _IS[expected](value):
+        raise TypeError(
+            f"{kind}: the attribute `{name}` must be {_MEANING[expected]} ({expected}); "
+            f"got {shown(value)}"
+        )

@@ -1,0 +1,376 @@
+"""Each kind of a graph beside the six operations: its values, types and attributes.
+
+Values are those of a formula in NumPy float64, written out here, on numbers that are exact in
+every type. All kinds of one type are nodes of one graph, and run as one program.
+"""
+
+from math import erf, sqrt
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_graph import graph, node, tensor
+
+from jaxconv import onednn
+
+SHAPE = (2, 3, 4, 5)
+X = np.random.default_rng(1).integers(-24, 25, SHAPE) / 8  # from -3 to 3
+X[0, 0, 0] = [0, -0.5, 0.5, 1.5, 2.5]  # ties
+POSITIVE = np.abs(X) + 0.125
+Y = np.random.default_rng(2).integers(1, 17, (3, 1, 5)) / 4
+BIAS = np.float64([-2, 0.5, 3])
+LAST = np.float64([1, -2, 0.25, 3, -1])  # one for each place of the last axis
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def by_channel(v):
+    return v.reshape(3, 1, 1)
+
+
+GELU = np.vectorize(erf)
+#: name: (kind, inputs, attributes, what it is in float64)
+CASES = {
+    "Abs": ("Abs", [X], {}, np.abs(X)),
+    "Clamp": ("Clamp", [X], {"min": -1.5, "max": 2.0}, np.minimum(np.maximum(X, -1.5), 2)),
+    "Elu": ("Elu", [X], {"alpha": 0.5}, np.where(X < 0, 0.5 * (np.exp(X) - 1), X)),
+    "Exp": ("Exp", [X], {}, np.exp(X)),
+    "GELU": ("GELU", [X], {}, 0.5 * X * (1 + GELU(X / sqrt(2)))),
+    "GELU erf": ("GELU", [X], {"mode": "gelu_erf"}, 0.5 * X * (1 + GELU(X / sqrt(2)))),
+    "GELU tanh": (
+        "GELU", [X], {"mode": "gelu_tanh"},
+        0.5 * X * (1 + np.tanh(sqrt(2 / np.pi) * (X + 0.044715 * X**3))),
+    ),
+    "HardSigmoid": (
+        "HardSigmoid", [X], {"alpha": 0.25, "beta": 0.375},
+        np.maximum(0, np.minimum(1, 0.25 * X + 0.375)),
+    ),
+    "HardSwish": ("HardSwish", [X], {}, X * np.minimum(np.maximum(X + 3, 0), 6) / 6),
+    "LeakyReLU": ("LeakyReLU", [X], {"alpha": 0.125}, np.where(X >= 0, X, 0.125 * X)),
+    "Log": ("Log", [POSITIVE], {}, np.log(POSITIVE)),
+    "Mish": ("Mish", [X], {}, X * np.tanh(np.log(1 + np.exp(X)))),
+    "Pow": ("Pow", [POSITIVE], {"beta": 1.5}, POSITIVE**1.5),
+    "Pow of what is negative": ("Pow", [X], {"beta": 3.0}, X**3),
+    "ReLU": ("ReLU", [X], {}, np.maximum(X, 0)),
+    "Reciprocal": ("Reciprocal", [POSITIVE], {}, 1 / POSITIVE),
+    "Round": ("Round", [X], {}, np.rint(X)),
+    "Sigmoid": ("Sigmoid", [X], {}, sigmoid(X)),
+    "SoftPlus": ("SoftPlus", [X], {}, np.log(1 + np.exp(X))),
+    "SoftPlus beta": ("SoftPlus", [X], {"beta": 2.0}, np.log(1 + np.exp(2 * X)) / 2),
+    "SoftPlus of -beta": ("SoftPlus", [X], {"beta": -1.0}, -np.log(1 + np.exp(-X))),
+    "Sqrt": ("Sqrt", [POSITIVE], {}, np.sqrt(POSITIVE)),
+    "Square": ("Square", [X], {}, X * X),
+    "Tanh": ("Tanh", [X], {}, np.tanh(X)),
+    "TypeCast": ("TypeCast", [X], {}, X),
+    "Add": ("Add", [X, Y], {"auto_broadcast": "numpy"}, X + Y),
+    "Add of one shape": ("Add", [X, POSITIVE], {"auto_broadcast": "none"}, X + POSITIVE),
+    "Add of no axes": ("Add", [X, np.float64(3)], {}, X + 3),
+    "Subtract": ("Subtract", [Y, X], {}, Y - X),
+    "Multiply": ("Multiply", [X, Y], {}, X * Y),
+    "Divide": ("Divide", [X, Y], {}, X / Y),
+    "Maximum": ("Maximum", [X, Y], {}, np.maximum(X, Y)),
+    "Minimum": ("Minimum", [Y, X], {}, np.minimum(X, Y)),
+    "SquaredDifference": ("SquaredDifference", [X, Y], {}, (X - Y) ** 2),
+    "BiasAdd": ("BiasAdd", [X, LAST], {}, X + LAST),
+    "BiasAdd NCX": ("BiasAdd", [X, BIAS], {"data_format": "NCX"}, X + by_channel(BIAS)),
+    "PReLU": ("PReLU", [X, LAST], {}, np.where(X >= 0, X, LAST * X)),
+    "PReLU NCX": (
+        "PReLU", [X, BIAS], {"data_format": "NCX"}, np.where(X >= 0, X, by_channel(BIAS) * X),
+    ),
+    "PReLU of the last axis": (
+        "PReLU", [X, LAST], {"data_format": "NCX", "per_channel_broadcast": False},
+        np.where(X >= 0, X, LAST * X),
+    ),
+    "PReLU of several axes": ("PReLU", [X, Y], {}, np.where(X >= 0, X, Y * X)),
+    "BatchNormInference": (
+        "BatchNormInference",
+        [X, BIAS, np.float64([1, 2, 3]), np.float64([0.5, 0, -1]), np.float64([1, 4, 0.25])],
+        {"epsilon": 0.25, "data_format": "NCX"},
+        by_channel(BIAS) * (X - by_channel(np.float64([0.5, 0, -1])))
+        / np.sqrt(by_channel(np.float64([1, 4, 0.25])) + 0.25)
+        + by_channel(np.float64([1, 2, 3])),
+    ),
+    "StaticReshape": (
+        "StaticReshape", [X], {"shape": [3, -1, 4], "special_zero": False}, X.reshape(3, 10, 4),
+    ),
+    "StaticReshape with 0": (
+        "StaticReshape", [X], {"shape": [0, 12, 0 + 5], "special_zero": True}, X.reshape(2, 12, 5),
+    ),
+    "StaticTranspose": (
+        "StaticTranspose", [X], {"order": [0, 2, -1, 1]}, X.transpose(0, 2, 3, 1),
+    ),
+    "Reorder": ("Reorder", [X], {}, X),
+}  # fmt: skip
+
+#: Kinds that are exact in f32 on these numbers, and so rounded once in the other types.
+EXACT = {
+    "Abs", "Clamp", "LeakyReLU", "ReLU", "Round", "Square", "TypeCast", "Add", "Subtract",
+    "Multiply", "Maximum", "Minimum", "SquaredDifference", "BiasAdd", "PReLU", "StaticReshape",
+    "StaticTranspose", "Reorder", "HardSigmoid",
+}  # fmt: skip
+TYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16, "f16": jnp.float16}
+
+
+def test_every_kind_has_a_case():
+    tested = {kind for kind, *_ in CASES.values()} | {"Quantize", "Dequantize"}
+    assert tested | set(onednn.KINDS) == set(onednn.GRAPH_KINDS)
+
+
+def run(cases, dtype):
+    """All of them as one program."""
+    nodes, arrays, number = [], {}, 0
+    for name, (kind, inputs, attributes, expected) in cases.items():
+        tensors = [tensor(number + i, *np.shape(x), dtype=dtype) for i, x in enumerate(inputs)]
+        arrays |= {number + i: jnp.asarray(x, TYPES[dtype]) for i, x in enumerate(inputs)}
+        out = tensor(number + 9, *expected.shape, dtype=dtype)
+        nodes.append(node(number, kind, tensors, out, **attributes) | {"name": name})
+        number += 10
+    found = jax.jit(lambda arrays: onednn.run_graph(graph(*nodes), arrays))(arrays)
+    return dict(zip(cases, found.values(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", pytest.param("f16", marks=pytest.mark.slow)])
+def test_the_values(dtype):
+    for name, found in run(CASES, dtype).items():
+        kind, _, _, expected = CASES[name]
+        assert found.dtype == TYPES[dtype]
+        if kind in EXACT:
+            rounded = expected.astype(np.float32).astype(TYPES[dtype])
+            np.testing.assert_array_equal(np.asarray(found), rounded, err_msg=name, strict=True)
+            continue
+        # A few roundings in f32 on the way, of numbers up to 3, and one to the type.
+        eps = float(jnp.finfo(TYPES[dtype]).eps) / 2 if dtype != "f32" else 0
+        bound = (eps + 16 * 2.0**-24) * np.abs(expected) + 16 * 2.0**-24
+        error = np.abs(np.asarray(found, np.float64) - expected)
+        assert np.all(error <= bound), (name, float(np.max(error / bound)))
+
+
+def one(kind, x, out=None, dtype="f32", **attributes):
+    """The output of one node, given an array."""
+    names = {str(np.dtype(v)): k for k, v in TYPES.items()} | {"int8": "s8", "uint8": "u8"}
+    x = jnp.asarray(x)
+    source = tensor(0, *x.shape, dtype=names[str(x.dtype)])
+    made = graph(node(0, kind, [source], tensor(1, *(out or x.shape), dtype=dtype), **attributes))
+    return np.asarray(onednn.run_graph(made, [x])[1])
+
+
+# Types
+
+
+def test_a_cast_rounds_to_the_even_neighbour():
+    x = np.float32([1 + 2**-8, 1 + 3 * 2**-8, 1e-7, 65519])
+    for name in ("bf16", "f16"):
+        expected = x.astype(TYPES[name])
+        np.testing.assert_array_equal(one("TypeCast", x, dtype=name), expected, strict=True)
+    half = np.float16([1.5, -2, 6e-8])
+    np.testing.assert_array_equal(one("TypeCast", half), half.astype(np.float32), strict=True)
+
+
+def test_two_tensors_may_be_of_two_types():
+    inputs = [tensor(0, 2, dtype="f32"), tensor(1, 2, dtype="bf16")]
+    made = graph(node(0, "Multiply", inputs, tensor(2, 2, dtype="bf16")))
+    found = onednn.run_graph(made, [np.float32([1 + 2**-9, 3]), jnp.bfloat16([2, 0.5])])
+    np.testing.assert_array_equal(np.asarray(found[2], np.float32), [2, 1.5])
+
+
+def test_16_bits_are_computed_in_f32_and_rounded_once():
+    x = jnp.float16([300.0])  # its square is more than f16 has
+    np.testing.assert_array_equal(one("Square", x), np.float32([90000]))
+    with pytest.raises(
+        TypeError, match=r"^node 0 .*: the output must be of the type of src, float16"
+    ):
+        one("Reorder", x)
+
+
+def test_bools_as_dumps_write_them():
+    x = np.float32(np.arange(6).reshape(2, 3))
+    for value, shape in {0: (6,), 1: (2, 3)}.items():
+        made = node(0, "StaticReshape", [tensor(0, 2, 3)], tensor(1, *shape))
+        wanted = list(shape) if value == 0 else [0, -1]
+        made["attrs"] = {
+            "special_zero": {"type": "bool", "value": value},
+            "shape": {"type": "s64[]", "value": wanted},
+        }
+        found = onednn.run_graph(graph(made), [x])[1]
+        np.testing.assert_array_equal(found, x.reshape(shape))
+    made["attrs"]["special_zero"]["value"] = 2
+    with pytest.raises(TypeError, match=r"`special_zero` must be a bool, or 0 or 1 as in dumps,"):
+        onednn.run_graph(graph(made), [x])
+
+
+# Derivatives
+
+
+def test_elements_that_a_where_leaves_out_do_not_spoil_the_derivative():
+    kinds = {"Elu": {"alpha": 2.0}, "SoftPlus": {}, "Mish": {}, "ReLU": {}}
+    nodes = [
+        node(i, kind, [tensor(i, 3)], tensor(10 + i, 3), **attributes)
+        for i, (kind, attributes) in enumerate(kinds.items())
+    ]
+
+    @jax.jit
+    @jax.grad
+    def slopes(inputs):
+        return sum(x.sum() for x in onednn.run_graph(graph(*nodes), inputs).values())
+
+    found = slopes([np.float32([200, -200, 0])] * len(kinds))
+    for kind, slope in zip(kinds, found, strict=True):
+        np.testing.assert_allclose(slope[:2], [1, 0], atol=1e-6, err_msg=kind)
+    assert found[-1][2] == 0  # as ReLUBackward: one where src is above 0
+
+
+# Quantize and Dequantize
+
+
+def quantise(x, scale, zp, least, most):
+    return np.clip(np.rint(np.float64(x) / scale + zp), least, most)
+
+
+@pytest.mark.parametrize(("dtype", "least", "most"), [("s8", -128, 127), ("u8", 0, 255)])
+def test_quantize_per_tensor(dtype, least, most):
+    x = np.float32([-1000, -3, -0.75, -0.25, 0, 0.25, 0.75, 1.25, 30, 1000])
+    found = one("Quantize", x, dtype=dtype, qtype="per_tensor", axis=0, scales=[0.5], zps=[3])
+    assert found.dtype == {"s8": np.int8, "u8": np.uint8}[dtype]
+    np.testing.assert_array_equal(found, quantise(x, 0.5, 3, least, most))
+    assert found[3] == 2  # -0.25/0.5 + 3 = 2.5, a tie
+    assert (found[0], found[-1]) == (least, most)
+    without = one("Quantize", x, dtype=dtype, scales=[0.5])
+    np.testing.assert_array_equal(without, quantise(x, 0.5, 0, least, most))
+
+
+@pytest.mark.parametrize("axis", [1, -2])
+def test_quantize_per_channel(axis):
+    x = np.float32(np.random.default_rng(3).integers(-50, 50, (2, 3, 4))) / 4
+    scales, zps = [0.5, 0.25, 2.0], [0, 100, -7]
+    given = {"qtype": "per_channel", "axis": axis, "scales": scales, "zps": zps}
+    found = one("Quantize", x, dtype="s8", **given)
+    scale, zp = (np.float64(v).reshape(3, 1) for v in (scales, zps))
+    np.testing.assert_array_equal(found, quantise(x, scale, zp, -128, 127))
+    by_default = {k: v for k, v in given.items() if k != "axis"}
+    np.testing.assert_array_equal(one("Quantize", x, dtype="s8", **by_default), found)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_dequantize(dtype):
+    info = np.iinfo(dtype)
+    x = np.arange(info.min, info.max + 1).astype(dtype).reshape(64, 4)
+    scales, zps = [0.5, 0.25, 2.0, 1.0], [0, 100, 7, 255]
+    found = one("Dequantize", x, scales=[0.125], zps=[17])
+    np.testing.assert_array_equal(found, (x.astype(np.float32) - 17) / 8, strict=True)
+    found = one("Dequantize", x, qtype="per_channel", scales=scales, zps=zps)
+    expected = (x.astype(np.float32) - np.float32(zps)) * np.float32(scales)
+    np.testing.assert_array_equal(found, expected, strict=True)
+    half = one("Dequantize", x, dtype="bf16", scales=[0.125], zps=[17])
+    np.testing.assert_array_equal(half, ((x.astype(np.float32) - 17) / 8).astype(jnp.bfloat16))
+
+
+def test_quantising_what_was_dequantised_gives_it_back():
+    x = np.arange(-128, 128).astype(np.int8)
+    number = one("Dequantize", x, scales=[0.3], zps=[-5])
+    found = one("Quantize", number, dtype="s8", scales=[0.3], zps=[-5])
+    np.testing.assert_array_equal(found, x, strict=True)
+
+
+def test_a_graph_is_differentiable_beside_quantised_weights():
+    scaled = {"scales": [0.5], "zps": [0]}
+    nodes = [
+        node(0, "Dequantize", [tensor(0, 3, dtype="s8")], tensor(1, 3), **scaled),
+        node(1, "Multiply", [tensor(2, 3), tensor(1, 3)], tensor(3, 3)),
+    ]
+    weights = np.int8([4, -2, 7])
+    slope = jax.grad(lambda x: onednn.run_graph(graph(*nodes), {0: weights, 2: x})[3].sum())
+    np.testing.assert_array_equal(slope(np.float32([1, 2, 3])), [2, -1, 3.5])
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "attributes"),
+    [
+        ("`min` must be at most `max`; got 2.0 and 1.0", "Clamp", {"min": 2.0, "max": 1.0}),
+        ("`beta` must not be 0; got 0", "SoftPlus", {"beta": 0.0}),
+        (
+            r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]",
+            "StaticReshape", {"shape": [5, -1], "special_zero": False},
+        ),
+        (
+            r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[0, 24\]",
+            "StaticReshape", {"shape": [0, 24], "special_zero": False},
+        ),
+        (
+            r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
+            "StaticReshape", {"shape": [2, 3, 4, 0], "special_zero": True},
+        ),
+        (
+            r"`shape` must be extents, at most one of them -1; got \[-1, -1\]",
+            "StaticReshape", {"shape": [-1, -1], "special_zero": False},
+        ),
+        (
+            r"`order` must name each axis of src, \(2, 3, 4\), once; got \[0, 1, -2\]",
+            "StaticTranspose", {"order": [0, 1, -2]},
+        ),
+        (
+            r"`scales` must have one entry, since `qtype` is per_tensor; got 3",
+            "Quantize", {"scales": [1.0, 1.0, 1.0]},
+        ),
+        (
+            r"`zps` must have 3 entries, one for each place on axis 1 of src \(2, 3, 4\); got 1",
+            "Quantize", {"scales": [1.0, 1.0, 1.0], "zps": [0], "qtype": "per_channel"},
+        ),
+        (
+            r"`axis` must be from -3 to 2, of src of shape \(2, 3, 4\); got 3",
+            "Quantize", {"scales": [1.0], "axis": 3, "qtype": "per_channel"},
+        ),
+        (r"`scales` must be above 0; got \[0.0\]", "Quantize", {"scales": [0.0]}),
+        ("the attribute `scales` is required; got none", "Quantize", {"zps": [0]}),
+        (
+            "the attribute `qtype` must be 'per_tensor' or 'per_channel'; got 'per_group'",
+            "Quantize", {"scales": [1.0], "qtype": "per_group"},
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_attributes(message, kind, attributes):
+    out = tensor(1, 2, 3, 4, dtype="s8" if kind == "Quantize" else "f32")
+    made = node(0, kind, [tensor(0, 2, 3, 4)], out, **attributes)
+    with pytest.raises(ValueError, match=rf"^node 0 '{kind.upper()}_0' \({kind}\): {message}"):
+        onednn.run_graph(graph(made))
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "shapes", "attributes"),
+    [
+        (
+            r"src_0 and src_1 must have one shape, since `auto_broadcast` is none; got \(2, 3\) "
+            r"and \(3,\)",
+            "Add", [(2, 3), (3,)], {"auto_broadcast": "none"},
+        ),
+        (
+            r"the shapes of src_0 and src_1 must broadcast; got \(2, 3\) and \(2,\)",
+            "Divide", [(2, 3), (2,)], {},
+        ),
+        (
+            r"`bias` must have one entry for each channel of src, \(2, 3, 4\) \(NXC\); got shape "
+            r"\(3,\)",
+            "BiasAdd", [(2, 3, 4), (3,)], {},
+        ),
+        (
+            r"`slope` must have one entry for each channel of src, \(2, 3, 4\) \(NCX\); got shape "
+            r"\(4,\)",
+            "PReLU", [(2, 3, 4), (4,)], {"data_format": "NCX"},
+        ),
+        (
+            r"`slope` must broadcast to src, \(2, 3\); got \(1, 2, 3\)",
+            "PReLU", [(2, 3), (1, 2, 3)], {},
+        ),
+        (r"the inputs must be src_0, src_1; got 1", "Add", [(2, 3)], {}),
+    ],
+)  # fmt: skip
+def test_wrong_shapes(message, kind, shapes, attributes):
+    tensors = [tensor(i, *shape) for i, shape in enumerate(shapes)]
+    made = node(0, kind, tensors, tensor(9, *shapes[0]), **attributes)
+    with pytest.raises(ValueError, match=rf"^node 0 '{kind.upper()}_0' \({kind}\): {message}$"):
+        onednn.run_graph(graph(made))

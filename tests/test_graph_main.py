@@ -1,0 +1,206 @@
+"""`python -m jaxconv.onednn`: runs a file, finds what is wrong, and times it beside plain lax."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_graph_write import KINDS, exact, integers, written
+
+from jaxconv import onednn
+from jaxconv.onednn import __main__ as main
+from jaxconv.onednn import _check, _time
+from jaxconv.onednn._run import convolution_calls, evaluate
+
+PUBLISHED = {
+    "strides": [2],
+    "pads_begin": [1],
+    "pads_end": [0],
+    "dilations": [1],
+    "groups": 2,
+    "data_format": "NXC",
+    "weights_format": "XOI",  # (X, OC, IC/g): the groups on the other axis
+}
+PUBLISHED_SHAPES = {
+    "ConvTranspose": ((2, 4, 6), (3, 4, 3), PUBLISHED),
+    "ConvTransposeBackwardData": ((2, 8, 4), (3, 4, 3), PUBLISHED),
+    "ConvTransposeBackwardWeights": (
+        (2, 4, 6), (2, 8, 4), PUBLISHED | {"weights_shape": [3, 4, 3]},
+    ),
+}  # fmt: skip
+
+
+def graphs():
+    """Of all six operations, with a bias where there may be one, and of the other reading."""
+    for kind in KINDS:
+        yield kind, written(kind)
+    for kind, (first, second, attributes) in PUBLISHED_SHAPES.items():
+        yield f"{kind}, published", onednn.write_graph(kind, first, second, attributes)
+    for kind, channels in {"Convolution": 6, "ConvTranspose": 4}.items():
+        biased = written(kind)
+        bias = {"id": 9, "dtype": "f32", "shape": [channels]}
+        biased["graph"][0]["inputs"].append(bias)
+        yield f"{kind}, bias", biased
+
+
+GRAPHS = dict(graphs())
+
+
+@pytest.fixture(scope="module")
+def findings():
+    """Each graph's only convolution, and what it found; all are run as one program."""
+    read = {name: onednn.load_graph(g) for name, g in GRAPHS.items()}
+    inputs = {name: onednn.random_inputs(g) for name, g in read.items()}
+
+    @jax.jit
+    def run(inputs):
+        ours = {name: evaluate(g, inputs[name]) for name, g in read.items()}
+        plain = {name: evaluate(g, inputs[name], convolve=_time.plain) for name, g in read.items()}
+        return ours, plain
+
+    ours, plain = run(inputs)
+    return {
+        name: (*next(convolution_calls(g, ours[name])), ours[name], plain[name])
+        for name, g in read.items()
+    }
+
+
+def output(node, arrays):
+    return np.asarray(arrays[node.outputs[0].id])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_right_is_found_so_and_what_is_wrong_too(findings, name):
+    node, function, arguments, ours, plain = findings[name]
+    found = output(node, ours)
+    compare = partial(_check.compare, node, function, arguments)
+    assert compare(found).error < 0.5
+    assert compare(output(node, plain)).ok
+    for place in ((0,) * found.ndim, (-1,) * found.ndim):
+        wrong = found.copy()
+        wrong[place] += 1e-4 * np.max(np.abs(found))
+        assert not compare(wrong).ok
+        wrong[place] = np.nan
+        assert not compare(wrong).ok
+
+
+def test_the_reference_is_that_of_the_tests():
+    for kind, (first, second, _, _) in KINDS.items():
+        graph = onednn.load_graph(written(kind))
+        x, y = integers(*first, seed=1), integers(*second, seed=2)
+        [(node, function, arguments)] = convolution_calls(graph, {0: x, 1: y})
+        finding = _check.compare(node, function, arguments, exact(kind, x, y).astype(np.float32))
+        assert finding.error == 0
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("bf16", jnp.bfloat16), ("f16", np.float16)])
+def test_16_bits_are_held_to_one_rounding(name, dtype):
+    graph = onednn.load_graph(written("Convolution", dtype=name))
+    first, second, _, _ = KINDS["Convolution"]
+    x, y = (integers(*s, seed=i, most=60).astype(dtype) for i, s in enumerate((first, second)))
+    [(node, function, arguments)] = convolution_calls(graph, {0: x, 1: y})
+    once = exact("Convolution", x.astype(np.float32), y.astype(np.float32)).astype(dtype)
+    finding = _check.compare(node, function, arguments, once)
+    assert 0.5 < finding.error <= 1
+    twice = (once.astype(np.float32) * (1 + 2 * float(jnp.finfo(dtype).eps))).astype(dtype)
+    assert not _check.compare(node, function, arguments, twice).ok
+
+
+# The command
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "graph.json"
+    made = written("Convolution", int8="per_channel", dtype="bf16", then=["BiasAdd", "ReLU"])
+    path.write_text(json.dumps(made))
+    return str(path)
+
+
+def test_a_graph_is_run_checked_explained_and_timed(path, capsys, monkeypatch):
+    monkeypatch.setattr(_time, "BUDGET", 0.0)
+    assert main.main([path, "--check", "--explain", "--time", "--seed", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "9 nodes, fpmath_mode strict" in out
+    assert "node 4 'CONVOLUTION_4' (Convolution)\n    2: bf16 (2, 4, 7, 6)" in out
+    assert "u8 (2, 6, 3, 6): from " in out
+    assert "node 4: convolution to (2, 6, 3, 6)" in out
+    starts = ("  node 4 'CONVOLUTION_4' (Convolution)", "  the whole graph")
+    checked, timed, whole = [x.split() for x in out.splitlines() if x.startswith(starts)][-3:]
+    assert checked[-1] == "ok"
+    assert 0 <= float(checked[-2]) <= 1
+    for line in (timed, whole):
+        assert min(map(float, line[-2:])) > 0
+
+
+def test_a_wrong_convolution_is_an_exit_code(path, capsys, monkeypatch):
+    def wrong(graph, inputs, **more):
+        arrays = evaluate(graph, inputs, **more)
+        return arrays | {6: arrays[6].at[0, 0, 0, 0].add(1)}
+
+    assert main.main([path, "--check"]) == 0
+    assert "FAIL" not in capsys.readouterr().out
+    monkeypatch.setattr(_check, "evaluate", wrong)
+    assert main.main([path, "--check"]) == 1
+    assert "node 4 'CONVOLUTION_4' (Convolution): " in (out := capsys.readouterr().out)
+    assert "FAIL" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "FAIL: graph: "),
+        ('{"graph": []}', "FAIL: graph: `graph` must list at least one node; got none"),
+        (None, "FAIL: [Errno 2] No such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_run(text, message, tmp_path, capsys):
+    path = tmp_path / "graph.json"
+    if text is not None:
+        path.write_text(text)
+    assert main.main([str(path)]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_an_unknown_flag(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main.main(["--chek"])
+    assert "usage: python -m jaxconv.onednn" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command(path):
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "jaxconv.onednn", path, "--check"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "ok" in ran.stdout
+
+
+# Times
+
+
+def test_each_convolution_and_the_graph_are_timed_beside_lax(monkeypatch):
+    monkeypatch.setattr(_time, "BUDGET", 0.0)
+    graph = onednn.load_graph(written("ConvTranspose", then=["BiasAdd"]))
+    inputs = onednn.random_inputs(graph)
+    [(node, ours, plain)] = _time.each(graph, inputs)
+    assert node.kind == "ConvTranspose"
+    assert min(ours, plain, *_time.whole(graph, inputs)) > 0
+
+
+def test_calls_are_in_turn_after_one_that_compiles(monkeypatch):
+    monkeypatch.setattr(_time, "BUDGET", 0.0)
+    called = []
+    best = _time.interleaved(
+        lambda x: called.append("a") or x, lambda x: called.append("b") or x, jnp.ones(1)
+    )
+    assert "".join(called) == "ab" * (1 + _time.FEWEST)
+    assert min(best) >= 0

@@ -1,0 +1,193 @@
+"""Graphs that are written: they read back as they were meant, and compute what they say.
+
+Values of all are those of the NumPy oracle on integers, exactly; scales are powers of two.
+"""
+
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+
+from jaxconv import onednn
+
+FINE, COARSE = (2, 4, 7, 6), (2, 6, 3, 6)
+TAPS = {"OIX": (6, 2, 3, 2), "XIO": (3, 2, 2, 6), "IOX": (6, 2, 3, 2), "XOI": (3, 2, 2, 6)}
+#: of one convolution, and of the transposed one between the same tensors, where I meets the coarse
+WINDOW = {
+    "strides": [2, 1],
+    "pads_begin": [1, 0],
+    "pads_end": [0, 2],
+    "dilations": [1, 2],
+    "groups": 2,
+    "data_format": "NCX",
+}
+FORWARD = WINDOW | {"weights_format": "OIX"}
+TRANSPOSED = WINDOW | {"weights_format": "IOX"}
+#: kind: (first, second, attributes, output)
+KINDS = {
+    "Convolution": (FINE, TAPS["OIX"], FORWARD, COARSE),
+    "ConvolutionBackwardData": (COARSE, TAPS["OIX"], FORWARD | {"dst_shape": FINE}, FINE),
+    "ConvolutionBackwardWeights": (
+        FINE,
+        COARSE,
+        FORWARD | {"weights_shape": TAPS["OIX"]},
+        TAPS["OIX"],
+    ),
+    "ConvTranspose": (COARSE, TAPS["IOX"], TRANSPOSED | {"output_padding": [1, 0]}, FINE),
+    "ConvTransposeBackwardData": (FINE, TAPS["IOX"], TRANSPOSED, COARSE),
+    "ConvTransposeBackwardWeights": (
+        COARSE,
+        FINE,
+        TRANSPOSED | {"weights_shape": TAPS["IOX"]},
+        TAPS["IOX"],
+    ),
+}
+
+
+def integers(*shape, seed=0, least=-4, most=4, dtype=np.float32):
+    drawn = np.random.default_rng((seed, *shape)).integers(least, most, shape, endpoint=True)
+    return drawn.astype(dtype)
+
+
+def exact(kind, first, second, bias=None):
+    """By the oracle, which takes shapes by position."""
+    attributes = dict(KINDS[kind][2])
+    shape = [attributes.pop(name) for name in ("dst_shape", "weights_shape") if name in attributes]
+    name = re.sub("(?<!^)([A-Z])", r"_\1", kind).lower()
+    given = [first, second, *shape] if bias is None else [first, second, bias]
+    return getattr(oracle, name)(*map(np.asarray, given[:2]), *given[2:], **attributes)
+
+
+def written(kind, **more):
+    """A graph, as it comes back from a file."""
+    first, second, attributes, _ = KINDS[kind]
+    return json.loads(json.dumps(onednn.write_graph(kind, first, second, attributes, **more)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_operation(kind):
+    first, second, attributes, out = KINDS[kind]
+    made = written(kind)
+    read = onednn.load_graph(made)
+    [node] = read.nodes
+    assert (node.kind, read.fpmath_mode) == (kind, "strict")
+    assert [t.shape for t in read.inputs] == [first, second]
+    assert [t.shape for t in read.outputs] == [out]
+    assert {n: a["value"] for n, a in node.attributes.items()} == json.loads(json.dumps(attributes))
+    assert node.attributes["groups"] == {"type": "s64", "value": 2}
+    assert node.attributes["strides"] == {"type": "s64[]", "value": [2, 1]}
+    x, y = integers(*first, seed=1), integers(*second, seed=2)
+    [found] = jax.jit(lambda x: onednn.run_graph(made, x))([x, y]).values()
+    np.testing.assert_array_equal(found, exact(kind, x, y).astype(np.float32), strict=True)
+    np.testing.assert_array_equal(found, onednn.apply(kind, [x, y], attributes))
+
+
+def test_an_int_for_all_axes_is_written_for_each():
+    attributes = {"strides": 2, "pads_begin": 0, "pads_end": 1, "dilations": 1, "auto_pad": None}
+    made = onednn.write_graph("Convolution", (1, 5, 5, 1), (2, 2, 1, 1), attributes)
+    [node] = made["graph"]
+    assert node["attrs"] == {
+        "strides": {"type": "s64[]", "value": [2, 2]},
+        "pads_begin": {"type": "s64[]", "value": [0, 0]},
+        "pads_end": {"type": "s64[]", "value": [1, 1]},
+        "dilations": {"type": "s64[]", "value": [1, 1]},
+    }
+    assert node["inputs"][0]["stride"] == [25, 5, 1, 1]
+    assert (made["input_ports"], made["output_ports"]) == ([0, 1], [2])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_follows_a_convolution(dtype):
+    """conv+bias+relu and conv+add+clamp, in one program."""
+    bias, other = integers(6, seed=3), integers(*COARSE, seed=4)
+    x, w = integers(*FINE, seed=1, most=60), integers(*TAPS["OIX"], seed=2)
+    clamp = ("Clamp", {"min": -8, "max": 6})
+    graphs = [
+        written("Convolution", dtype=dtype, then=["BiasAdd", "ReLU"]),
+        written("Convolution", dtype=dtype, then=["Add", clamp]),
+    ]
+    assert [n["kind"] for n in graphs[0]["graph"]] == ["Convolution", "BiasAdd", "ReLU"]
+    assert graphs[0]["graph"][1]["attrs"]["data_format"]["value"] == "NCX"
+    assert graphs[1]["graph"][2]["attrs"]["min"] == {"type": "f32", "value": -8.0}
+
+    kind = {"f32": jnp.float32, "bf16": jnp.bfloat16}[dtype]
+    given = [jnp.asarray(v, kind) for v in (x, w, bias, other)]
+
+    @jax.jit
+    def both(x, w, bias, other):
+        return [onednn.run_graph(g, [x, w, v]) for g, v in zip(graphs, (bias, other), strict=True)]
+
+    relu, clamped = (next(iter(found.values())) for found in both(*given))
+    sums = exact("Convolution", x, w)
+    assert np.any(sums != sums.astype(jnp.bfloat16))  # a rounding shows
+    sums = sums.astype(kind).astype(np.float64)
+    expected = (np.maximum(sums + bias.reshape(6, 1, 1), 0)).astype(kind)
+    np.testing.assert_array_equal(np.asarray(relu), expected, strict=True)
+    expected = np.clip((sums + other).astype(kind).astype(np.float64), -8, 6).astype(kind)
+    np.testing.assert_array_equal(np.asarray(clamped), expected, strict=True)
+
+
+@pytest.mark.parametrize("kind", ["Convolution", "ConvTranspose"])
+@pytest.mark.parametrize("int8", ["per_tensor", "per_channel"])
+def test_int8(kind, int8):
+    """u8 and s8 to u8: exact, as scales are powers of two and sums stay below 2**24."""
+    first, second, attributes, _ = KINDS[kind]
+    made = written(kind, int8=int8, then=["ReLU"])
+    kinds = [n["kind"] for n in made["graph"]]
+    assert kinds == ["Dequantize", "Dequantize", kind, "ReLU", "Quantize"]
+    x = integers(*first, seed=1, least=0, most=255, dtype=np.uint8)
+    w = integers(*second, seed=2, least=-128, most=127, dtype=np.int8)
+    [found] = jax.jit(lambda x: onednn.run_graph(made, x))([x, w]).values()
+    src, weights, result = (
+        {name: a["value"] for name, a in made["graph"][i]["attrs"].items()} for i in (0, 1, -1)
+    )
+    axis = attributes["weights_format"].index("O")
+    if int8 == "per_channel":
+        assert weights["axis"] == axis
+        assert len(set(weights["scales"])) == min(3, second[axis])
+    scales = np.float64(weights["scales"]).reshape([-1 if a == axis else 1 for a in range(4)])
+    sums = exact(kind, (np.float64(x) - src["zps"]) * src["scales"], np.float64(w) * scales)
+    expected = np.rint(np.maximum(sums, 0) / result["scales"] + result["zps"])
+    np.testing.assert_array_equal(found, np.clip(expected, 0, 255).astype(np.uint8), strict=True)
+    assert 0 < np.sum(expected < 255) < expected.size  # some saturate, and some do not
+
+
+def test_int8_of_mixed_precision():
+    made = written("Convolution", int8="per_channel", dtype="bf16", then=["BiasAdd"])
+    kinds = [n["kind"] for n in made["graph"]]
+    assert kinds == [
+        *["Dequantize", "TypeCast"] * 2, "Convolution", "BiasAdd", "TypeCast", "Quantize",
+    ]  # fmt: skip
+    x = integers(*FINE, seed=1, least=0, most=255, dtype=np.uint8)
+    w = integers(*TAPS["OIX"], seed=2, least=-128, most=127, dtype=np.int8)
+    bias = integers(6, seed=3).astype(jnp.bfloat16)
+    [found] = jax.jit(lambda x: onednn.run_graph(made, x))([x, w, bias]).values()
+    # both fit into bf16, so only sums are rounded: of the convolution, and of the bias
+    scales = np.float64(made["graph"][2]["attrs"]["scales"]["value"]).reshape(6, 1, 1, 1)
+    sums = exact("Convolution", (np.float64(x) - 128) / 16, np.float64(w) * scales)
+    sums = sums.astype(jnp.bfloat16).astype(np.float64) + np.float64(bias).reshape(6, 1, 1)
+    expected = np.rint(sums.astype(jnp.bfloat16).astype(np.float64) / 0.5 + 128)
+    np.testing.assert_array_equal(found, np.clip(expected, 0, 255).astype(np.uint8), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "more"),
+    [
+        (r"write_graph: `dtype` must be f32, bf16 or f16; got 's8' \(str\)", "Convolution",
+         {"dtype": "s8"}),
+        (r"write_graph: `int8` must be None, 'per_tensor' or 'per_channel'; got True \(bool\)",
+         "Convolution", {"int8": True}),
+        ("write_graph: `int8` must be None, unless the kind is Convolution or ConvTranspose; got "
+         "'per_tensor' for ConvolutionBackwardData", "ConvolutionBackwardData",
+         {"int8": "per_tensor"}),
+        (r"write_graph: `then` must be of Abs, .*; got 'Relu'; did you mean 'ReLU'\?",
+         "Convolution", {"then": ["Relu"]}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written(message, kind, more):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        written(kind, **more)

@@ -1,0 +1,107 @@
+"""Every form fills what its record claims, exactly: integers in, the defining sum out."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import _lowering
+from jaxconv._geometry import OPERANDS
+from tests.support.random_problems import SLOTS, draw
+
+FORMS = [*_lowering.FORMS, _lowering.PORTABLE]
+FEW = 4  # problems for each form and slot; more in the slow tests
+
+POOL = draw(seed=3, count=400, most_channels=12)
+
+
+def claims(form, slot, problem):
+    """Whether a form is part of the plan that forcing it makes."""
+    types = [jax.ShapeDtypeStruct(problem.shapes[s], jnp.float32) for s in OPERANDS[slot]]
+    shapes = [problem.shapes[s] for s in OPERANDS[slot]]
+    given = shapes if slot == "coarse" else [*shapes, problem.shapes[slot]]
+    geometry = jaxconv.resolve(problem.operation(slot).func, *given, **problem.attributes).geometry
+    asked = _lowering.Problem.of(slot, *types, geometry, onednn=_lowering.calls("cpu"))
+    try:
+        _lowering.planned(asked, "cpu", form)
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def claimed(form, slot, count):
+    """Problems that a form claims, of different kinds first."""
+    found = [p for p in POOL if claims(form, slot, p)]
+    by_kind = sorted(found, key=lambda p: [q.kind for q in found[: found.index(p)]].count(p.kind))
+    return by_kind[:count]
+
+
+def check(form, slot, problems):
+    """All problems of a form and slot in one program."""
+    tensors = [p.integers() for p in problems]
+
+    def run(given):
+        return [p.operation(slot)(*pair) for p, pair in zip(problems, given, strict=True)]
+
+    given = [[t[s].astype(np.float32) for s in OPERANDS[slot]] for t in tensors]
+    with jaxconv.forced(form):
+        found = jax.jit(run)(given)
+    for problem, tensor, got in zip(problems, tensors, found, strict=True):
+        np.testing.assert_array_equal(got, problem.expected(slot, tensor), err_msg=str(problem))
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_exact(form, slot):
+    problems = claimed(form, slot, FEW)
+    if not problems:
+        pytest.skip(f"{form} claims none to {slot}")
+    check(form, slot, problems)
+
+
+def test_every_form_claims_something():
+    for form in FORMS:
+        if form == "onednn" and _lowering.unavailable():
+            continue
+        assert any(claimed(form, slot, 1) for slot in SLOTS), form
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("slot", SLOTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_exact_at_length(form, slot, part):
+    problems = claimed(form, slot, 60)[part::4]
+    if not problems:
+        pytest.skip(f"{form} claims no more to {slot}")
+    check(form, slot, problems)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
+@pytest.mark.parametrize("slot", SLOTS)
+@pytest.mark.parametrize("form", [None, _lowering.PORTABLE])
+def test_16_bits_are_rounded_once(form, slot, dtype):
+    """Sums that 16 bits do not hold: a partial sum in 16 bits would be off."""
+    problems = draw(seed=5, count=4, ranks=(2,), most_channels=24)
+    tensors = [p.integers(limit=12) for p in problems]
+
+    def run(given):
+        wide = [p.operation(slot)(*pair) for p, pair in zip(problems, given, strict=True)]
+        narrow = [
+            p.operation(slot)(*pair, preferred_element_type=dtype)
+            for p, pair in zip(problems, given, strict=True)
+        ]
+        return wide, narrow
+
+    given = [[jnp.asarray(t[s], dtype) for s in OPERANDS[slot]] for t in tensors]
+    with jaxconv.forced(form):
+        wide, narrow = jax.jit(run)(given)
+    for problem, tensor, exact, rounded in zip(problems, tensors, wide, narrow, strict=True):
+        expected = problem.expected(slot, tensor)
+        np.testing.assert_array_equal(exact, expected, err_msg=str(problem))
+        assert rounded.dtype == dtype
+        np.testing.assert_array_equal(rounded, expected.astype(np.float32).astype(dtype))

@@ -1,0 +1,99 @@
+"""What normalisation leaves of a contraction gives the same sums, and has nothing left to cut."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxconv._geometry import UNIT, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._lowering.normal import normalise
+from jaxconv._lowering.problem import Problem
+
+
+def axis_of(rng):
+    """Any axis at all: negative padding, padding beyond the kernel, strides beyond all."""
+    return Axis(
+        fine=rng.randint(1, 9),
+        kernel=rng.randint(1, 5),
+        coarse=rng.randint(1, 6),
+        stride=rng.choice((1, 2, 3, 11)),
+        dilation=rng.choice((1, 2, 3, 13)),
+        pad_low=rng.randint(-6, 9),
+    )
+
+
+def problem_of(*axes):
+    rank = len(axes)
+    spatial = tuple(range(1, rank + 1))
+    kernel = KernelLayout(rank + 1, rank, tuple(range(rank)))
+    geometry = Geometry(axes, 1, DataLayout(0, rank + 1, spatial), kernel)
+    return Problem("coarse", geometry, 1, 1, 1, np.dtype(np.float32))
+
+
+def met(axis):
+    """The triples (fine pixel, tap, coarse pixel) of the sum."""
+    return {
+        (axis.stride * q + axis.dilation * t - axis.pad_low, t, q)
+        for q in range(axis.coarse)
+        for t in range(axis.kernel)
+        if 0 <= axis.stride * q + axis.dilation * t - axis.pad_low < axis.fine
+    }
+
+
+def test_the_same_products():
+    rng = random.Random(0)
+    for _ in range(3000):
+        # A second axis that has something to say: the first may be left out.
+        axis, other = axis_of(rng), Axis(3, 2, 2, 1, 1, 0)
+        normal, trim = normalise(problem_of(axis, other))
+        if normal.empty:
+            assert not met(axis)
+            continue
+        ends = {slot: found[0] for slot, found in trim.ends} if trim else {}
+        fine, kernel, coarse = (ends.get(s, (0, 0))[0] for s in ("fine", "kernel", "coarse"))
+        inner = normal.geometry.axes[0] if normal.rank == 2 else UNIT
+        shifted = {(p + fine, t + kernel, q + coarse) for p, t, q in met(inner)}
+        assert shifted == met(axis), axis
+
+
+def test_nothing_is_left_to_cut():
+    rng = random.Random(1)
+    for _ in range(3000):
+        axis, other = axis_of(rng), Axis(3, 2, 2, 1, 1, 0)
+        normal, _ = normalise(problem_of(axis, other))
+        if normal.empty or normal.rank == 1:
+            continue
+        inner = normal.geometry.axes[0]
+        pixels, taps, places = (sorted({n[at] for n in met(inner)}) for at in range(3))
+        assert (taps[0], taps[-1]) == (0, inner.kernel - 1)
+        assert (places[0], places[-1]) == (0, inner.coarse - 1)
+        assert inner.pad_low >= 0
+        assert inner.pad_high > -inner.stride
+        assert 0 <= pixels[0] <= pixels[-1] < inner.fine
+        assert inner.dilation == 1 or inner.kernel > 1
+        assert inner.stride in (1, inner.kernel) or inner.coarse > 1
+        assert normalise(normal) == (normal, None)
+
+
+def test_axes_of_one_element_go_but_one_stays():
+    unit = replace(UNIT, stride=3, dilation=2)
+    normal, trim = normalise(problem_of(unit, Axis(5, 2, 4, 1, 1, 0), unit))
+    assert [a.fine for a in normal.geometry.axes] == [5]
+    assert trim.units == (0, 2)
+    normal, _ = normalise(problem_of(unit, unit))
+    assert normal.rank == 1
+
+
+def test_one_window_tiles():
+    normal, _ = normalise(problem_of(Axis(4, 4, 1, 1, 1, 0), Axis(6, 3, 2, 3, 1, 0)))
+    assert normal.tiles
+
+
+@pytest.mark.parametrize("far", [10**6, 2**31 - 1, 2**62])
+def test_sizes_of_any_size_take_no_time(far):
+    """All by arithmetic: a loop over pads, dilations or strides would not end."""
+    normal, _ = normalise(problem_of(Axis(5, 3, 5, 1, far, far), Axis(5, 2, 2, far, 1, 0)))
+    first, second = normal.geometry.axes
+    assert (first.kernel, first.dilation, first.pad_low) == (1, 1, 0)
+    assert (second.coarse, second.stride) == (1, second.kernel)

@@ -1,0 +1,161 @@
+"""What is planned for a contraction: pure, quick, bounded, and the form that its line names."""
+
+import time
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import _lowering
+from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._lowering import cpu, gpu, phases
+from jaxconv._lowering.plan import plan
+from jaxconv._lowering.problem import Problem
+
+DTYPES = [np.dtype(np.float32), np.dtype(jnp.bfloat16), np.dtype(np.float16), np.dtype(np.float64)]
+TABLES = {"cpu": cpu.TABLE, "gpu": gpu.TABLE}
+
+
+def problem(result, axes, groups=1, fine=16, coarse=32, batch=8, **more):
+    rank = len(axes)
+    geometry = Geometry(
+        tuple(axes), groups,
+        DataLayout(0, rank + 1, tuple(range(1, rank + 1))),
+        KernelLayout(rank + 1, rank, tuple(range(rank))),
+    )  # fmt: skip
+    dtype = more.pop("dtype", DTYPES[0])
+    return Problem(result, geometry, batch, fine, coarse, dtype, **more)
+
+
+def axis(fine=28, kernel=3, stride=1, dilation=1, pad=None):
+    extent = dilation * (kernel - 1) + 1
+    pad = extent // 2 if pad is None else pad
+    return Axis(fine, kernel, (fine + 2 * pad - extent) // stride + 1, stride, dilation, pad)
+
+
+def names(found):
+    return [name for name, _ in found.steps()]
+
+
+def drawn(count):
+    rng = np.random.default_rng(7)
+
+    def pick(*values):
+        return values[rng.integers(len(values))]
+
+    for _ in range(count):
+        rank = pick(1, 2, 3, 4)
+        axes = [
+            axis(pick(1, 5, 14, 56), pick(1, 2, 3, 7, 31), pick(1, 1, 2, 3, 16), pick(1, 1, 2, 12))
+            for _ in range(rank)
+        ]
+        axes = [a if a.coarse > 0 else axis(9) for a in axes]
+        yield problem(
+            pick("coarse", "fine", "kernel"), axes, groups=pick(1, 1, 2, 32, 256),
+            fine=pick(1, 1, 3, 8, 64), coarse=pick(1, 1, 4, 8, 96), batch=pick(None, 0, 1, 8),
+            dtype=pick(*DTYPES), devices=pick(1, 1, 4), onednn=pick(True, False),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("platform", TABLES)
+def test_every_problem_has_a_plan_that_its_form_can_follow(platform):
+    for asked in drawn(1500):
+        found = plan(asked, TABLES[platform])
+        todo = [found]
+        while todo:
+            one = todo.pop()
+            assert one.form.fills(one.problem), (one.form.name, one.problem)
+            todo += one.parts
+        assert len(names(found)) <= 1 + 2 * max(phases.MOST, 256)
+        hash(found)
+
+
+def test_one_isolates_and_none_within_it():
+    def isolated(found, within):
+        assert not (within and found.isolated)
+        for part in found.parts:
+            isolated(part, within or found.isolated)
+
+    for asked in drawn(300):
+        isolated(plan(asked, cpu.TABLE), False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "with_onednn", "portable"),
+    [
+        (problem("coarse", [axis()] * 2), ["onednn"], ["convolution"]),
+        (problem("fine", [axis()] * 2), ["flip", "onednn"], ["flip", "convolution"]),
+        (problem("kernel", [axis()] * 2), ["onednn"], ["im2col"]),
+        (problem("kernel", [axis(kernel=1, pad=0)] * 2), ["dot"], ["dot"]),
+        (problem("coarse", [axis(32, 4, 4, pad=0)] * 2), ["onednn"], ["dot"]),
+        (problem("coarse", [axis()] * 2, 32, 1, 1), ["onednn"], ["multiply-adds"]),
+        (problem("kernel", [axis()] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("coarse", [axis()] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("coarse", [axis()] * 2, 32, 1, 2), ["multiply-adds"], ["multiply-adds"]),
+        (problem("coarse", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "convolution"]),
+        (problem("kernel", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "im2col"]),
+        (
+            problem("coarse", [axis()] * 3, fine=32),
+            ["onednn"],
+            ["by first axis", "convolution"],
+        ),
+        (problem("coarse", [axis(kernel=31)] * 2, 32, 1, 1), ["onednn"], None),
+        (problem("coarse", [axis()] * 2, dtype=DTYPES[3]), ["convolution"], ["convolution"]),
+        (problem("coarse", [axis()] * 2, batch=None), ["convolution"], ["convolution"]),
+        (problem("coarse", [axis()] * 2, batch=0), ["zeros"], ["zeros"]),
+    ],
+)  # fmt: skip
+def test_lines_of_the_cpu_table(asked, with_onednn, portable):
+    assert names(plan(replace(asked, onednn=True), cpu.TABLE)) == with_onednn
+    if portable:
+        assert names(plan(asked, cpu.TABLE)) == portable
+
+
+def test_strides_are_few_contractions_however_large():
+    for stride in (2, 3, 8, 100):
+        dense = plan(problem("fine", [axis(200, 2 * stride, stride)] * 2), cpu.TABLE)
+        assert names(dense)[0] == "phases"
+        assert len(dense.parts) == 1
+        odd = plan(problem("fine", [axis(200, stride + 1, stride)] * 2), cpu.TABLE)
+        assert len(odd.parts) == 4
+    depthwise = plan(problem("fine", [axis(56, 3, 2)] * 2, 32, 1, 1), cpu.TABLE)
+    assert len(depthwise.parts) == 4
+
+
+def test_a_program_split_over_devices_gets_forms_without_loops():
+    for asked in drawn(600):
+        if asked.devices > 1:
+            found = names(plan(replace(asked, onednn=False), cpu.TABLE))
+            assert not {"onednn", "im2col", "by group", "by first axis"} & {*found}
+
+
+@pytest.mark.parametrize("stride", [2**20, 2**31 - 1])
+def test_huge_strides_are_planned_at_once(stride):
+    """A loop over residues of a stride would take minutes."""
+    start = time.perf_counter()
+    far = Axis(5, 3, 2, stride, stride - 1, 2)
+    found = plan(problem("fine", [far, far]), cpu.TABLE)
+    assert time.perf_counter() - start < 1
+    assert names(found)
+
+
+def test_forced_takes_the_first_place_that_it_can():
+    strided = problem("fine", [axis(56, 3, 2)] * 2)
+    found = _lowering.planned(strided, "cpu", "im2col")
+    assert names(found) == ["phases", *["im2col"] * 4]
+    with pytest.raises(ValueError, match="forced: 'by group' cannot compute this contraction"):
+        _lowering.planned(strided, "cpu", "by group")
+    assert _lowering.planned(strided, "gpu", "im2col") == _lowering.planned(strided, "gpu")
+    with pytest.raises(ValueError, match="`form` must be one of portable, reference, onednn"):
+        jaxconv.forced("fast")
+
+
+def test_old_names_warn_and_still_force():
+    with pytest.warns(DeprecationWarning, match="'columns' is now called 'im2col'"):
+        context = jaxconv.forced("columns")
+    with context:
+        assert jaxconv.explain("convolution", (2, 8, 8, 4), (3, 3, 4, 4)).steps == (
+            ("im2col", "forced"),
+        )
