@@ -15,6 +15,7 @@ from tests.support.forms import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     DENSE,
+    EACH_SLOT,
     FORMS,
     GROUPED,
     OPS,
@@ -26,6 +27,7 @@ from tests.support.forms import (
 from tests.support.timing import least_ratio
 
 each_op = pytest.mark.parametrize("name", OPS)
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
@@ -33,7 +35,7 @@ def gradients(op, a, b, t):
     return jax.vjp(op, a, b)[1](t)
 
 
-@each_op
+@each_slot
 def test_scan(name):
     """Over slices of the first argument, differentiated through the loop and within it."""
     op = DENSE.op(name)
@@ -56,7 +58,7 @@ def test_scan(name):
     np.testing.assert_array_equal(within[1].sum(0), found[1])
 
 
-@each_op
+@each_slot
 def test_cond_and_switch(name):
     op = DENSE.op(name)
     a, b, t = operands(DENSE, name)
@@ -74,7 +76,7 @@ def test_cond_and_switch(name):
             np.testing.assert_array_equal(found, factor * gradient)
 
 
-@each_op
+@each_slot
 def test_while_loop(name):
     """Forward and in forward mode, which is all that JAX gives a while loop."""
     op = DENSE.op(name)
@@ -92,7 +94,7 @@ def test_while_loop(name):
     np.testing.assert_array_equal(tangent, -7 * op(a, b))
 
 
-@each_op
+@each_slot
 def test_remat(name):
     op = DENSE.op(name)
     a, b, t = operands(DENSE, name)
