@@ -66,7 +66,7 @@ def first_failure(copy: Path, arguments: list[str]) -> str | None:
     options = ["-x", "-q", "-p", "no:cacheprovider", "--ignore=tests/test_faults.py"]
     command = [sys.executable, "-m", "pytest", *options, *arguments]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
-    found = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", done.stdout, re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - |$)", done.stdout, re.MULTILINE)
     if found:
         return found[1]
     if done.returncode not in (0, 5):  # 5: the hint selects nothing
