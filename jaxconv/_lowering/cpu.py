@@ -64,8 +64,9 @@ def _small_image(p: Problem) -> bool:
 
 
 def _multiplier(p: Problem) -> bool:
-    """One fine channel a group to a few coarse ones, which oneDNN has no vector code for."""
-    return not p.dense and p.fine == 1 and 1 < p.coarse <= FEW_CHANNELS
+    """One channel of a group to a few others, or from a few, which oneDNN has no vector code for."""
+    few, more = sorted((p.fine, p.coarse))
+    return not p.dense and few == 1 < more <= FEW_CHANNELS
 
 
 _LINES: Table = (
@@ -110,7 +111,13 @@ _LINES: Table = (
         "channel-multiplier",
         multiply_adds.FORM,
         lambda p: p.result == "coarse" and _multiplier(p) and _few_terms(p),
-        "oneDNN has no vector code for one channel to a few",
+        "oneDNN has no vector code for one channel to or from a few",
+    ),
+    Regime(
+        "depthwise-phases",
+        multiply_adds.FORM,
+        lambda p: p.phase and p.depthwise and _few_terms(p),
+        "the loop that interleaves phases computes them, and none is written before",
     ),
     Regime(
         "one-dot",

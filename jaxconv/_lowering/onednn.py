@@ -140,7 +140,9 @@ def _call(
     dtype: DType,
 ) -> Any:
     """(N, X, (g, i)) by (X, i, (g, o)) to (N, X, (g, o))."""
-    if not takes(data.dtype):
+    # oneDNN 3.7 to 3.12 sum padded bfloat16 wrongly of one channel to several.
+    single = kernel.shape[-2] == 1 and kernel.shape[-1] > groups
+    if not takes(data.dtype) or (single and data.dtype == jnp.bfloat16):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
     rank, spatial = data.ndim - 2, list(range(1, data.ndim - 1))
     tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": spatial}
@@ -189,8 +191,8 @@ def _call(
 #: row, so that they should stay in a core's second cache.
 BLOCK = 900_000
 
-#: Fewer channels of one group than this leave oneDNN slivers of work.
-FEWEST_CHANNELS = 8
+#: Fewer channels of a group, or coarse ones of one group, leave oneDNN slivers of work.
+FEWEST_IN_GROUPS, FEWEST_COARSE = 12, 8
 
 #: Pixels along a signal for each tap, at least, that are one run of it.
 RUN = 4
@@ -206,8 +208,6 @@ def to_kernel(
         fine, coarse, axes = _in_runs(fine, coarse, axes[0], problem)
     images = _blocks(problem)
     assert images is not None
-    dtype = fine.dtype if fine.dtype == jnp.float32 or takes(fine.dtype) else jnp.float32
-    fine, coarse = fine.astype(dtype), coarse.astype(dtype)
     groups = geometry.groups
 
     def block(fine: Any, coarse: Any) -> Any:
@@ -233,16 +233,23 @@ def _block(fine: Any, coarse: Any, axes: tuple[Axis, ...], groups: int) -> Any:
     """(N, Y, X, (g, i)), (N, y, x, (g, o)) to (s, t, i, (g, o))."""
     *rows, last = axes
     rank = len(rows)
-    # (Y, i, (g, N, x)) for each tap s
-    fine = split_groups(fine, groups)
-    order = (*range(1, rank + 1), rank + 3, rank + 2, 0, rank + 1)
+    # (Y, i, r, g, N, X): transposed once, with the residues of columns by the stride apart, so that
+    # what a tap s reads is a slice of neighbours.
+    width = -(-last.fine // last.stride) * last.stride
+    config = [(0, 0, 0)] * fine.ndim
+    config[rank + 1] = (0, width - last.fine, 0)
+    fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    fine = replace_axes(fine, rank + 1, 1, (width // last.stride, last.stride))
+    fine = split_groups(fine, groups)  # N, Y, X, r, g, i
+    order = (*range(1, rank + 1), rank + 4, rank + 2, rank + 3, 0, rank + 1)
+    fine = lax.optimization_barrier(lax.transpose(fine, order))
     copies = []
     for tap in range(last.kernel):
-        start = last.dilation * tap
-        columns = lax.slice_in_dim(fine, start, start + last.span, last.stride, axis=rank + 1)
-        columns = lax.transpose(columns, order)
+        start, residue = divmod(last.dilation * tap, last.stride)
+        columns = lax.index_in_dim(fine, residue, rank + 1, keepdims=False)
+        columns = lax.slice_in_dim(columns, start, start + last.coarse, axis=rank + 3)
         copies.append(replace_axes(columns, rank + 1, 3, (math.prod(columns.shape[-3:]),)))
-    data = jnp.stack(copies)
+    data = jnp.stack(copies)  # (Y, i, (g, N, x)) for each tap
     # (y, 1, (N, x), (g, o))
     kernel = lax.transpose(coarse, (*range(1, rank + 1), 0, rank + 1, rank + 2))
     kernel = replace_axes(kernel, rank, 2, (1, kernel.shape[rank] * kernel.shape[rank + 1]))
@@ -288,9 +295,9 @@ def _runs(problem: Problem) -> int:
 
 def _blocks(problem: Problem) -> int | None:
     """How many images a call takes; None where no blocks are good."""
-    if min(problem.fine, problem.coarse) < FEWEST_CHANNELS and not problem.dense:
+    if min(problem.fine, problem.coarse) < FEWEST_IN_GROUPS and not problem.dense:
         return None
-    if problem.coarse < FEWEST_CHANNELS:
+    if problem.coarse < FEWEST_COARSE or problem.bits == 16:  # dots in 16 bits are faster
         return None
     images = problem.batch or 1
     size = 4 * problem.positions * problem.geometry.groups * problem.coarse

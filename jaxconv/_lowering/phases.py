@@ -155,6 +155,7 @@ def _chosen(kinds: Kinds) -> Iterator[tuple[Alike, ...]]:
 
 
 def _phases(problem: Problem) -> tuple[Problem, ...]:
+    problem = replace(problem, phase=True)
     return tuple(
         _as_coarse(
             problem,
@@ -179,11 +180,12 @@ def phases(
     done = dict(zip(_chosen(kinds), parts, strict=True))
 
     def part(some: tuple[Alike, ...]) -> Any:
-        """(N, a1, a2, ..., r1, r2, ..., C) of residues r at the places a."""
+        """(N, a1, r1, a2, r2, ..., C): residue r at place a, of each axis."""
         counts = tuple(len(a.residues) for a in some)
         places = tuple(a.axis.fine for a in some)
         if some not in done:
-            shape = (coarse.shape[0], *places, *counts, groups * problem.fine)
+            pairs = (n for pair in zip(places, counts, strict=True) for n in pair)
+            shape = (coarse.shape[0], *pairs, groups * problem.fine)
             return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)[0]
         weights = kernel
         for n, kind in enumerate(some):
@@ -191,7 +193,9 @@ def phases(
         weights = replace_axes(weights, rank, rank + 1, (math.prod(weights.shape[rank:-1]),))
         out = done[some](coarse, _turned(weights, geometry), numerics)
         out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine))
-        out = jnp.moveaxis(out, rank + 1, -2)
+        # from (N, a1, a2, ..., g, r1, r2, ..., i)
+        behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
+        out = lax.transpose(out, (0, *behind, rank + 1, 2 * rank + 2))
         return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine,))
 
     def together(some: tuple[Alike, ...]) -> Any:
@@ -199,16 +203,16 @@ def phases(
         n = len(some)
         if n == rank:
             return part(some)
-        out = jnp.concatenate([together((*some, kind)) for kind in kinds[n]], 1 + rank + n)
+        at = 2 + 2 * n
+        out = jnp.concatenate([together((*some, kind)) for kind in kinds[n]], at)
         order = [r for kind in kinds[n] for r in kind.residues]
         if order != sorted(order):
-            out = jnp.take(out, np.argsort(order), 1 + rank + n, mode="clip")
+            out = jnp.take(out, np.argsort(order), at, mode="clip")
         return out
 
     out = together(())
     for n, axis in enumerate(geometry.axes):
-        # (..., a, ..., r, ...) to (..., stride*a + r, ...), and the pixels without the padding
-        out = jnp.moveaxis(out, 1 + rank, 2 + n)
+        # Place a of residue r is pixel stride*a + r, of the pixels and the padding before them.
         out = replace_axes(out, 1 + n, 2, (out.shape[1 + n] * axis.stride,))
         low = axis.pad_low % axis.stride
         out = lax.slice_in_dim(out, low, low + axis.fine, axis=1 + n)

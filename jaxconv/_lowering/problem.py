@@ -45,6 +45,8 @@ class Problem:
     devices: int = 1
     #: whether the program may call oneDNN, as far as the program goes
     onednn: bool = False
+    #: one of several contractions whose results are interleaved
+    phase: bool = False
 
     @classmethod
     def of(

@@ -1,0 +1,306 @@
+"""oneDNN's call: where it is used, that it is exact, and that only its vector code runs."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxconv
+from jaxconv import _lowering
+from jaxconv._geometry import OPERANDS
+from jaxconv._lowering import onednn
+from tests.support.random_problems import SLOTS, draw
+
+HERE = pytest.mark.skipif(
+    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
+)
+CALL = onednn.TARGET
+
+SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
+
+
+def types(dtype=jnp.float32):
+    return [jax.ShapeDtypeStruct(shape, dtype) for shape in SHAPES]
+
+
+def integers(seed, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-3, 4, shape).astype(dtype) for shape in SHAPES]
+
+
+def calls(function, *args):
+    return CALL in jax.jit(function).lower(*args).as_text()
+
+
+# Where it is used.
+
+
+@HERE
+def test_on_by_default_and_off_by_name():
+    assert calls(jaxconv.convolution, *types())
+    with jaxconv.forced("portable"):
+        assert not calls(jaxconv.convolution, *types())
+
+
+def python(code, **environment):
+    """What a program prints, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+REASON = "from jaxconv import _lowering; print(_lowering.unavailable())"
+
+
+def test_the_environment_turns_it_off():
+    assert python(REASON, JAXCONV_ONEDNN="0") == "JAXCONV_ONEDNN=0 is set\n"
+
+
+@HERE
+def test_an_instruction_set_without_avx2_turns_it_off():
+    assert python(REASON, ONEDNN_MAX_CPU_ISA="AVX2") == "None\n"
+    assert "has no AVX2" in python(REASON, ONEDNN_MAX_CPU_ISA="SSE41")
+
+
+@pytest.fixture
+def asked_anew():
+    """What is remembered of this process is forgotten, before and after."""
+    remembered = onednn.unavailable, onednn.takes, onednn._features
+    for function in remembered:
+        function.cache_clear()
+    yield
+    for function in remembered:
+        function.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("version", lambda name: "0.13.0", "this is 0.13.0"),
+        ("_features", lambda: frozenset({"sse4_1", "avx"}), "has no AVX2"),
+    ],
+)
+def test_elsewhere_it_is_off(name, value, reason, asked_anew, monkeypatch):
+    monkeypatch.delenv("JAXCONV_ONEDNN", raising=False)
+    value.cache_clear = lambda: None
+    monkeypatch.setattr(onednn, name, value)
+    assert reason in onednn.unavailable() or sys.platform != "linux"
+
+
+@pytest.mark.parametrize("held_to", ["AVX2", "avx2_vnni_2"])
+def test_bfloat16_wants_avx512(held_to, asked_anew, monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", held_to)
+    assert not onednn.takes(jnp.dtype(jnp.bfloat16))
+    assert onednn.takes(jnp.dtype(jnp.float32))
+    assert not onednn.takes(jnp.dtype(jnp.float16))
+
+
+@HERE
+def test_exported_symbolic_and_float64_programs_are_portable():
+    exported = jax.export.export(jax.jit(jaxconv.convolution))(*types())
+    assert CALL not in exported.mlir_module()
+    (batch,) = jax.export.symbolic_shape("n")
+    some = jax.ShapeDtypeStruct((batch, *SHAPES[0][1:]), jnp.float32)
+    assert (
+        CALL not in jax.export.export(jax.jit(jaxconv.convolution))(some, types()[1]).mlir_module()
+    )
+    with jax.enable_x64(True):
+        assert not calls(jaxconv.convolution, *types(jnp.float64))
+
+
+@HERE
+def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+    src, weights = integers(0)
+    split = jax.device_put(src, NamedSharding(mesh, P("d")))
+    assert not calls(jaxconv.convolution, split, weights)
+    local = jax.shard_map(jaxconv.convolution, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
+    assert calls(local, split, weights)
+    np.testing.assert_array_equal(jax.jit(local)(split, weights), jaxconv.convolution(src, weights))
+
+
+@HERE
+def test_a_16_bit_result_is_written_in_16_bits():
+    """Where the processor computes in them: no float32 result is rounded afterwards."""
+    text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()
+    assert ("f32" in text) != onednn.takes(jnp.dtype(jnp.bfloat16))
+
+
+# Everything around it.
+
+
+@HERE
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_within_everything_that_jax_has(dtype):
+    src, weights = map(jnp.asarray, integers(1, dtype))
+    one = jaxconv.convolution(src, weights)
+    srcs = jnp.stack([src, 2 * src])
+    both = jnp.stack([one, 2 * one])
+
+    def step(total, x):
+        return total + jaxconv.convolution(x, weights), None
+
+    def whole(srcs):
+        loop = lax.scan(step, jnp.zeros_like(one), srcs)[0]
+        until = lax.while_loop(
+            lambda state: state[0] < 2,
+            lambda state: (state[0] + 1, state[1] + jaxconv.convolution(srcs[state[0]], weights)),
+            (0, jnp.zeros_like(one)),
+        )[1]
+        taken = lax.cond(srcs[0, 0, 0, 0, 0] > 99, jnp.zeros_like, lambda x: x, loop)
+        mapped = jax.vmap(jaxconv.convolution, (0, None))(srcs, weights)
+        again = jax.checkpoint(jaxconv.convolution)(srcs[1], weights)
+        return loop, until, taken, mapped, again
+
+    assert calls(whole, srcs)
+    loop, until, taken, mapped, again = jax.jit(whole).lower(srcs).compile()(srcs)
+    for found, expected in (
+        (loop, 3 * one), (until, 3 * one), (taken, 3 * one), (mapped, both), (again, 2 * one),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(found, expected)
+
+
+@HERE
+def test_what_is_not_finite_stays_in_its_image_and_group():
+    src, weights = (np.ones(shape, np.float32) for shape in ((2, 6, 6, 16), (3, 3, 8, 16)))
+    src[0, 0, 0, 0] = np.nan
+    dst = np.array(jaxconv.convolution(src, weights, groups=2))
+    assert np.isnan(dst[0, 0, 0, :8]).all()
+    dst[0, 0, 0, :8] = 72
+    assert (dst == 72).all()
+    diff = np.ones((2, 4, 4, 16), np.float32)
+    found = jaxconv.convolution_backward_weights(src, diff, weights.shape, groups=2)
+    assert np.isfinite(np.asarray(found)[..., 8:]).all()
+    assert np.isfinite(np.asarray(found)[:, :, 1:]).all()
+
+
+@HERE
+def test_the_persistent_cache_does_not_hold_it(tmp_path):
+    """XLA cannot write such a program down: none can be read where the processor has less."""
+    compiled = jax.jit(jaxconv.convolution).lower(*types()).compile()
+    with pytest.raises(MemoryError):
+        compiled.runtime_executable().serialize()
+
+
+# What runs. On one core even oneDNN's fallback comes to an end, and can be counted.
+
+SWEEP = """
+import sys
+import numpy as np
+import jax, jax.numpy as jnp
+import jaxconv
+from jaxconv import _lowering
+from jaxconv._geometry import OPERANDS
+from tests.support.random_problems import SLOTS, draw
+
+assert _lowering.unavailable() is None, _lowering.unavailable()
+for number, problem in enumerate(draw({seed}, {count})):
+    dtype = (jnp.float32, jnp.float32, jnp.bfloat16, jnp.float16)[number % 4]
+    tensors = problem.integers()
+    given = {{s: jnp.asarray(x, dtype) for s, x in tensors.items()}}
+    def run(given):
+        return [problem.operation(s)(*(given[o] for o in OPERANDS[s])) for s in SLOTS]
+    for slot, found in zip(SLOTS, jax.jit(run)(given)):
+        if not np.array_equal(found, problem.expected(slot, tensors)):
+            sys.exit(f"wrong {{slot}} in {{np.dtype(dtype)}}: {{problem}}")
+"""
+
+
+def sweep(seed, count, held_to):
+    """How often each implementation of oneDNN's ran, over random problems, all of them exact."""
+    held = {"ONEDNN_MAX_CPU_ISA": held_to} if held_to else {}
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + SWEEP.format(
+        seed=seed, count=count
+    )
+    quick = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+    out = python(code, ONEDNN_VERBOSE="1", XLA_FLAGS=quick, **held)
+    ran = re.findall(r"^onednn_verbose.*,exec,cpu,convolution,([^,]*),", out, re.MULTILINE)
+    return Counter(ran)
+
+
+def demand_vector_code(counts, count, held_to):
+    assert sum(counts.values()) > count  # most problems call it at least twice
+    assert not [name for name in counts if "gemm" in name or "ref" in name], counts
+    if held_to == "AVX2":
+        assert not [name for name in counts if "avx512" in name], counts
+
+
+@HERE
+@pytest.mark.parametrize("held_to", ["AVX2", None], ids=["AVX2", "all"])
+def test_only_vector_code_runs(held_to):
+    demand_vector_code(sweep(11, 30, held_to), 30, held_to)
+
+
+@HERE
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("held_to", ["AVX2", None], ids=["AVX2", "all"])
+def test_only_vector_code_runs_at_length(held_to, part):
+    demand_vector_code(sweep(100 + part, 250, held_to), 250, held_to)
+
+
+STRESS = """
+import numpy as np, jax, jax.numpy as jnp, jaxconv, time
+from concurrent.futures import ThreadPoolExecutor
+
+rng = np.random.default_rng(0)
+x = rng.integers(-2, 3, (4, 12, 12, 16)).astype(np.float32)
+w = rng.integers(-2, 3, (4, 3, 3, 8, 16)).astype(np.float32)
+
+def layer(x, w):
+    return jaxconv.convolution(x, w, pads_begin=1, pads_end=1, groups=2)
+
+def loss(w, x):
+    branches = [layer(x, one) for one in w]
+    looped = jax.lax.scan(lambda y, one: (jnp.clip(layer(y, one), -1, 1), None), x, w)[0]
+    return sum(jnp.sum(b * b) for b in branches) + jnp.sum(looped)
+
+program = jax.jit(jax.vmap(jax.value_and_grad(loss), (None, 0)))
+xs = np.stack([x, x[::-1]])
+first = jax.tree.map(np.asarray, program(w, xs))
+
+def often(n):
+    end = time.monotonic() + {seconds}
+    count = 0
+    while time.monotonic() < end:
+        again = jax.tree.map(np.asarray, program(w, xs))
+        jax.tree.map(np.testing.assert_array_equal, first, again)
+        count += 1
+    return count
+
+with ThreadPoolExecutor(8) as threads:
+    print(sum(threads.map(often, range(8))))
+"""
+
+
+@HERE
+def test_eight_threads_neither_wait_forever_nor_differ():
+    """Independent branches, a loop, a gradient and a vmap; a hang runs into the time limit."""
+    assert int(python(STRESS.format(seconds=4))) >= 8
+
+
+@HERE
+@pytest.mark.parametrize("slot", SLOTS)
+def test_threads_of_one_process_agree(slot):
+    problem = draw(seed=21, count=1, ranks=(2,))[0]
+    tensors = problem.integers()
+    given = [tensors[s].astype(np.float32) for s in OPERANDS[slot]]
+    run = jax.jit(problem.operation(slot))
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: np.asarray(run(*given)), range(16)))
+    for result in results:
+        np.testing.assert_array_equal(result, problem.expected(slot, tensors))
