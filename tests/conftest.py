@@ -23,6 +23,21 @@ def strict_jax():
     jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.fixture(autouse=True)
+def optimised_where_timed(request, monkeypatch):
+    """Only tests that compare times ask LLVM to optimise, and the others compile faster.
+
+    XLA's own passes are the same: so are the compiled programs, as `as_text` shows them.
+    """
+    import jax
+
+    timed = request.node.get_closest_marker("timed") is not None
+    if timed:
+        jax.clear_caches()  # of programs that other tests compiled
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(not timed)))  # subprocesses
+    jax.config.update("jax_disable_most_optimizations", not timed)
+
+
 @cache
 def remembered_by():
     """A context that is part of the key of all that JAX traces and compiles."""

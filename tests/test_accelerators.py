@@ -18,9 +18,8 @@ import jaxconv
 from jaxconv import _lowering, _operate
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._lowering import cudnn
-from tests import test_exact
 from tests.stablehlo import Match, convolutions, match
-from tests.support import oracle
+from tests.support import exact, oracle
 from tests.support.forms import integers
 from tests.support.grid import CASES
 from tests.support.programs import collectives
@@ -587,11 +586,19 @@ def on_gpus(monkeypatch):
     pretend(monkeypatch, devices=8)
 
 
-@pytest.mark.parametrize("case", test_exact.each(CASES, fast=CASES[::24]))
+def each_case(cases, fast):
+    """Parameters: cases by name, slow ones outside of `fast`."""
+    return [
+        pytest.param(case, id=case.name, marks=() if case in fast else pytest.mark.slow)
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize("case", each_case(CASES, CASES[::24]))
 def test_values_in_float32(on_gpu, case):
-    arrays, exact = test_exact.exact_arrays(case, F32)
+    arrays, expected = exact.exact_arrays(case, F32)
     result = case.bind(jaxconv)(*(array.astype(F32) for array in arrays))
-    test_exact.demand_equal(result, oracle.round_to(exact, F32), case)
+    exact.demand_equal(result, oracle.round_to(expected, F32), case)
 
 
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
@@ -613,19 +620,21 @@ def test_values_of_large_strides(on_gpu, groups, dilations, data_format):
 UNBIASED = [case for case in CASES if not case.bias]
 
 
-@pytest.mark.parametrize("case", test_exact.each(UNBIASED, fast=UNBIASED[::24]))
+@pytest.mark.parametrize("case", each_case(UNBIASED, UNBIASED[::24]))
 def test_values_in_16_bits_are_rounded_once(on_gpu, case):
     """Even in 4-D. (On CPU: here a 16-bit convolution is rounded once by itself.)"""
-    arrays, exact = test_exact.exact_arrays(case, BF16)
+    arrays, expected = exact.exact_arrays(case, BF16)
     result = case.bind(jaxconv)(*(array.astype(BF16) for array in arrays))
-    test_exact.demand_equal(result, oracle.round_to(exact, BF16), case)
+    exact.demand_equal(result, oracle.round_to(expected, BF16), case)
 
 
-@pytest.mark.parametrize(
-    "case", test_exact.each([c for c in CASES if c.src_shape[0]], fast=CASES[::60])
-)
+@pytest.mark.parametrize("case", each_case([c for c in CASES if c.src_shape[0]], CASES[::60]))
 def test_non_finite_values_stay_where_they_are_read(on_gpu, case):
-    test_exact.test_non_finite_values_stay_where_they_are_read(case)
+    arrays = [array.astype(F32) for array in exact.exact_arrays(case, F32)[0]]
+    op = jax.jit(case.bind(jaxconv))
+    finite = np.asarray(op(*arrays))
+    for poisoned, which, at in exact.poisonings(case, arrays):
+        exact.demand_contained(case, which, at, np.asarray(op(*poisoned)), finite)
 
 
 FAST = (

@@ -294,12 +294,14 @@ def test_each_kind_of_row_runs_through_every_engine(engine, row):
 
 
 @pytest.mark.slow
-@every_engine
-@pytest.mark.parametrize("layout", ["NXC", "NCX"])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_every_row_runs_through_every_engine(engine, row, layout):
+@pytest.mark.parametrize(
+    ("row", "layout"),
+    list(zip(ROWS, itertools.cycle(["NXC", "NCX"]), strict=False)),
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_every_row_runs(row, layout):
     for op in OPS:
-        run(engine, row, op, layout=layout)
+        run(engines.load("jaxconv"), row, op, layout=layout)
 
 
 @every_engine

@@ -1,126 +1,146 @@
 """Every case of the grid, exactly: integers in, the correctly rounded sum out.
 
-The integers are as wide as they may be for all partial sums of a case to be exact in the type
-that sums are kept in. So the last rounding is the only one, and whatever rounds a partial sum,
-multiplies in fewer bits or reads a wrong element gives something else.
+The cases of one operation in one pair of formats are one program, for compiling takes nearly
+all of the time. `support/exact.py` says why a result is right or wrong, and nothing between.
 """
 
 import itertools
 import math
 import random
-import zlib
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 
 import jaxconv
 from tests.support import oracle
+from tests.support.exact import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    demand_contained,
+    demand_equal,
+    exact_arrays,
+    integers,
+    poisonings,
+    random_of,
+    widest,
+)
 from tests.support.grid import CASES, OPS, SHAPE_KINDS, SPELLINGS, covering, factors
 from tests.support.oracle import round_to
-
-F64, F32, F16, BF16 = np.float64, np.float32, np.float16, ml_dtypes.bfloat16
-LARGEST_F16 = 65504
 
 
 def formats(case):
     return case.op, case.data_format, case.weights_format
 
 
-# Half of the cases, with all pairs of formats in every operation. What takes long is done for
-# one half only, and for the other one by the slow tests.
-by_formats = {formats(case): [] for case in CASES}
-for case in CASES:
-    by_formats[formats(case)].append(case)
-HALF = [case for cases in by_formats.values() for case in cases[::2]]
-OTHER_HALF = [case for cases in by_formats.values() for case in cases[1::2]]
+BY_FORMATS = {
+    key: list(cases) for key, cases in itertools.groupby(sorted(CASES, key=formats), formats)
+}
+each_formats = pytest.mark.parametrize("key", BY_FORMATS, ids="-".join)
+of_each_op = pytest.mark.parametrize("op", OPS)
+
+#: Beside float32, every other case in one of these: what is read and what comes out.
+NARROW = ((BF16, None), (F16, None), (BF16, F32))
 
 
-def each(cases, *values, fast=CASES, label=""):
-    """Parameters: named cases and further values; slow ones outside of `fast`."""
-    return [
-        pytest.param(
-            case, *values, id=case.name + label, marks=() if case in fast else pytest.mark.slow
-        )
-        for case in cases
+def types_of(key):
+    """The cases in these formats, and the types of each."""
+    cases = BY_FORMATS[key]
+    types = [[(F32, None)] for _ in cases]
+    for number, narrow in enumerate(NARROW):
+        types[2 * number % len(cases)].append(narrow)
+    return list(zip(cases, types, strict=True))
+
+
+@cache
+def program(key):
+    """All cases in these formats, in both types of each, compiled once for all tests of them."""
+
+    ops = [
+        [case.bind(jaxconv, preferred_element_type=wider) for _, wider in types]
+        for case, types in types_of(key)
     ]
+    return jax.jit(lambda cases: [called(*pair) for pair in zip(ops, cases, strict=True)])
 
 
-# Data.
+def called(ops, arguments):
+    """Several operations, each with its arrays."""
+    return [op(*arrays) for op, arrays in zip(ops, arguments, strict=True)]
 
 
-def random_of(case):
-    return np.random.default_rng(zlib.crc32(case.name.encode()))
+@cache
+def data(key):
+    """What goes into the program, each case in each type; and the exact results, rounded once."""
+    arguments, expected = [], []
+    for case, types in types_of(key):
+        exact = [exact_arrays(case, dtype) for dtype, _ in types]
+        arguments.append(
+            [
+                [x.astype(dtype) for x in arrays]
+                for (dtype, _), (arrays, _) in zip(types, exact, strict=True)
+            ]
+        )
+        expected.append(
+            [
+                round_to(result, wider or dtype)
+                for (dtype, wider), (_, result) in zip(types, exact, strict=True)
+            ]
+        )
+    return arguments, expected
 
 
-def integers(rng, width, shape):
-    return rng.integers(-width, width, shape, endpoint=True).astype(F64)
+@each_formats
+def test_result_is_the_exact_sum_rounded_once(key):
+    arguments, expected = data(key)
+    found = program(key)(arguments)
+    for (case, _), results, rounded in zip(types_of(key), found, expected, strict=True):
+        for result, one in zip(results, rounded, strict=True):
+            demand_equal(result, one, case)
 
 
-def widest(dtype, terms):
-    """The largest integers of which this many products, and a bias as large, have exact sums."""
-    exact_sums = 2**53 if dtype is F64 else 2**24
-    representable = 2 ** (ml_dtypes.finfo(dtype).nmant + 1)
-    return min(representable, math.isqrt(exact_sums // 2 // max(int(terms), 1)))
+@each_formats
+def test_non_finite_values_stay_where_they_are_read(key):
+    """One inf or nan in either array, and the results that do not read it are as before."""
+    arguments, _ = data(key)
+    cases = [case for case, _ in types_of(key)]
+    finite = program(key)(arguments)
+    read = [number for number, case in enumerate(cases) if case.src_shape[0]]
+    poisoned = {number: list(poisonings(cases[number], arguments[number][0])) for number in read}
+    for time in range(4):
+        # In float32: the other type has what it had.
+        given = [
+            [poisoned[number][time][0], *arrays[1:]] if number in poisoned else arrays
+            for number, arrays in enumerate(arguments)
+        ]
+        found = program(key)(given)
+        for number in read:
+            _, which, at = poisoned[number][time]
+            results = (np.asarray(of[number][0]) for of in (found, finite))
+            demand_contained(cases[number], which, at, *results)
 
 
-def exact_arrays(case, dtype):
-    """Arrays for a case, integers as float64, and its exact result."""
-    rng, op = random_of(case), case.bind(oracle)
-    first, second, *bias = case.input_shapes
-    width = widest(dtype, op(np.ones(first), np.ones(second)).max(initial=1))
-    while True:
-        arrays = [integers(rng, width, first), integers(rng, width, second)]
-        top = int(abs(op(*arrays)).max(initial=1))
-        if dtype is not F16 or top <= LARGEST_F16 // 2:
-            break
-        width = width * 3 // 4
-    if bias:  # as large as the sums, so that adding it after a rounding would show
-        arrays.append(round_to(integers(rng, top, *bias), dtype).astype(F64))
-    return arrays, op(*arrays)
-
-
-def demand_equal(result, expected, case):
-    assert result.dtype == expected.dtype
-    assert result.shape == case.result_shape
-    np.testing.assert_array_equal(np.asarray(result).astype(F64), expected.astype(F64))
-
-
-# Values.
-
-
-@pytest.mark.parametrize(
-    ("case", "dtype", "wider"),
-    [
-        *each(CASES, F32, None, label="-f32"),
-        *each(CASES, BF16, None, fast=HALF, label="-bf16"),
-        *each(CASES, F16, None, fast=OTHER_HALF, label="-f16"),
-        *each(CASES, BF16, F32, fast=OTHER_HALF, label="-bf16-to-f32"),
-    ],
-)
-def test_result_is_the_exact_sum_rounded_once(case, dtype, wider):
-    arrays, exact = exact_arrays(case, dtype)
-    op = jax.jit(case.bind(jaxconv, preferred_element_type=wider))
-    result = op(*(array.astype(dtype) for array in arrays))
-    demand_equal(result, round_to(exact, wider or dtype), case)
-
-
-@pytest.mark.parametrize("case", each(HALF[::3]))
-def test_float64_result_is_exact(case):
+@of_each_op
+def test_float64_result_is_exact(op):
     """With integers whose products float32 could not hold."""
-    arrays, exact = exact_arrays(case, F64)
+    cases = [case for case in CASES if case.op == op][::6]
+    arguments, expected = zip(*(exact_arrays(case, F64) for case in cases), strict=True)
+    ops = [case.bind(jaxconv) for case in cases]
     with jax.enable_x64(True):
-        demand_equal(jax.jit(case.bind(jaxconv))(*arrays), exact, case)
+        found = jax.jit(partial(called, ops))(arguments)
+    for case, result, exact in zip(cases, found, expected, strict=True):
+        demand_equal(result, exact, case)
 
 
-@pytest.mark.parametrize("case", each(OTHER_HALF[::6]))
-def test_result_without_jit(case):
-    arrays, exact = exact_arrays(case, F32)
-    result = case.bind(jaxconv)(*(jnp.asarray(array, F32) for array in arrays))
-    demand_equal(result, round_to(exact, F32), case)
+@of_each_op
+def test_result_without_jit(op):
+    for case in [case for case in CASES if case.op == op][5::20]:
+        arrays, exact = exact_arrays(case, F32)
+        result = case.bind(jaxconv)(*(jnp.asarray(array, F32) for array in arrays))
+        demand_equal(result, round_to(exact, F32), case)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
@@ -179,82 +199,57 @@ def contractions(case, src, weights, dst):
     return results if case.transposed else results[::-1]
 
 
-@pytest.mark.parametrize("case", each(CASES, fast=HALF))
-def test_trilinear_identity(case):
+@each_formats
+def test_trilinear_identity(key):
     """<conv(x, w), y> = <x, backward_data(y, w)> = <w, backward_weights(x, y)>, exactly."""
+    cases = trilinear_cases(key)
+    tensors = [form_of(case) for case in cases]
+    ops = [partial(contractions, case) for case in cases]
+    found = jax.jit(partial(called, ops))([[x.astype(F32) for x in of] for of in tensors])
+    for case, of, results in zip(cases, tensors, found, strict=True):
+        assert [result.shape for result in results] == [tensor.shape for tensor in of]
+        sums = [
+            np.sum(np.asarray(result).astype(F64) * tensor)
+            for result, tensor in zip(results, of, strict=True)
+        ]
+        src, weights, dst = of
+        if case.op.endswith("backward_data"):
+            exact = np.sum(case.bind(oracle)(dst, weights) * src)
+        elif case.op.endswith("backward_weights"):
+            exact = np.sum(case.bind(oracle)(src, dst) * weights)
+        else:
+            exact = np.sum(case.bind(oracle)(src, weights) * dst)
+        assert sums == [exact] * 3, case.name
+
+
+def trilinear_cases(key):
+    """One case, by turns in its place: else all would have the first kinds of padding."""
+    cases = BY_FORMATS[key]
+    return [cases[list(BY_FORMATS).index(key) % len(cases)]]
+
+
+def form_of(case):
+    """src, weights and dst of a case, of integers of which the whole form is an exact sum."""
     positions = math.prod(axis.coarse for axis in case.axes) * case.src_shape[0]
     channels = max(case.channels(case.src_shape), case.channels(case.dst_shape))
     taps = math.prod(axis.kernel for axis in case.axes)
     width, rng = widest(F32, max(positions, channels * taps)), random_of(case)
     shapes = case.src_shape, case.weights_shape, case.dst_shape
-    tensors = src, weights, dst = [integers(rng, width, shape) for shape in shapes]
-
-    results = jax.jit(partial(contractions, case))(*(tensor.astype(F32) for tensor in tensors))
-    assert [result.shape for result in results] == [tensor.shape for tensor in tensors]
-    sums = [
-        np.sum(np.asarray(result).astype(F64) * tensor)
-        for result, tensor in zip(results, tensors, strict=True)
-    ]
-    if case.op.endswith("backward_data"):
-        exact = np.sum(case.bind(oracle)(dst, weights) * src)
-    elif case.op.endswith("backward_weights"):
-        exact = np.sum(case.bind(oracle)(src, dst) * weights)
-    else:
-        exact = np.sum(case.bind(oracle)(src, weights) * dst)
-    assert sums == [exact] * 3
-
-
-# Non-finite values.
-
-
-@pytest.mark.parametrize("case", each([case for case in CASES if case.src_shape[0]], fast=HALF))
-def test_non_finite_values_stay_where_they_are_read(case):
-    """One inf or nan in either array, and the results that do not read it are as before."""
-    arrays, _ = exact_arrays(case, F32)
-    op = jax.jit(case.bind(jaxconv))
-    finite = np.asarray(op(*(array.astype(F32) for array in arrays)))
-    rng = random_of(case)
-    for which, value in itertools.product((0, 1), (np.inf, np.nan)):
-        at = tuple(rng.integers(arrays[which].shape))
-        poisoned = [array.copy() for array in arrays]
-        poisoned[which][at] = value
-        result = np.asarray(op(*(array.astype(F32) for array in poisoned)))
-        assert not np.isfinite(result[readers(case, which, at)]).any()
-        spared = ~may_change(case, which, at)
-        np.testing.assert_array_equal(result[spared], finite[spared])
-
-
-def readers(case, which, at):
-    """The results that read what is at an index of one array."""
-    arrays = [np.ones(shape) for shape in case.input_shapes[:2]]
-    arrays[which][...] = 0
-    arrays[which][at] = 1
-    return case.bind(oracle)(*arrays) > 0
-
-
-def may_change(case, which, at):
-    """The results that a non-finite element may reach: its readers, or those in their channels.
-
-    The latter for what stands in the kernel's place, the weights or in their gradient the
-    coarse tensor: XLA multiplies it by the zeros that it pads or inserts, which makes NaN.
-    """
-    in_kernels_place = 0 if case.op == "conv_transpose_backward_weights" else 1
-    if which != in_kernels_place:
-        return readers(case, which, at)
-    letters, result_letters = case.letters[which], case.letters[2]
-    everywhere = (slice(None) if x == "X" else i for x, i in zip(letters, at, strict=True))
-    reached = readers(case, which, tuple(everywhere))
-    positions = tuple(axis for axis, x in enumerate(result_letters) if x in "NX")
-    return np.broadcast_to(reached.any(positions, keepdims=True), reached.shape)
+    return [integers(rng, width, shape) for shape in shapes]
 
 
 # The grid itself.
 
 
-@pytest.mark.parametrize("cases", [CASES, HALF, OTHER_HALF], ids=["all", "half", "other half"])
-def test_the_grid_has_every_pair_of_formats_in_every_operation(cases):
-    every = itertools.product(OPS, ("NXC", "NCX"), ("OIX", "XIO", "IOX", "XOI"))
-    assert {formats(case) for case in cases} == set(every)
+def test_the_grid_has_every_pair_of_formats_in_every_operation():
+    every = set(itertools.product(OPS, ("NXC", "NCX"), ("OIX", "XIO", "IOX", "XOI")))
+    assert set(BY_FORMATS) == every
+    assert min(map(len, BY_FORMATS.values())) >= len(NARROW)
+    trilinear = {
+        (c.op, c.attributes.get("auto_pad")) for of in BY_FORMATS.values() for c in of[::3]
+    }
+    for op in OPS:  # not only what is padded explicitly
+        assert len({str(mode).lower() for name, mode in trilinear if name == op}) >= 3
 
 
 @pytest.mark.parametrize("op", OPS)

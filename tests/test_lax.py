@@ -153,7 +153,7 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 6 else []) for n in range(100)]
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 6 else []) for n in range(30)]
 )
 def test_random_geometries_and_layouts(seed):
     lhs, rhs, by, arguments = drawn(seed)

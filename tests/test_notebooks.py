@@ -65,7 +65,7 @@ def test_it_uses_nothing_private_and_no_place_of_one_machine(path):
     assert re.findall(r"/(?:home|Users|root|tmp|work)\b", path.read_text()) == []
 
 
-@pytest.mark.timed
+@pytest.mark.slow
 @every_notebook
 def test_it_runs(path):
     """Top to bottom in a fresh kernel, without a word on stderr, in the time it may take."""

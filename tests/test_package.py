@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import timeit
+from functools import partial
 from graphlib import TopologicalSorter
 from importlib import resources
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import jaxconv
 from jaxconv import _operate
+from tests.support.timing import takes_at_most
 
 ROOT = Path(jaxconv.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
@@ -249,10 +251,9 @@ def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
     def theirs():
         jax.lax.conv_general_dilated(src, weights, (1, 1), "VALID", dimension_numbers=numbers)
 
-    ours(), theirs()
-    rounds = [[timeit.timeit(f, number=20) for f in (ours, theirs)] for _ in range(40)]
-    ran, plain = np.min(rounds, axis=0)
-    assert ran <= 1.5 * plain
+    assert takes_at_most(
+        1.5, partial(timeit.timeit, ours, number=60), partial(timeit.timeit, theirs, number=60)
+    )
 
 
 def test_calls_that_differ_in_batch_share_their_geometry(monkeypatch):

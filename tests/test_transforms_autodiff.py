@@ -9,11 +9,24 @@ from jax.test_util import check_grads
 
 import jaxconv
 from tests.support import oracle
-from tests.support.forms import DENSE, FORMS, GROUPED, OPS, ROLES, Form, each, integers, operands
+from tests.support.forms import (
+    DENSE,
+    EACH_SLOT,
+    FORMS,
+    GROUPED,
+    OPS,
+    ROLES,
+    Form,
+    compiled_together,
+    each,
+    integers,
+    operands,
+)
 from tests.support.programs import contractions, equations, primitives
 
 each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS, slow=("grouped",))
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
+each_form = each("form", FORMS)
 
 # An operation's derivatives with respect to its two arguments, as operations on arguments
 # (a, b) and the result's cotangent t.
@@ -49,15 +62,25 @@ def backward(op, a, b, t):
     return jax.vjp(op, a, b)[1](t)
 
 
+@each_form
+def test_gradients_are_the_explicit_operations(form):
+    """The same numbers from the very same contractions: so also the same speed."""
+
+    def both_ways(name, a, b, t):
+        explicit = [form.op(other)(*chosen(a, b, t)) for other, chosen in EXPLICIT[name]]
+        return backward(form.op(name), a, b, t), explicit
+
+    given = {name: operands(form, name) for name in OPS}
+    for name, (gradients, explicit) in compiled_together(both_ways, given).items():
+        for found, expected in zip(gradients, explicit, strict=True):
+            np.testing.assert_array_equal(found, expected, name)
+
+
 @each_op
 @each_form
-def test_gradients_are_the_explicit_operations(form, name):
-    """The same numbers from the very same contractions: so also the same speed."""
+def test_gradients_are_the_explicit_contractions(form, name):
     a, b, t = operands(form, name)
-    gradients = jax.jit(jax.vjp(form.op(name), a, b)[1])(t)
     for wrt, (explicit, arguments) in enumerate(EXPLICIT[name]):
-        chosen = arguments(a, b, t)
-        np.testing.assert_array_equal(gradients[wrt], form.op(explicit)(*chosen))
 
         def gradient(a, b, t, wrt=wrt):
             return jax.vjp(lambda x: form.op(name)(*((x, b) if wrt == 0 else (a, x))), (a, b)[wrt])[
@@ -65,7 +88,7 @@ def test_gradients_are_the_explicit_operations(form, name):
             ](t)
 
         derived = jax.make_jaxpr(gradient)(a, b, t)
-        spelled = jax.make_jaxpr(form.op(explicit))(*chosen)
+        spelled = jax.make_jaxpr(form.op(explicit))(*arguments(a, b, t))
         # The vjp runs the operation first; the rest is the gradient.
         assert what_contracts(derived)[1:] == what_contracts(spelled)
 
@@ -116,18 +139,48 @@ def leaves(tree):
     return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
 
 
-@each_op
 @each_form
-def test_finite_differences_in_each_argument(form, name):
-    """With eps=1.0: a difference quotient of a linear function is exact at any distance."""
+def test_finite_differences_in_each_argument(form):
+    """A difference quotient of a linear function is exact at any distance: here at 1."""
+
+    def differences(name, a, b, t, u, v):
+        op = form.op(name)
+        found = []
+        for x, step, f in ((a, u, lambda x: op(x, b)), (b, v, lambda x: op(a, x))):
+            tangent = jax.jvp(f, (x,), (step,))[1]
+            (gradient,) = jax.vjp(f, x)[1](t)
+            # Of the gradient in its turn, which is linear in what f holds fast.
+            found.append(
+                (f(x + step) - f(x), tangent, jnp.vdot(tangent, t), jnp.vdot(gradient, step))
+            )
+        moved = [backward(op, a + u, b, t)[1], backward(op, a, b + v, t)[0]]
+        here = backward(op, a, b, t)
+        _, along_u = jax.jvp(lambda a: backward(op, a, b, t), (a,), (u,))
+        _, along_v = jax.jvp(lambda b: backward(op, a, b, t), (b,), (v,))
+        second = [(moved[0] - here[1], along_u[1]), (moved[1] - here[0], along_v[0])]
+        return found, second, (along_u[0], along_v[1])
+
     with jax.enable_x64(True):
-        a, b, _ = (jnp.asarray(x, jnp.float64) for x in operands(form, name))
-        op = jax.jit(form.op(name))
-        for f, x in ((lambda x: op(x, b), a), (lambda x: op(a, x), b)):
-            check_grads(f, (x,), order=2, modes=("fwd", "rev"), eps=1.0, atol=1e-9, rtol=1e-9)
+        given = {}
+        for name in OPS if form is DENSE else EACH_SLOT:
+            a, b, t = (jnp.asarray(x, jnp.float64) for x in operands(form, name))
+            u, v = (
+                jnp.asarray(integers(x.shape, 5 + k), jnp.float64) for k, x in enumerate((a, b))
+            )
+            given[name] = a, b, t, u, v
+        found = compiled_together(differences, given)
+    for name, (first, second, zero) in found.items():
+        for difference, tangent, forward, reverse in first:
+            assert np.any(difference)
+            np.testing.assert_array_equal(difference, tangent, name)
+            assert forward == reverse, name
+        for difference, tangent in second:
+            assert np.any(difference)
+            np.testing.assert_array_equal(difference, tangent, name)
+        assert not any(map(np.any, zero)), name
 
 
-@each("name", {name: name for name in OPS}, slow=OPS[3:])
+@pytest.mark.parametrize("name", ["convolution"])
 def test_finite_differences_in_both_arguments(name):
     """Through a nonlinear loss as well, in float64 and with a small eps."""
     with jax.enable_x64(True):
@@ -136,7 +189,7 @@ def test_finite_differences_in_both_arguments(name):
         check_grads(loss, (a, b), order=2, modes=("fwd", "rev"), eps=1e-5, atol=1e-6, rtol=1e-6)
 
 
-@each_op
+@each_slot
 def test_jacobians(name):
     """Forward, reverse and by hand: an operation is linear in each argument."""
     form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
@@ -152,7 +205,7 @@ def test_jacobians(name):
             np.testing.assert_array_equal(found, by_hand)
 
 
-@each_op
+@each_slot
 def test_hessians(name):
     """Of the form itself, in both arguments: zero by blocks but for the mixed ones."""
     form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
@@ -179,7 +232,7 @@ def test_hessians(name):
     np.testing.assert_array_equal(behind[0].ravel(), by_columns)
 
 
-@each_op
+@each_slot
 def test_third_order(name):
     """The third derivative of sum(op(x, b)**3) / 6 along v is sum(op(v, b)**3), for any x."""
     op = DENSE.op(name)
@@ -215,7 +268,7 @@ def test_a_pair_of_precisions_follows_its_operands():
     assert [v.aval.shape for v in contraction.invars] == [b.shape, a.shape]
 
 
-@each_op
+@each_slot
 def test_third_order_of_both_arguments(name):
     """Twice along v in the first and once along u in the second argument."""
     op = DENSE.op(name)
@@ -233,7 +286,7 @@ def test_third_order_of_both_arguments(name):
     np.testing.assert_allclose(found, np.sum(2 * vb * vu * ab + vb**2 * au), rtol=1e-4)
 
 
-@each_op
+@each_slot
 def test_linearize_and_linear_transpose(name):
     op = DENSE.op(name)
     a, b, t = operands(DENSE, name)
@@ -262,21 +315,22 @@ def test_bias(name):
     np.testing.assert_array_equal(primal - op(a, b), tangent)
 
 
-@each_op
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_16_bit_gradients_are_rounded_once(name, dtype):
+def test_16_bit_gradients_are_rounded_once(dtype):
     """Wide integers, whose sums are exact in float32 and would not survive in 16 bits."""
     limit = 100 if dtype == jnp.bfloat16 else 60
-    a, b, t = operands(GROUPED, name, dtype, limit)
-    gradients = jax.jit(backward, static_argnums=0)(GROUPED.op(name), a, b, t)
-    for (explicit, arguments), gradient in zip(EXPLICIT[name], gradients, strict=True):
-        wide = (np.asarray(x, np.float64) for x in arguments(a, b, t))
-        bound = GROUPED.op(explicit)
-        sums = getattr(oracle, explicit)(*wide, **bound.keywords)
-        expected = oracle.round_to(sums, dtype)
-        assert np.any(expected.astype(np.float64) != sums), "nothing to round"
-        assert gradient.dtype == dtype
-        np.testing.assert_array_equal(np.asarray(gradient), expected)
+    given = {name: operands(GROUPED, name, dtype, limit) for name in OPS}
+    found = compiled_together(lambda name, *arrays: backward(GROUPED.op(name), *arrays), given)
+    for name, gradients in found.items():
+        a, b, t = given[name]
+        for (explicit, arguments), gradient in zip(EXPLICIT[name], gradients, strict=True):
+            wide = (np.asarray(x, np.float64) for x in arguments(a, b, t))
+            bound = GROUPED.op(explicit)
+            sums = getattr(oracle, explicit)(*wide, **bound.keywords)
+            expected = oracle.round_to(sums, dtype)
+            assert np.any(expected.astype(np.float64) != sums), "nothing to round"
+            assert gradient.dtype == dtype
+            np.testing.assert_array_equal(np.asarray(gradient), expected, name)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
@@ -293,24 +347,27 @@ def test_a_16_bit_bias_has_a_gradient_rounded_once(name, dtype):
     np.testing.assert_array_equal(np.asarray(found), expected)
 
 
-@each_op
-def test_a_wider_cotangent_is_narrowed_once(name):
+def test_a_wider_cotangent_is_narrowed_once():
     """A float32 result of 16-bit arguments: its cotangent is rounded to their type, then used."""
-    a, b, t = operands(DENSE, name, jnp.bfloat16)
-    op = DENSE.op(name, preferred_element_type=jnp.float32)
-    wide = np.asarray(t, np.float32) + np.float32(1 / 1024)  # rounds to t, mostly
-    narrow = wide.astype(jnp.bfloat16)
-    assert np.any(wide != narrow.astype(np.float32))
-    for found, expected in zip(
-        jax.jit(backward, static_argnums=0)(op, a, b, wide),
-        jax.jit(backward, static_argnums=0)(DENSE.op(name), a, b, narrow),
-        strict=True,
-    ):
-        assert found.dtype == jnp.bfloat16
-        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+    given = {}
+    for name in OPS:
+        a, b, t = operands(DENSE, name, jnp.bfloat16)
+        wide = np.asarray(t, np.float32) + np.float32(1 / 1024)  # rounds to t, mostly
+        narrow = wide.astype(jnp.bfloat16)
+        assert np.any(wide != narrow.astype(np.float32))
+        given[name] = a, b, wide, narrow
+
+    def both(name, a, b, wide, narrow):
+        to_wide = DENSE.op(name, preferred_element_type=jnp.float32)
+        return backward(to_wide, a, b, wide), backward(DENSE.op(name), a, b, narrow)
+
+    for name, pair in compiled_together(both, given).items():
+        for found, expected in zip(*pair, strict=True):
+            assert found.dtype == jnp.bfloat16
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), name)
 
 
-@each_op
+@each_slot
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_16_bit_operands_stay_so_on_accelerators(name, platform):
     """Forward and backward, no convolution has an operand that was widened to float32."""
@@ -366,7 +423,7 @@ def test_gradients_of_a_chain_meet_the_roles_swapped():
     assert jaxconv.resolve("conv_transpose", y, u, **form.op("conv_transpose").keywords)
 
 
-@each_op
+@each_slot
 def test_taylor_series(name):
     """`jax.experimental.jet`: all derivatives along a curve at once, by Leibniz."""
     op = DENSE.op(name)

@@ -10,11 +10,21 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from tests.support.forms import DENSE, DIVIDED, FORMS, GROUPED, OPS, ROLES, each, integers, operands
+from tests.support.forms import (
+    DENSE,
+    DIVIDED,
+    EACH_SLOT,
+    FORWARD,
+    GROUPED,
+    ROLES,
+    alternately,
+    integers,
+    operands,
+)
 from tests.support.programs import collectives
 
-each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
+FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
 
 EXPLICIT = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit,) * 2)
 
@@ -51,8 +61,7 @@ def gradients(op, a, b, t):
     return jax.vjp(op, a, b)[1](t)
 
 
-@each_op
-@each_form
+@alternately(FORMS)
 @pytest.mark.usefixtures("however_little")
 def test_batch_and_coarse_channels(form, name):
     """Batch over d and coarse channels over m: each result has the axes of what it comes from."""
@@ -90,7 +99,7 @@ def test_batch_and_coarse_channels(form, name):
         assert spec_of(x) == spec_of(y)
 
 
-@each_op
+@each_slot
 def test_fine_channels(name):
     """Where the split channels are summed the result is whole; else it keeps them."""
     form = DENSE
@@ -108,7 +117,7 @@ def test_fine_channels(name):
         assert spec_of(x) == spec_of(y)
 
 
-@each_op
+@each_slot
 def test_whole_groups(name):
     """Groups over the devices: every tensor keeps its own, and nothing is communicated."""
     form = replace(GROUPED, channels=(8, 12), groups=4)
@@ -130,7 +139,7 @@ def whole(x):
     return place(np.asarray(x), [None] * x.ndim)
 
 
-@each_op
+@each_slot
 def test_out_sharding(name):
     """The result as asked for, a gradient as its argument; also where that is not the default."""
     form = replace(GROUPED, batch=8)
@@ -151,8 +160,9 @@ def test_out_sharding(name):
         np.testing.assert_array_equal(x, y)
 
 
-@each_op
-@each_form
+@pytest.mark.parametrize(
+    ("name", "form"), list(zip(EACH_SLOT, FORMS.values(), strict=True)), ids=EACH_SLOT
+)
 def test_vmap_over_a_split_axis(form, name):
     """Of either argument and of both, in the type of the result and of the gradients."""
     op = form.op(name)
@@ -181,7 +191,7 @@ def test_vmap_over_a_split_axis(form, name):
             np.testing.assert_array_equal(np.asarray(gradient)[i], y)
 
 
-@pytest.mark.parametrize("name", [n for n in OPS if not n.endswith("backward_weights")])
+@pytest.mark.parametrize("name", FORWARD)
 def test_vmap_beside_a_split_batch(name):
     """The mapped axis is whole, the batch is not: it stays so."""
     form = replace(GROUPED, batch=8)
@@ -197,7 +207,7 @@ def test_vmap_beside_a_split_batch(name):
         np.testing.assert_array_equal(out, np.moveaxis(expected, 0, axis))
 
 
-@each_op
+@each_slot
 def test_vmap_with_out_sharding(name):
     """`out_sharding` speaks of what the function sees; the mapped axis keeps its own."""
     form = replace(DENSE, batch=8)
@@ -244,8 +254,7 @@ def test_out_sharding_with_a_bias(bias_spec):
     assert spec_of(form.op("convolution")(place(x, ["d"]), w, bias)) == ("d", None, None, None)
 
 
-@each_op
-@each_form
+@alternately(FORMS)
 @pytest.mark.usefixtures("however_little")
 def test_a_split_batch_communicates_no_more(form, name):
     """Than with automatic axes: nothing, but for the one sum of a kernel's gradient."""
@@ -261,8 +270,7 @@ def test_a_split_batch_communicates_no_more(form, name):
     assert collectives(text) == {"all-reduce": 1}
 
 
-@pytest.mark.slow
-@each_op
+@each_slot
 def test_spatial_axes_keep_theirs(name):
     """Where both extents can be divided; the weights' gradient sums over them."""
     form = replace(
@@ -281,8 +289,7 @@ def test_spatial_axes_keep_theirs(name):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.slow
-@each_op
+@each_slot
 def test_beside_automatic_axes(name):
     """A mesh of both kinds: only the explicit axis is typed."""
     mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit, AxisType.Auto))

@@ -50,7 +50,6 @@ def test_derivatives(name):
         np.testing.assert_array_equal(turned(found, slot), expected)
 
 
-@pytest.mark.slow
 @each_op
 def test_vmap(name):
     """Over each argument and both."""
@@ -66,7 +65,6 @@ def test_vmap(name):
             np.testing.assert_array_equal(turned(found[i], result), expected)
 
 
-@pytest.mark.slow
 @each_op
 def test_symbolic_batch(name):
     (batch,) = export.symbolic_shape("batch")
@@ -83,7 +81,6 @@ def test_symbolic_batch(name):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.slow
 @each_op
 def test_shard_map(name):
     """On each device its part of the batch, with the gradients of replicated weights summed."""

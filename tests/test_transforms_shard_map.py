@@ -10,17 +10,26 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support.forms import DIVIDED, FORMS, GROUPED, OPS, ROLES, each, operands
+from tests.support.forms import (
+    DENSE,
+    DIVIDED,
+    EACH_SLOT,
+    FORWARD,
+    GROUPED,
+    ROLES,
+    alternately,
+    each,
+    operands,
+)
 from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
-each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS | {"divided": DIVIDED}, slow=("dense",))
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
+FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
+each_form = each("form", FORMS)
 
 MESH = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
-BACKWARD_WEIGHTS = [name for name in OPS if name.endswith("backward_weights")]
-BATCHED = [name for name in OPS if name not in BACKWARD_WEIGHTS]
 
 
 def sharded(f, in_specs, out_specs):
@@ -36,8 +45,7 @@ def gradients(op, a, b, t):
     return jax.vjp(op, a, b)[1](t)
 
 
-@pytest.mark.parametrize("name", BATCHED)
-@each_form
+@alternately(FORMS)
 def test_local_operations(form, name):
     """Each device its part of the batch, and nothing communicated: also for groups, anywhere."""
     form = replace(form, batch=8)
@@ -47,10 +55,10 @@ def test_local_operations(form, name):
     assert collectives(f.lower(a, b).compile().as_text()) == {}
 
 
-@pytest.mark.parametrize("name", BACKWARD_WEIGHTS)
 @each_form
-def test_backward_weights_is_local(form, name):
+def test_backward_weights_is_local(form):
     """A sum over the local batch; a psum adds up the devices."""
+    name = "convolution_backward_weights"
     form = replace(form, batch=8)
     a, b, _ = operands(form, name)
     expected = form.op(name)(a, b)
@@ -67,8 +75,9 @@ def test_backward_weights_is_local(form, name):
         sharded(form.op(name), (P("d"), P("d")), P())(a, b)
 
 
-@each_op
-@each_form
+@pytest.mark.parametrize(
+    ("name", "form"), list(zip(EACH_SLOT, FORMS.values(), strict=True)), ids=EACH_SLOT
+)
 def test_autodiff(form, name):
     """Gradients of what is split are local, those of replicated weights are summed."""
     form = replace(form, batch=8)
@@ -90,7 +99,7 @@ def test_autodiff(form, name):
     assert collectives(text) == ({} if result == P() else {"all-reduce": 1})
 
 
-@each_op
+@each_slot
 def test_forward_mode(name):
     """A tangent that does not vary beside a primal that does, and the other way round."""
     form = replace(GROUPED, batch=8)
@@ -109,7 +118,7 @@ def test_forward_mode(name):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.parametrize("name", FORWARD)
 def test_vmap_inside(name):
     """Per-example gradients, each device those of its examples."""
     form = replace(GROUPED, batch=8)
@@ -125,7 +134,7 @@ def test_vmap_inside(name):
     np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
 
 
-@each_op
+@each_slot
 def test_beside_automatic_axes(name):
     """Over one axis of a mesh by hand, over the other automatically."""
     form = replace(GROUPED, batch=8)
@@ -150,8 +159,7 @@ def test_beside_automatic_axes(name):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.slow
-@each_op
+@each_slot
 def test_over_explicit_axes(name):
     """The kind of mesh that jax.make_mesh makes."""
     form = replace(GROUPED, batch=8)

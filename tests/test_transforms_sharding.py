@@ -16,12 +16,14 @@ from tests.support.forms import (
     CHANNELS_LAST,
     DENSE,
     DIVIDED,
+    FORWARD,
     GROUPED,
-    OPS,
     ROLES,
     Form,
+    alternately,
     each,
     operands,
+    slow_if,
 )
 from tests.support.programs import collectives
 
@@ -44,8 +46,7 @@ FORMS = {
         8, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2
     ),
 }  # fmt: skip
-each_op = pytest.mark.parametrize("name", OPS)
-each_form = each("form", FORMS, slow=("depthwise", "1-D", "3-D", "dense, channels first"))
+each_forward = pytest.mark.parametrize("name", FORWARD)
 
 
 def gradients(op, a, b, t):
@@ -73,8 +74,7 @@ def along(form, slot_axes):
     return spec
 
 
-@each_op
-@each_form
+@alternately(FORMS)
 def test_batch_sharded(form, name):
     """No gather anywhere; a kernel's gradient, which sums over the batch, reduces once."""
     a, b, t = operands(form, name)
@@ -92,8 +92,7 @@ def test_batch_sharded(form, name):
             assert x.sharding.is_equivalent_to(NamedSharding(MESH, spec(slot)), x.ndim)
 
 
-@each_op
-@each("form", {name: FORMS[name] for name in ("dense", "grouped")})
+@alternately({name: FORMS[name] for name in ("dense", "grouped")})
 def test_batch_sharded_in_16_bits(form, name):
     """Likewise; what is summed over devices is float32, and rounded once."""
     a, b, t = operands(form, name, jnp.dtype(jnp.bfloat16), limit=2)
@@ -121,9 +120,8 @@ CHANNELS = [
 ]
 
 
-@each_op
 @pytest.mark.parametrize("split", CHANNELS)
-@each("form", WIDE, slow=("grouped",))
+@alternately(WIDE)
 def test_channel_sharded(form, split, name):
     """One reduction, of the one result that sums over them; none where whole groups are split."""
     if form.groups > 1 and "fine" in split:
@@ -165,8 +163,15 @@ def test_depthwise_channels_sharded(form):
         np.testing.assert_array_equal(x, y)
 
 
-@each_op
-@pytest.mark.parametrize("slot_axes", [{"kernel": "I"}, {"fine": "C"}, {"coarse": "C"}], ids=str)
+@pytest.mark.parametrize(
+    ("slot_axes", "name"),
+    [
+        ({"kernel": "I"}, "convolution"),
+        ({"fine": "C"}, "conv_transpose"),
+        ({"coarse": "C"}, "convolution"),
+    ],
+    ids=str,
+)
 def test_channels_split_within_groups(slot_axes, name):
     """More devices than groups: right, whatever is communicated."""
     form = replace(GROUPED, channels=(16, 24))
@@ -207,6 +212,9 @@ SPATIAL_FORMS = {
 }  # fmt: skip
 
 
+SLOW = ("a halo at one end", "many taps", "1-D", "3-D, grouped", "depthwise, channels first")
+
+
 def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
     """Devices exchange no more at once than what windows reach into along an axis in parts."""
     sent = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
@@ -220,8 +228,8 @@ def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
     assert all(prod(map(int, shape.split(","))) <= halo for shape in sent)
 
 
-@each_op
-@each("form", SPATIAL_FORMS, slow=tuple(SPATIAL_FORMS)[3:])
+@each_forward
+@each("form", SPATIAL_FORMS, slow=SLOW)
 def test_spatially_sharded(form, name):
     """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
     a, b, t = operands(form, name)
@@ -255,9 +263,19 @@ COLUMNS |= {
 }
 
 
-@each_op
-@each("form", COLUMNS, slow=("dense, channels first", "wide groups, channels first"))
-@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
+SLOW_COLUMNS = ("dense, channels first", "wide groups", "depthwise, channels first")
+
+
+@each_forward
+@pytest.mark.parametrize(
+    ("form", "both"),
+    [
+        pytest.param(form, both, id=f"{name}{'-both' * both}", marks=slow_if(name in SLOW_COLUMNS))
+        for name, form in COLUMNS.items()
+        for both in (False, True)
+        if not both or name == "dense"
+    ],
+)
 def test_columns_sharded(both, form, name):
     """Columns over the devices, alone or with rows: halos only, also if they divide the batch."""
     reach = form.dilations[1] * (form.kernel[1] - 1)
@@ -281,8 +299,7 @@ def test_columns_sharded(both, form, name):
         assert communication <= {"collective-permute", "all-reduce"}
 
 
-@each_op
-@each("groups", {"dense": 1, "grouped": 2}, slow=("grouped",))
+@pytest.mark.parametrize(("groups", "name"), [(1, "convolution"), (2, "conv_transpose")])
 def test_strided_and_spatially_sharded(groups, name):
     form = replace(SPATIAL, fine=(33, 6), strides=(2, 1), pads_begin=(0, 1), groups=groups)
     a, b, t = operands(form, name)

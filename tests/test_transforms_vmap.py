@@ -14,10 +14,19 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from benchmarks import machine
-from tests.support.forms import DENSE, FORMS, GROUPED, OPS, each, integers, operands
+from tests.support.forms import (
+    DENSE,
+    EACH_SLOT,
+    FORMS,
+    FORWARD,
+    GROUPED,
+    alternately,
+    integers,
+    operands,
+)
 from tests.support.programs import collectives, contractions, primitives
 
-each_op = pytest.mark.parametrize("name", OPS)
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 # For the first argument, the second and the result: every argument alone and both, with the
@@ -63,7 +72,7 @@ def loop(op, places, *arguments):
     return np.stack([op(*s) for s in slices], places[2])
 
 
-@each_op
+@each_slot
 def test_any_argument_and_axis(form, name):
     # A function of its own: a trace made for the other number of devices must not serve.
     op = form.op(name)
@@ -78,7 +87,7 @@ def test_any_argument_and_axis(form, name):
         np.testing.assert_array_equal(result, loop(op, places, *case))
 
 
-@each_op
+@each_slot
 def test_nested(form, name):
     """Three levels: over both arguments, over the second alone and over the first alone."""
     op = form.op(name)
@@ -93,7 +102,7 @@ def test_nested(form, name):
         np.testing.assert_array_equal(found[i, j, :, k], op(a[i, ..., k], b[i, j]))
 
 
-@each_op
+@each_slot
 def test_one_contraction_whatever_the_size(name):
     """No loop and no copies of the operation: as many equations for 5 as for 2."""
     for places in PLACES[::2]:
@@ -108,7 +117,7 @@ def test_one_contraction_whatever_the_size(name):
         assert sizes[0] == sizes[1]
 
 
-@each_op
+@each_slot
 def test_per_example_gradients(form, name):
     """vmap of grad: of both arguments, the second of which is shared, and of two operations."""
     form = replace(form, batch=1)
@@ -124,7 +133,7 @@ def test_per_example_gradients(form, name):
             np.testing.assert_array_equal(gradients[i], expected)
 
 
-@each_op
+@each_slot
 def test_gradient_of_vmap(name):
     """The other way round: a shared argument's gradient sums over the mapped axis."""
     op = DENSE.op(name)
@@ -135,7 +144,7 @@ def test_gradient_of_vmap(name):
     np.testing.assert_array_equal(gradients[1], pulled[0][1] + pulled[1][1])
 
 
-@each_op
+@each_slot
 def test_empty(name):
     """Nothing to map over: an empty result, of the right shape and type."""
     a, b = mapped(DENSE, name, (0, 1, 0), size=0)
@@ -144,7 +153,7 @@ def test_empty(name):
     assert found.dtype == a.dtype
 
 
-@each_op
+@each_slot
 def test_empty_batches(name):
     """Which no device has a share of."""
     form = replace(DENSE, batch=0)
@@ -171,7 +180,7 @@ def test_bias(name):
 # be the major one, or the merge gathers the other's parts.
 
 AUTO = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
-WITH_BATCH = [name for name in OPS if not name.endswith("backward_weights")]
+WITH_BATCH = FORWARD
 
 
 def compiled_with(shardings, f, *arguments):
@@ -195,7 +204,7 @@ def test_beside_a_sharded_batch(form, name):
     np.testing.assert_array_equal(found, loop(form.op(name), (0, None, 0), a, b))
 
 
-@each_op
+@each_slot
 @each_form
 @pytest.mark.parametrize("places", [(0, None, 0), (None, 0, 0), (0, 0, 0)], ids=str)
 def test_over_a_sharded_axis(places, form, name):
@@ -211,8 +220,7 @@ def test_over_a_sharded_axis(places, form, name):
     np.testing.assert_array_equal(found, loop(op, places, a, b))
 
 
-@pytest.mark.parametrize("name", WITH_BATCH)
-@each("form", FORMS, slow=("dense",))
+@alternately(FORMS)
 def test_ensemble_beside_a_sharded_batch(form, name):
     """Weights mapped, with the data or without, over a batch on all devices."""
     form = replace(form, batch=8)
@@ -224,10 +232,10 @@ def test_ensemble_beside_a_sharded_batch(form, name):
         np.testing.assert_array_equal(found, loop(form.op(name), places, a, b))
 
 
-@pytest.mark.parametrize("name", [name for name in OPS if name not in WITH_BATCH])
 @each_form
-def test_weights_gradients_beside_a_sharded_batch(form, name):
+def test_weights_gradients_beside_a_sharded_batch(form):
     """One sum over devices for all that are mapped."""
+    name = "convolution_backward_weights"
     form = replace(form, batch=8)
     a, b = mapped(form, name, (0, 0, 0), size=3)
     vmapped = jax.vmap(form.op(name))
@@ -236,8 +244,7 @@ def test_weights_gradients_beside_a_sharded_batch(form, name):
     np.testing.assert_array_equal(found, loop(form.op(name), (0, 0, 0), a, b))
 
 
-@pytest.mark.parametrize("name", WITH_BATCH)
-@each("form", FORMS, slow=("dense",))
+@alternately(FORMS)
 def test_per_example_gradients_of_sharded_examples(form, name):
     """Each device has those of its own examples."""
     form = replace(form, batch=1)

@@ -4,6 +4,7 @@ One form feeds all six: fine (n, 7, 6, 4), kernel (3, 2) and coarse (n, 3, 6, 6)
 dilations and pads that differ between the axes and leave a remainder of one.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -24,6 +25,13 @@ ROLES = {
     "conv_transpose_backward_weights": ("coarse", "fine", "kernel"),
 }
 OPS = list(ROLES)
+
+#: An operation for each slot that a contraction fills. Autodiff, vmap and shardings know slots
+#: alone: where they are asked about, the other three operations would be the same contractions.
+EACH_SLOT = ["convolution", "conv_transpose", "convolution_backward_weights"]
+
+#: Those that, with their gradients, fill all three slots.
+FORWARD = ["convolution", "conv_transpose"]
 
 # Two formats for each way to write the tensors down: (data, convolution's, conv_transpose's).
 CHANNELS_LAST = ("NXC", "XIO", "XOI")
@@ -129,10 +137,25 @@ def each(argument: str, values: dict, slow: Sequence[str] = ()):
     return pytest.mark.parametrize(
         argument,
         [
-            pytest.param(value, id=name, marks=[pytest.mark.slow] if name in slow else [])
+            pytest.param(value, id=name, marks=slow_if(name in slow))
             for name, value in values.items()
         ],
     )
+
+
+def alternately(forms: dict, slow: Sequence[str] = ()):
+    """Parametrize by forms, and in turn by the two operations of FORWARD."""
+    return pytest.mark.parametrize(
+        ("form", "name"),
+        [
+            pytest.param(form, name, id=f"{label}-{name}", marks=slow_if(label in slow))
+            for (label, form), name in zip(forms.items(), itertools.cycle(FORWARD), strict=False)
+        ],
+    )
+
+
+def slow_if(condition: bool) -> list:
+    return [pytest.mark.slow] if condition else []
 
 
 def integers(shape, seed: int, dtype=np.float32, limit: int = 4) -> np.ndarray:
@@ -147,3 +170,8 @@ def operands(form: Form, name: str, dtype=np.float32, limit: int = 4) -> tuple:
     return tuple(
         integers(shapes[slot], seed, dtype, limit) for seed, slot in enumerate(ROLES[name])
     )
+
+
+def compiled_together(function: Callable, arguments: dict[str, tuple]) -> dict[str, tuple]:
+    """function(name, *arguments) of each operation, in one program: one compilation for all."""
+    return jax.jit(lambda of: {name: function(name, *args) for name, args in of.items()})(arguments)

@@ -4,6 +4,11 @@ import time
 from collections.abc import Callable
 
 
+def takes_at_most(limit: float, one: Callable, other: Callable) -> bool:
+    """Whether `one` takes at most `limit` times as long; a noisy moment is measured once more."""
+    return any(least_ratio(one, other) <= limit for _ in range(2))
+
+
 def least_ratio(one: Callable, other: Callable) -> float:
     """How many times as long `one` takes as `other`."""
     ratios = []

@@ -1,0 +1,23 @@
+"""What a fault is: a few characters of one file, replaced."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`old`, which stands exactly once in a file of the package, becomes `new`."""
+
+    what: str
+    file: str  # below jaxconv/
+    old: str
+    new: str
+    #: the tests that are likely to see it, as pytest's arguments below tests/; only for speed
+    hint: str
+
+    def applied(self, root: Path) -> str:
+        """The text of the file with the fault in it."""
+        text = (root / "jaxconv" / self.file).read_text()
+        if (count := text.count(self.old)) != 1 or self.old == self.new:
+            raise ValueError(f"{self.what}: {self.old!r} stands {count} times in {self.file}")
+        return text.replace(self.old, self.new)
