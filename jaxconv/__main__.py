@@ -14,11 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import flags
 from jax import lax
 
 import jaxconv
-from jaxconv import _selfcheck
+from jaxconv import _lowering, _selfcheck
 
 USAGE = """\
 python -m jaxconv [--quick]
@@ -45,17 +44,11 @@ SHOWN = 3  # complaints of one operation
 
 def main(argv: Sequence[str]) -> int:
     """Run what the flags ask for; return the exit code."""
-    asked = flags.FlagValues()
-    flags.DEFINE_bool("quick", False, "Check only.", flag_values=asked)
-    flags.DEFINE_bool("help", False, "Show the usage.", flag_values=asked)
-    try:
-        unknown = asked(argv)[1:]
-    except flags.Error as error:
-        unknown = [str(error)]
+    unknown = [flag for flag in argv[1:] if flag not in ("--quick", "--help", "-h")]
     if unknown:
-        print(f"{' '.join(unknown)}\n\n{USAGE}", end="", file=sys.stderr)
+        print(f"unknown: {' '.join(unknown)}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
-    if asked["help"].value:
+    if {"--help", "-h"} & {*argv}:
         print(USAGE, end="")
         return 0
 
@@ -66,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         print(textwrap.fill(f"FAIL: no usable backend. {_selfcheck.one_line(error)}", WIDTH))
         return 2
     wrong = check()
-    if not asked["quick"].value:
+    if "--quick" not in argv:
         wrong += race()
     print()
     if wrong:
@@ -95,7 +88,11 @@ def print_devices() -> None:
     kinds = Counter(device.device_kind for device in jax.devices())
     devices = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
     python = f"python {platform.python_version()}"
-    print(f"{python} on {platform.machine()}, backend {jax.default_backend()}: {devices}")
+    backend = jax.default_backend()
+    print(f"{python} on {platform.machine()}, backend {backend}: {devices}")
+    if backend == "cpu":
+        reason = _lowering.unavailable()
+        print(f"oneDNN: {'in use' if reason is None else 'not in use, ' + reason}")
 
 
 # Is it right?

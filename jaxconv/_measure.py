@@ -129,7 +129,7 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
         except (ValueError, jax.errors.JaxRuntimeError):
             if form == CHOSEN:
                 raise
-            continue  # it, or what it rewrites to, cannot be spelled so, or lacks memory
+            continue  # it, or what it rewrites to, cannot be computed so, or lacks memory
         if once <= limit:
             calls[form], best[form] = call, once
     rounds, end = 0, time.perf_counter() + BUDGET

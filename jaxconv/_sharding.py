@@ -169,15 +169,15 @@ def vary_alike(*operands: Any) -> tuple[Any, ...]:
     )
 
 
-def in_auto_axes(result: Slot, spelling: Callable[..., Any]) -> Callable[..., Any]:
-    """The same spelling where the mesh has explicit axes: only its result's sharding is typed.
+def in_auto_axes(result: Slot, lower: Callable[..., Any]) -> Callable[..., Any]:
+    """The same lowering where the mesh has explicit axes: only its result's sharding is typed.
 
-    Inside, the compiler propagates, so that a spelling may slice and reshape at will.
+    Inside, the compiler propagates, so that a lowering may slice and reshape at will.
     """
 
-    def spell(first: Any, second: Any, *, geometry: Geometry, sharding: Any, **params: Any) -> Any:
+    def typed(first: Any, second: Any, *, geometry: Geometry, sharding: Any, **params: Any) -> Any:
         def plain(first: Any, second: Any) -> Any:
-            return spelling(first, second, geometry=geometry, **params)
+            return lower(first, second, geometry=geometry, **params)
 
         types = jax.typeof(first), jax.typeof(second)
         if sharding is not None or any(map(explicit, types)):
@@ -186,4 +186,4 @@ def in_auto_axes(result: Slot, spelling: Callable[..., Any]) -> Callable[..., An
             plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
         return plain(first, second)
 
-    return spell
+    return typed

@@ -106,7 +106,7 @@ def test_arguments_may_be_given_by_name():
     [
         ("reference", [("reference", True)]),
         ("im2col", [("phases", False), ("im2col", True)]),
-        ("phases", [("phases", True), ("onednn", False)]),
+        ("phases", [("phases", True), ("multiply-adds", False)]),
     ],
 )
 def test_a_forced_form_of_a_rewrite(form, steps):

@@ -6,10 +6,10 @@ from functools import partial
 
 import jax
 import numpy as np
-import oracle
 import pytest
 
 from jaxconv import onednn
+from tests.support import oracle
 
 
 def tensor(number, *shape, dtype="f32", **more):

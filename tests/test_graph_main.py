@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_graph_write import KINDS, exact, integers, written
 
 from jaxconv import onednn
 from jaxconv.onednn import __main__ as main
 from jaxconv.onednn import _check, _time
 from jaxconv.onednn._run import convolution_calls, evaluate
+from tests.test_graph_write import KINDS, exact, integers, written
 
 PUBLISHED = {
     "strides": [2],

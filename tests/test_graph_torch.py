@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from peers import integers, peer
-from test_graph import graph, node, tensor
 
 from jaxconv import onednn
+from tests.support.peers import integers, peer
+from tests.test_graph import graph, node, tensor
 
 torch = peer("torch")
 F = torch.nn.functional

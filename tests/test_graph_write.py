@@ -9,10 +9,10 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
 
 from jaxconv import onednn
+from tests.support import oracle
 
 FINE, COARSE = (2, 4, 7, 6), (2, 6, 3, 6)
 TAPS = {"OIX": (6, 2, 3, 2), "XIO": (3, 2, 2, 6), "IOX": (6, 2, 3, 2), "XOI": (3, 2, 2, 6)}

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
-from jaxconv._lowering import onednn
+from jaxconv._lowering import onednn_call as onednn
 from tests.support.random_problems import SLOTS, draw
 
 HERE = pytest.mark.skipif(

@@ -3,7 +3,7 @@
 from jaxconv._lowering.force import FORMS, PORTABLE, forced, forced_here
 from jaxconv._lowering.lower import TABLES, calls, lower, planned
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
-from jaxconv._lowering.onednn import unavailable
+from jaxconv._lowering.onednn_call import unavailable
 from jaxconv._lowering.plan import Plan
 from jaxconv._lowering.problem import Numerics, Problem
 

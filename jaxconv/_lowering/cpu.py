@@ -64,7 +64,7 @@ def _small_image(p: Problem) -> bool:
 
 
 def _multiplier(p: Problem) -> bool:
-    """One channel of a group to a few others, or from a few, which oneDNN has no vector code for."""
+    """One channel of a group to or from a few others: oneDNN has no vector code for it."""
     few, more = sorted((p.fine, p.coarse))
     return not p.dense and few == 1 < more <= FEW_CHANNELS
 

@@ -18,18 +18,18 @@ def _all(first: Any, geometry: Geometry) -> int:
 
 
 def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
-    """Make a spelling of one group, channels-last, one of all groups, each contiguous.
+    """Make a form of one group, channels-last, one of all groups, each contiguous.
 
     At most `most(first operand, geometry)` groups at a time, which bounds the memory of a
-    spelling that needs much, and of moving the groups to the front.
+    form that needs much, and of moving the groups to the front.
     """
 
-    def decorate(spelling: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(spelling)
+    def decorate(form: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(form)
         def each(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
             if geometry.groups == 1:
-                return spelling(first, second, geometry=geometry, **params)
-            one = partial(spelling, geometry=replace(geometry, groups=1), **params)
+                return form(first, second, geometry=geometry, **params)
+            one = partial(form, geometry=replace(geometry, groups=1), **params)
 
             def some(count: int, *operands: Any) -> Any:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
@@ -49,19 +49,19 @@ def equal_part(groups: int, most: int) -> int:
 
 def at_most(
     most: int,
-    spelling: Callable[..., Any],
+    form: Callable[..., Any],
     first: Any,
     second: Any,
     groups: int,
     channels: tuple[int, int, int] | None = None,
 ) -> Any:
-    """`spelling(groups, first, second)`, in a loop over equal parts of at most so many groups.
+    """`form(groups, first, second)`, in a loop over equal parts of at most so many groups.
 
     `channels` are the axes of the groups in the operands and the result, if not the last.
     """
     some = equal_part(groups, most)
     if some == groups:
-        return spelling(groups, first, second)
+        return form(groups, first, second)
     count = groups // some
     *ins, out_axis = channels or (first.ndim - 1, second.ndim - 1, first.ndim - 1)
     parts = [
@@ -74,7 +74,7 @@ def at_most(
             lax.dynamic_index_in_dim(x, n, a, keepdims=False)
             for x, a in zip(parts, ins, strict=True)
         ]
-        return spelling(some, *one)
+        return form(some, *one)
 
     out = jnp.moveaxis(lax.map(part, jnp.arange(count)), 0, out_axis)
     return replace_axes(out, out_axis, 2, (out.shape[out_axis] * out.shape[out_axis + 1],))

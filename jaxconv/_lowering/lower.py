@@ -8,7 +8,7 @@ from jax import lax
 from jaxconv._attributes import Precision
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry, Slot
-from jaxconv._lowering import cpu, gpu, onednn, tpu
+from jaxconv._lowering import cpu, gpu, onednn_call, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Plan, Regime, Table, emit, plan
@@ -53,7 +53,7 @@ def lower(
 
 def calls(platform: str | None, devices: int = 1, exported: bool = False) -> bool:
     """Whether a program may call oneDNN: one that is run here, and not split by XLA."""
-    return platform == "cpu" and devices == 1 and not exported and onednn.unavailable() is None
+    return platform == "cpu" and devices == 1 and not exported and onednn_call.unavailable() is None
 
 
 def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:

@@ -1,0 +1,154 @@
+"""oneDNN's forward convolution, which jaxlib's x86-64 Linux wheels carry, by XLA's custom call.
+
+XLA:CPU sends no convolution there by itself, but a program that contains the call runs it. The name
+of the call and the format of its configuration are private to XLA: they are known here for some
+releases of jaxlib, and with every other one the portable forms take over. A public way to have
+XLA:CPU use oneDNN for convolutions would replace this file.
+
+oneDNN chooses an implementation by the sizes. Its vector code is exact and fast; its fallback, a
+matrix product within parallel loops, may wait for itself forever in XLA's thread pool. So only
+those sizes are taken for which it was found not to choose the fallback, on each processor feature
+set from AVX2 on. A type that the processor cannot do would end the process: it is not asked for.
+The tests count the implementations that run.
+"""
+
+import json
+import math
+import os
+import platform
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxconv import _sharding
+from jaxconv._dtypes import DType
+from jaxconv._geometry import Axis
+from jaxconv._lowering.problem import Problem
+
+#: The call, with XLA's oldest calling convention for it, in which the configuration is JSON.
+TARGET, API_VERSION = "__onednn$convolution", 1
+
+#: Releases of jaxlib whose call was tried with random sizes; 0.11.1 does not print what it runs.
+KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
+
+#: What the processor must have for float32, and for bfloat16.
+FLOAT32, BFLOAT16 = {"avx2", "fma"}, {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+
+#: What ONEDNN_MAX_CPU_ISA may be set to that holds oneDNN below these.
+BELOW_AVX2, BELOW_AVX512 = {"SSE41", "AVX"}, {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
+
+
+# Whether the call may be used here.
+
+
+@cache
+def unavailable() -> str | None:
+    """Why oneDNN is not used in this process, or None if it is."""
+    if os.environ.get("JAXCONV_ONEDNN", "1") == "0":
+        return "JAXCONV_ONEDNN=0 is set"
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return "jaxlib carries it for x86-64 Linux only"
+    if version("jaxlib") not in KNOWN:
+        return f"its call is known for jaxlib {', '.join(KNOWN)}, and this is {version('jaxlib')}"
+    if not _features() >= FLOAT32 or _held_to() in BELOW_AVX2:
+        return "the processor, or ONEDNN_MAX_CPU_ISA, has no AVX2"
+    return None
+
+
+@cache
+def takes(dtype: DType) -> bool:
+    """Whether it computes with such numbers as they are; other 16-bit numbers are widened."""
+    if dtype == jnp.bfloat16:
+        return _features() >= BFLOAT16 and _held_to() not in BELOW_AVX512
+    return bool(dtype == jnp.float32)
+
+
+@cache
+def processor() -> str:
+    """What a program that calls oneDNN was compiled for: it must not be run with less."""
+    return "avx512" if takes(jnp.dtype(jnp.bfloat16)) else "avx2"
+
+
+@cache
+def _features() -> frozenset[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
+
+
+def _held_to() -> str:
+    return os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+
+
+# Sizes that are safe.
+
+#: Elements of a tensor: bytes, too, are counted in 31 bits somewhere.
+MOST_ELEMENTS = 1 << 29
+
+
+def safe(problem: Problem) -> bool:
+    """Whether the sizes of a contraction are of the class that was tried."""
+    if not problem.counted or problem.empty or problem.bits == 64 or problem.rank > 3:
+        return False
+    shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
+    if any(math.prod(shape) >= MOST_ELEMENTS for shape in shapes):
+        return False
+    return not (problem.depthwise and problem.rank > 2)  # 3-D depthwise takes the fallback
+
+
+# The call itself.
+
+
+def call(
+    data: Any,
+    kernel: Any,
+    axes: tuple[Axis, ...],
+    pads: list[tuple[int, int]],
+    groups: int,
+    dtype: DType,
+) -> Any:
+    """(N, X, (g, i)) by (X, i, (g, o)) to (N, X, (g, o))."""
+    # oneDNN 3.7 to 3.12 sum padded bfloat16 wrongly of one channel to several.
+    single = kernel.shape[-2] == 1 and kernel.shape[-1] > groups
+    if not takes(data.dtype) or (single and data.dtype == jnp.bfloat16):
+        data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
+    rank, spatial = data.ndim - 2, list(range(1, data.ndim - 1))
+    tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": spatial}
+    weights = {
+        "input_feature_dim": rank,
+        "output_feature_dim": rank + 1,
+        "spatial_dims": list(range(rank)),
+    }
+    window_of = {
+        "size": [a.kernel for a in axes],
+        "pad_left": [low for low, _ in pads],
+        "pad_right": [high for _, high in pads],
+        "strides": [a.stride for a in axes],
+        "window_dilations": [a.dilation for a in axes],
+    }
+    config = {
+        "dims": rank + 2,
+        "input": {"dims": rank + 2, "data": tensor},
+        "kernel": {"dims": rank + 2, "filter": weights},
+        "output": {"dims": rank + 2, "data": tensor},
+        "window": window_of,
+        "feature_groups": groups,
+    }
+    # bfloat16 in, bfloat16 or float32 out, rounded once; and float32 in, float32 out.
+    out_dtype = dtype if data.dtype == jnp.bfloat16 == dtype else jnp.dtype(jnp.float32)
+    shape = (data.shape[0], *(a.coarse for a in axes), kernel.shape[-1])
+    result = jax.ShapeDtypeStruct(shape, out_dtype)
+    convolve = jax.ffi.ffi_call(
+        TARGET,
+        result,
+        custom_call_api_version=API_VERSION,
+        legacy_backend_config=json.dumps({"onednn_conv_config": config}),
+    )
+    # The call says nothing of mesh axes that its result varies over.
+    return _sharding.vary_alike(convolve(data, kernel), data, kernel)[0]
