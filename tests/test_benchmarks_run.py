@@ -307,13 +307,8 @@ def steps(name, labels):
     return operands, results
 
 
-SLOW_NETWORKS = [
-    pytest.param(n, marks=pytest.mark.slow) if n != "dcgan-discriminator" else n
-    for n in networks.NETWORKS
-]
-
-
-@pytest.mark.parametrize("name", SLOW_NETWORKS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", networks.NETWORKS)
 def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
     pytest.importorskip("torch")
     from benchmarks import train_step
@@ -325,6 +320,7 @@ def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
     assert all(note["ok"] for note in notes.values()), notes
 
 
+@pytest.mark.slow
 def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(tmp_path):
     from benchmarks import train_step
 
