@@ -26,15 +26,18 @@ from jax.interpreters import ad, batching, mlir
 
 __all__ = [
     "Primitive",
+    "abstract_result",
     "ad",
     "batching",
     "default_matmul_precision",
     "devices_to_split_over",
     "jet",
+    "lowering_of",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
     "retyped",
+    "set_for_all_threads",
     "type_of_sought",
     "varying_axes",
 ]
@@ -58,6 +61,33 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
         return int(context.num_devices)
     shape = context.mesh.shape
     return prod(shape[name] for name in shape if name not in context.manual_axes)
+
+
+def lowering_of(primitive: Primitive, platform: str | None) -> Any:
+    """The lowering rule that JAX has for one of its primitives, None for the common one.
+
+    JAX offers a way to set such a rule, and none to read the one that is there. A public
+    `get_lowering` would replace this. Without it, a rule would emit `stablehlo.convolution`
+    through `jax.extend.mlir` itself, integers, complex numbers and symbolic pads included.
+    """
+    special = mlir._platform_specific_lowerings[platform] if platform else {}
+    entry: Any = special.get(primitive) or mlir._lowerings[primitive]
+    return entry.rule
+
+
+def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
+    """The type of a primitive's result, by its own rule: shape, sharding, varying axes."""
+    result, _ = primitive.abstract_eval(*operands, **params)
+    return result
+
+
+def set_for_all_threads(context: Any, value: Any) -> None:
+    """Change what a `jax.make_user_context` is where no thread is within it.
+
+    Documented as a context manager alone. Without this, a change would have to be followed by
+    `jax.clear_caches`.
+    """
+    context.set_global(value)
 
 
 # What the rules of a primitive are handed has attributes that no documentation names.
