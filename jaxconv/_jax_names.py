@@ -6,8 +6,9 @@ order. These modules are importable by documented paths, but come without a prom
 tests run on the oldest and the newest supported JAX.
 """
 
+from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -25,12 +26,14 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 __all__ = [
+    "Equation",
     "Primitive",
     "abstract_result",
     "ad",
     "batching",
     "default_matmul_precision",
     "devices_to_split_over",
+    "equations",
     "jet",
     "lowering_of",
     "mapped_mesh_axis",
@@ -39,6 +42,7 @@ __all__ = [
     "retyped",
     "set_for_all_threads",
     "type_of_sought",
+    "types_lowered",
     "varying_axes",
 ]
 
@@ -120,3 +124,28 @@ def varying_axes(x: Any) -> frozenset[Any]:
     """The mesh axes that a value within shard_map varies over; `jax.lax.pcast` adds to them."""
     varying: frozenset[Any] = jax.typeof(x).manual_axis_type.varying
     return varying
+
+
+def types_lowered(ctx: mlir.LoweringRuleContext) -> tuple[list[Any], list[Any]]:
+    """The types of the operands and of the results that a lowering rule is called for."""
+    return list(ctx.avals_in), list(ctx.avals_out)
+
+
+class Equation(NamedTuple):
+    """One step of a jaxpr."""
+
+    primitive: Primitive
+    operands: list[Any]  # types
+    results: list[Any]
+    params: dict[str, Any]
+
+
+def equations(program: Any) -> Iterator[Equation]:
+    """All steps of a jaxpr, in order, each before those of the jaxprs in its parameters."""
+    for eqn in getattr(program, "jaxpr", program).eqns:
+        operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
+        yield Equation(eqn.primitive, operands, results, eqn.params)
+        for param in eqn.params.values():
+            for value in param if isinstance(param, tuple | list) else (param,):
+                if hasattr(getattr(value, "jaxpr", value), "eqns"):
+                    yield from equations(value)
