@@ -4,6 +4,7 @@ Whether a program is lax's own is read from its text: a depthwise convolution is
 as lax does it.
 """
 
+import re
 import threading
 from functools import partial
 
@@ -132,7 +133,8 @@ def test_explicit_sharding(shape):
         assert np.array_equal(got, expected)
 
 
-def test_an_explicit_sharding_that_is_asked_for():
+@pytest.mark.parametrize("asked", [P("d", "e"), P(None, "e"), P("d", None, "e")])
+def test_an_explicit_sharding_that_is_asked_for(asked):
     """Of the channels, in a layout other than that of the data."""
     mesh = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Explicit,) * 2)
     wide = integers((3, 3, 6, 4), 3)
@@ -146,8 +148,8 @@ def test_an_explicit_sharding_that_is_asked_for():
     with jax.set_mesh(mesh), jaxconv.installed():
         x = jax.device_put(X, NamedSharding(mesh, P("d")))
         k = jax.device_put(wide, NamedSharding(mesh, P(None, None, None, "e")))
-        got = jax.jit(dense, static_argnums=2)(x, k, P("d", "e"))
-    assert got.sharding.spec == P("d", "e", None, None)
+        got = jax.jit(dense, static_argnums=2)(x, k, asked)
+    assert tuple(got.sharding.spec)[: len(asked)] == tuple(asked)
     assert np.array_equal(got, exact)
 
 
@@ -347,6 +349,23 @@ def test_measured():
         assert len(measured.milliseconds) == 1
         with jaxconv.forced(measured):
             same(jax.jit(depthwise)(X, K), depthwise(X, K))
+
+
+@pytest.mark.parametrize(
+    ("lhs_dilation", "k", "expected"),
+    [((1,), 3, "HIGHEST, DEFAULT"), ((2,), 9, "DEFAULT, HIGHEST")],
+)
+def test_precision(lhs_dilation, k, expected):
+    """Each operand's own; a transposed convolution's weights gradient exchanges the two."""
+    x, k = integers((2, 2, 9), 1), integers((2, 2, k), 2)
+    function = partial(
+        lax.conv_general_dilated, window_strides=(1,), padding=[(0, 0)], lhs_dilation=lhs_dilation,
+        dimension_numbers=("NCH", "OIH", "NCH") if k.shape[2] == 3 else ("CNH", "OIH", "NCH"),
+        precision=("highest", "default"),
+    )  # fmt: skip
+    with jaxconv.installed(), jaxconv.forced("reference"):
+        text = jax.jit(function).lower(x, k).as_text()
+    assert re.findall(r"#stablehlo<precision (\w+)>", text) == expected.split(", ")
 
 
 # What stays with lax.
