@@ -123,12 +123,12 @@ PROGRAM = """
 import jax, jax.monitoring
 import numpy as np
 from jaxconv._lowering import isolate
-from tests.support.forms import GROUPED, OPS, operands
+from tests.support.forms import EACH_SLOT, GROUPED, operands
 
 isolate.LITTLE = 0  # in branches, as for real sizes
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
-for name in OPS:
+for name in EACH_SLOT:
     a, b, t = operands(GROUPED, name)
     op = GROUPED.op(name)
     step = jax.jit(lambda a, b, t: (op(a, b), *jax.vjp(op, a, b)[1](t)))
@@ -164,6 +164,6 @@ def test_persistent_compilation_cache(tmp_path):
     (*first, hits, misses), (*second, hits_again, misses_again) = lines
     assert first == second
     assert hits == "cache_hits 0"
-    assert int(misses.split()[1]) >= len(OPS)
+    assert int(misses.split()[1]) >= len(EACH_SLOT)
     assert hits_again == misses.replace("misses", "hits")
     assert misses_again == "cache_misses 0"

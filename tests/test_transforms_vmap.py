@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -183,6 +184,10 @@ AUTO = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 WITH_BATCH = FORWARD
 
 
+#: The first argument alone, the second alone, and both.
+MAPPED = [(0, None, 0), (None, 0, 0), (0, 0, 0)]
+
+
 def compiled_with(shardings, f, *arguments):
     placed = [
         jax.device_put(x, NamedSharding(AUTO, spec))
@@ -204,9 +209,14 @@ def test_beside_a_sharded_batch(form, name):
     np.testing.assert_array_equal(found, loop(form.op(name), (0, None, 0), a, b))
 
 
-@each_slot
-@each_form
-@pytest.mark.parametrize("places", [(0, None, 0), (None, 0, 0), (0, 0, 0)], ids=str)
+@pytest.mark.parametrize(
+    ("places", "form", "name"),
+    [
+        *product(MAPPED, [GROUPED], EACH_SLOT),
+        *((places, DENSE, name) for places, name in zip(MAPPED, EACH_SLOT, strict=True)),
+    ],
+    ids=str,
+)
 def test_over_a_sharded_axis(places, form, name):
     """With spmd_axis_name: the mapped axis is the split one, and stays so, wherever it folds."""
     a, b = mapped(form, name, places, size=8)

@@ -69,6 +69,9 @@ def first_failure(copy: Path, arguments: list[str]) -> str | None:
     found = re.search(r"^(?:FAILED|ERROR) tests/(.+?)(?: - |$)", done.stdout, re.MULTILINE)
     if found:
         return found[1]
+    if "Fatal Python error" in done.stderr:  # of what XLA was told, say
+        frames = re.findall(r'tests/(test_\w+\.py)", line \d+ in (test_\w+)', done.stderr)
+        return "::".join(frames[-1]) + " (the process ends)" if frames else "the process ends"
     if done.returncode not in (0, 5):  # 5: the hint selects nothing
         raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return None
