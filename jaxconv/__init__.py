@@ -48,8 +48,9 @@ out_sharding
 
 Malformed arguments raise TypeError or ValueError, with the rule and what was given.
 
-`jaxconv.lax.conv_general_dilated` takes the arguments of `jax.lax`'s instead, and
-`jaxconv.onednn.apply` those of oneDNN Graph, of which `jaxconv.onednn` runs whole graphs too.
+`jaxconv.lax` has the convolutions of `jax.lax` instead, and `jaxconv.onednn.apply` takes the
+arguments of oneDNN Graph, of which `jaxconv.onednn` runs whole graphs too. `jaxconv.install` needs
+no call at all: it changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 """
 
 from jaxconv import lax, onednn
@@ -65,7 +66,9 @@ from jaxconv._convolution import (
     convolution_backward_weights,
 )
 from jaxconv._explain import Explanation, explain
+from jaxconv._explain_jaxpr import Convolutions, explain_jaxpr
 from jaxconv._inspect import resolve
+from jaxconv._install import install, installed, uninstall
 from jaxconv._lowering import Measured, forced
 from jaxconv._measure import measure
 from jaxconv._resolve import Resolved
@@ -73,6 +76,7 @@ from jaxconv._resolve import Resolved
 __version__ = "0.1.0"
 
 __all__ = [
+    "Convolutions",
     "Explanation",
     "Measured",
     "Resolved",
@@ -84,9 +88,13 @@ __all__ = [
     "convolution_backward_data",
     "convolution_backward_weights",
     "explain",
+    "explain_jaxpr",
     "forced",
+    "install",
+    "installed",
     "lax",
     "measure",
     "onednn",
     "resolve",
+    "uninstall",
 ]

@@ -6,8 +6,9 @@ order. These modules are importable by documented paths, but come without a prom
 tests run on the oldest and the newest supported JAX.
 """
 
+from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -25,18 +26,24 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 __all__ = [
+    "Equation",
     "Primitive",
+    "abstract_result",
     "ad",
     "batching",
     "default_matmul_precision",
     "devices_to_split_over",
+    "equations",
     "is_exported",
     "jet",
+    "lowering_of",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
     "retyped",
+    "set_for_all_threads",
     "type_of_sought",
+    "types_lowered",
     "varying_axes",
 ]
 
@@ -59,6 +66,33 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
         return int(context.num_devices)
     shape = context.mesh.shape
     return prod(shape[name] for name in shape if name not in context.manual_axes)
+
+
+def lowering_of(primitive: Primitive, platform: str | None) -> Any:
+    """The lowering rule that JAX has for one of its primitives, None for the common one.
+
+    JAX offers a way to set such a rule, and none to read the one that is there. A public
+    `get_lowering` would replace this. Without it, a rule would emit `stablehlo.convolution`
+    through `jax.extend.mlir` itself, integers, complex numbers and symbolic pads included.
+    """
+    special = mlir._platform_specific_lowerings[platform] if platform else {}
+    entry: Any = special.get(primitive) or mlir._lowerings[primitive]
+    return entry.rule
+
+
+def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
+    """The type of a primitive's result, by its own rule: shape, sharding, varying axes."""
+    result, _ = primitive.abstract_eval(*operands, **params)
+    return result
+
+
+def set_for_all_threads(context: Any, value: Any) -> None:
+    """Change what a `jax.make_user_context` is where no thread is within it.
+
+    Documented as a context manager alone. Without this, a change would have to be followed by
+    `jax.clear_caches`.
+    """
+    context.set_global(value)
 
 
 def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
@@ -96,3 +130,28 @@ def varying_axes(x: Any) -> frozenset[Any]:
     """The mesh axes that a value within shard_map varies over; `jax.lax.pcast` adds to them."""
     varying: frozenset[Any] = jax.typeof(x).manual_axis_type.varying
     return varying
+
+
+def types_lowered(ctx: mlir.LoweringRuleContext) -> tuple[list[Any], list[Any]]:
+    """The types of the operands and of the results that a lowering rule is called for."""
+    return list(ctx.avals_in), list(ctx.avals_out)
+
+
+class Equation(NamedTuple):
+    """One step of a jaxpr."""
+
+    primitive: Primitive
+    operands: list[Any]  # types
+    results: list[Any]
+    params: dict[str, Any]
+
+
+def equations(program: Any) -> Iterator[Equation]:
+    """All steps of a jaxpr, in order, each before those of the jaxprs in its parameters."""
+    for eqn in getattr(program, "jaxpr", program).eqns:
+        operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
+        yield Equation(eqn.primitive, operands, results, eqn.params)
+        for param in eqn.params.values():
+            for value in param if isinstance(param, tuple | list) else (param,):
+                if hasattr(getattr(value, "jaxpr", value), "eqns"):
+                    yield from equations(value)

@@ -1,4 +1,4 @@
-"""`jax.lax`'s general convolution by the operations of this library, for code that calls that.
+"""`jax.lax`'s convolutions by the contractions of this library, for code that calls those.
 
 >>> import numpy as np
 >>> from jaxconv import lax as jaxconv_lax
@@ -7,25 +7,28 @@
 [[[210.0, 842.0]]]
 """
 
-import operator
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
-from jaxconv import _arguments, _attributes, _dtypes, _layouts, _sharding
 from jaxconv._attributes import PrecisionLike
-from jaxconv._conv_transpose import conv_transpose
-from jaxconv._convolution import convolution
+from jaxconv._lax_call import convolve
 from jaxconv._reshape import reorder
 
-#: Of one axis: the zeros before, after and between, as `lax.pad` takes them, and attributes.
-Planned = tuple[tuple[int, int, int], dict[str, int]]
+__all__ = [
+    "conv",
+    "conv_general_dilated",
+    "conv_general_dilated_local",
+    "conv_general_dilated_patches",
+    "conv_transpose",
+    "conv_with_general_padding",
+]
 
 
 def conv_general_dilated(
@@ -51,16 +54,17 @@ def conv_general_dilated(
 
     where `dilated` is lhs at the multiples of lhs_dilation, and zero elsewhere. With no
     lhs_dilation this is `jaxconv.convolution`, with no window_strides but a lhs_dilation
-    `jaxconv.conv_transpose`; with both, the zeros are written out. Layouts without a name
-    in :mod:`jaxconv` are transposed.
+    `jaxconv.conv_transpose`; with both, the zeros are written out. Batch groups make it a
+    weights gradient.
 
-    What those operations do not have is handed to `jax.lax`: other types and weak ones,
-    batch groups, dot algorithms as `precision`, no spatial axis, empty operands or results
-    (but for the batch), symbolic extents (but for the batch), an `out_sharding` of a layout
-    without a name or of operands on no explicit mesh, and whatever is malformed.
+    What the library does not have is handed to `jax.lax`: other types and weak ones, dot
+    algorithms as `precision`, no spatial axis, empty operands or results (but for the batch),
+    symbolic extents (but for the batch), an `out_sharding` of operands on no explicit mesh, and
+    whatever is malformed.
 
-    In derivatives, a cotangent that `preferred_element_type` made wider is rounded to the
-    type of the operands first, which lax does not do.
+    In two things this is not as lax. With explicit mesh axes, a contracted axis that is split is
+    summed over the devices, where lax raises an error. In derivatives, a cotangent that
+    `preferred_element_type` made wider is rounded to the type of the operands first.
 
     Args:
       lhs, rhs: data and weights, laid out as `dimension_numbers` says.
@@ -84,150 +88,247 @@ def conv_general_dilated(
       ... ).shape
       (8, 16, 16, 16)
     """
-    if isinstance(padding, Iterator):  # of a zip, say, which can be read once
-        padding = tuple(padding)
-    numbers: Any = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
-    window = (window_strides, padding, lhs_dilation, rhs_dilation)
-    numerics = (precision, preferred_element_type, out_sharding)
-    axes = _axes(lhs.shape, rhs.shape, numbers, feature_group_count, *window)
-    if not axes or batch_group_count != 1 or not _known(lhs, rhs, numbers, *numerics):
-        rest: Any = (*window, numbers, feature_group_count, batch_group_count, *numerics)
-        return lax.conv_general_dilated(lhs, rhs, *rest)
-    transposed = all(a.stride == 1 for a in axes) and any(a.lhs_dilation > 1 for a in axes)
-    edges, each = zip(*map(_transposed if transposed else _strided, axes), strict=True)
-    attributes: Any = {name: [of_axis[name] for of_axis in each] for name in each[0]}
-    if any(map(any, edges)):
-        around = dict(zip(numbers.lhs_spec[2:], edges, strict=True))
-        config = [around.get(axis, (0, 0, 0)) for axis in range(lhs.ndim)]
-        lhs = lax.pad(lhs, np.zeros((), lhs.dtype), config)
-    if transposed:
-        rhs = lax.rev(rhs, numbers.rhs_spec[2:])
-    (data_format, data_spec), (weights_format, weights_spec) = _layouts_for(numbers)
-    operation = conv_transpose if transposed else convolution
-    out = operation(
-        reorder(lhs, numbers.lhs_spec, data_spec),
-        reorder(rhs, numbers.rhs_spec, weights_spec),
-        **attributes,
-        groups=int(feature_group_count),
-        data_format=data_format,
-        weights_format=weights_format,
+    return convolve(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+        feature_group_count, batch_group_count, precision, preferred_element_type, out_sharding,
+    )  # fmt: skip
+
+
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """As `jax.lax.conv`: channels first, without dilations and groups.
+
+    Args:
+      lhs, rhs: data (N, C, X...) and weights (O, I, X...).
+      window_strides, padding, precision, preferred_element_type: see
+        :func:`conv_general_dilated`.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxconv
+      >>> jaxconv.lax.conv(jnp.ones((8, 6, 32)), jnp.ones((4, 6, 3)), (2,), "VALID").shape
+      (8, 4, 15)
+    """
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
         precision=precision,
         preferred_element_type=preferred_element_type,
-        out_sharding=out_sharding,
     )
-    ordered: jax.Array = reorder(out, data_spec, numbers.out_spec)
-    return ordered
 
 
-class _Axis(NamedTuple):
-    """What lax is told of one spatial axis."""
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """As `jax.lax.conv_with_general_padding`: channels first, without groups.
 
-    extent: int
-    kernel: int
-    stride: int
-    low: int
-    high: int
-    lhs_dilation: int
-    rhs_dilation: int
+    Args:
+      lhs, rhs: data (N, C, X...) and weights (O, I, X...).
+      window_strides, padding, lhs_dilation, rhs_dilation, precision, preferred_element_type: see
+        :func:`conv_general_dilated`.
 
-    @property
-    def reach(self) -> int:
-        """From the first tap of the kernel to its last."""
-        return self.rhs_dilation * (self.kernel - 1)
-
-    @property
-    def span(self) -> int:
-        """From the first element of the dilated lhs to behind its last."""
-        return self.lhs_dilation * (self.extent - 1) + 1
-
-    @property
-    def fits(self) -> bool:
-        """Whether all steps are forward, and the window has room."""
-        steps = (self.stride, self.lhs_dilation, self.rhs_dilation)
-        return min(steps) > 0 and self.span + self.low + self.high > self.reach
-
-
-def _strided(a: _Axis) -> Planned:
-    """For a convolution: lhs is cropped and dilated first."""
-    low, high = min(a.low, 0), min(a.high, 0)
-    if a.span + low + high < 1:  # nothing is left to pad: the zeros are made here
-        low, high = a.low, a.high
-    pads = {"pads_begin": a.low - low, "pads_end": a.high - high}
-    return (low, high, a.lhs_dilation - 1), {
-        "strides": a.stride,
-        "dilations": a.rhs_dilation,
-        **pads,
-    }
-
-
-def _transposed(a: _Axis) -> Planned:
-    """For a transposed convolution: it crops what the kernel reaches beyond lax's pads.
-
-    Where those are the larger ones, lhs gets zeros in front, and the result has some at its end.
+    Example:
+      >>> import jax.numpy as jnp, jaxconv
+      >>> lhs, rhs = jnp.ones((8, 6, 32)), jnp.ones((4, 6, 3))
+      >>> jaxconv.lax.conv_with_general_padding(lhs, rhs, (1,), [(0, 4)], (2,), (2,)).shape
+      (8, 4, 63)
     """
-    begin, end = a.reach - a.low, a.reach - a.high
-    front = max(-(begin // a.lhs_dilation), 0)
-    pads = {"pads_begin": begin + front * a.lhs_dilation, "pads_end": max(end, 0)}
-    steps = {"strides": a.lhs_dilation, "dilations": a.rhs_dilation}
-    return (front, 0, 0), steps | pads | {"output_padding": max(-end, 0)}
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
 
 
-def _axes(
-    lhs: Any, rhs: Any, numbers: Any, groups: Any,
-    strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-) -> list[_Axis] | None:  # fmt: skip
-    """The spatial axes, or None: shapes are not the library's, or arguments are malformed."""
-    try:
-        if any(sorted(spec) != [*range(len(shape))] for spec in numbers for shape in (lhs, rhs)):
-            return None
-        (batch, features, *spatial), (outputs, inputs, *taps), _ = numbers
-        constant = (*lhs[:batch], *lhs[batch + 1 :], *rhs)
-        if not all(isinstance(extent, int) and extent > 0 for extent in constant):
-            return None
-        if lhs[features] != rhs[inputs] * groups or rhs[outputs] % groups:
-            return None
-        extents, kernels = [lhs[axis] for axis in spatial], [rhs[axis] for axis in taps]
-        ones = [1] * len(spatial)
-        bases, spacings = (ones if d is None else list(d) for d in (lhs_dilation, rhs_dilation))
-        if isinstance(padding, str):
-            if bases != ones:  # lax refuses
-                return None
-            windows = [d * (k - 1) + 1 for d, k in zip(spacings, kernels, strict=True)]
-            padding = lax.padtype_to_pads(extents, windows, strides, padding)
-        columns = (extents, kernels, strides, *zip(*padding, strict=True), bases, spacings)
-        rows = zip(*columns, strict=True)
-        axes = [_Axis(*(int(operator.index(number)) for number in row)) for row in rows]
-    except (TypeError, ValueError):
-        return None
-    return axes if all(axis.fits for axis in axes) else None
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
+    transpose_kernel: bool = False,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    use_consistent_padding: bool = False,
+) -> jax.Array:
+    """As `jax.lax.conv_transpose`; `jaxconv.conv_transpose` has groups and output padding, too.
+
+    Args:
+      lhs, rhs: data and weights, laid out as `dimension_numbers` says; channels last by default.
+      strides: the dilation of lhs.
+      padding: "SAME", "VALID", or a pair for each spatial axis: the zeros around the dilated lhs
+        or, with `use_consistent_padding`, the pads of the convolution that this transposes.
+      rhs_dilation, dimension_numbers: see :func:`conv_general_dilated`.
+      transpose_kernel: whether rhs is the kernel of the convolution that this transposes: its
+        taps are reversed, and its O axis meets lhs.
+      precision, preferred_element_type: see :func:`conv_general_dilated`.
+      use_consistent_padding: see `padding`.
+
+    Raises:
+      AssertionError, TypeError, ValueError, RuntimeError: those of `jax.lax`.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxconv
+      >>> lhs, rhs = jnp.ones((8, 16, 16, 6)), jnp.ones((3, 3, 6, 4))
+      >>> jaxconv.lax.conv_transpose(lhs, rhs, (2, 2), "SAME").shape
+      (8, 32, 32, 4)
+    """
+    rank = len(lhs.shape) - 2
+    if len(rhs.shape) != rank + 2 or rank < 0 or (dimension_numbers is None and rank > 3):
+        rest: Any = (rhs_dilation, dimension_numbers, transpose_kernel)
+        return lax.conv_transpose(lhs, rhs, strides, padding, *rest)  # says what is wrong
+    if dimension_numbers is None:
+        x = ("", "H", "HW", "HWD")[rank]
+        dimension_numbers = (f"N{x}C", f"{x}IO", f"N{x}C")
+    numbers: Any = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
+    outputs, inputs, *window = numbers.rhs_spec
+    pads: Any = padding
+    if use_consistent_padding or padding in ("SAME", "VALID"):
+        spacings = (1,) * rank if rhs_dilation is None else rhs_dilation
+        each = [padding] * len(strides) if isinstance(padding, str) else padding
+        pads = [
+            _transposed_pads(d * (rhs.shape[axis] - 1) + 1, s, p)
+            for d, axis, s, p in zip(spacings, window, strides, each, strict=False)
+        ]
+    if transpose_kernel:
+        rhs = lax.rev(rhs, window)
+        numbers = numbers._replace(rhs_spec=(inputs, outputs, *window))
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        (1,) * rank,
+        pads,
+        strides,
+        rhs_dilation,
+        numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
 
 
-def _known(
-    lhs: Any, rhs: Any, numbers: Any, precision: Any, preferred: Any, out_sharding: Any
-) -> bool:
-    """Whether the library has these types and this precision, and can say `out_sharding`."""
-    try:
-        operand = _arguments.common_dtype("", lhs=lhs, rhs=rhs)
-        _dtypes.result_dtype("", operand, preferred)
-        _attributes.precision("", precision)
-    except (TypeError, ValueError):
-        return False
-    types = jax.typeof(lhs), jax.typeof(rhs)
-    if all(t.weak_type for t in types):  # so is lax's result, and none of the library's
-        return False
-    explicit = any(_sharding.explicit(t) is not None for t in types)
-    return out_sharding is None or (explicit and _layouts_for(numbers)[0][1] == numbers.out_spec)
+def _transposed_pads(reach: int, stride: int, padding: Any) -> tuple[int, int]:
+    """Around the dilated lhs, for a padding of the convolution that is transposed."""
+    if padding == "SAME":
+        total = reach + stride - 2
+        begin = reach - 1 if stride > reach - 1 else -(-total // 2)
+        return begin, total - begin
+    if padding == "VALID":
+        return reach - 1, max(reach, stride) - 1
+    if isinstance(padding, tuple):
+        low, high = padding
+        return reach - 1 - low, reach - 1 - high
+    raise ValueError(f"Invalid padding mode: {padding}")  # as lax
 
 
-@cache
-def _layouts_for(numbers: lax.ConvDimensionNumbers) -> Any:
-    """The format and the axes that an operation gets data in, and weights."""
-    rank = len(numbers.out_spec) - 2
-    data = {_layouts.data_layout(f, rank).spec: f for f in _layouts.DATA_FORMATS}
-    weights = {_layouts.kernel_layout(f, rank, "O").spec: f for f in ("XIO", "OIX", "IOX", "XOI")}
+def conv_general_dilated_patches(
+    lhs: Any,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
+    precision: lax.Precision | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """As `jax.lax.conv_general_dilated_patches`: the windows of lhs as channels of the result.
 
-    def named(formats: dict[tuple[int, ...], str], *wanted: Any) -> tuple[str, tuple[int, ...]]:
-        spec = next(s for s in (*wanted, *formats) if s in formats)
-        return formats[spec], spec
+    They are lhs's channels times the taps, in the order that the weights would have them.
 
-    return named(data, numbers.out_spec, numbers.lhs_spec), named(weights, numbers.rhs_spec)
+    Args:
+      lhs: data, laid out as `dimension_numbers` says.
+      filter_shape: the taps of each spatial axis.
+      window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, precision,
+        preferred_element_type: see :func:`conv_general_dilated`; `precision` is that of lhs.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxconv
+      >>> lhs = jnp.ones((8, 6, 32, 32))
+      >>> jaxconv.lax.conv_general_dilated_patches(lhs, (3, 3), (2, 2), "VALID").shape
+      (8, 54, 15, 15)
+    """
+    lhs, taps = jnp.asarray(lhs), prod(filter_shape)
+    filter_shape = tuple(filter_shape)
+    numbers: Any = lax.conv_dimension_numbers(lhs.shape, (1, 1, *filter_shape), dimension_numbers)
+    channels = lhs.shape[numbers.lhs_spec[1]]
+    each = jnp.broadcast_to(jnp.eye(taps, dtype=lhs.dtype), (channels, taps, taps))
+    return conv_general_dilated(
+        lhs,
+        reorder(each.reshape(channels * taps, 1, *filter_shape), (*range(lhs.ndim),), numbers[1]),
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        numbers,
+        channels,
+        precision=None if precision is None else (precision, lax.Precision.DEFAULT),
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def conv_general_dilated_local(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
+) -> jax.Array:
+    """As `jax.lax.conv_general_dilated_local`: weights of its own at each place of the result.
+
+    Args:
+      lhs: data, laid out as `dimension_numbers` says.
+      rhs: weights, with the extents of the result on their spatial axes, and on their I axis
+        what :func:`conv_general_dilated_patches` makes of lhs.
+      filter_shape: the taps of each spatial axis.
+      window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, precision: see
+        :func:`conv_general_dilated`.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxconv
+      >>> lhs, rhs = jnp.ones((8, 6, 32)), jnp.ones((4, 18, 15))
+      >>> jaxconv.lax.conv_general_dilated_local(lhs, rhs, (2,), "VALID", (3,)).shape
+      (8, 4, 15)
+    """
+    of_lhs: Any = precision[0] if isinstance(precision, tuple | list) else precision
+    patches = conv_general_dilated_patches(
+        lhs,
+        filter_shape,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        dimension_numbers,
+        of_lhs,
+    )
+    shapes = patches.shape, (1, 1, *filter_shape)
+    numbers: Any = lax.conv_dimension_numbers(*shapes, dimension_numbers)
+    _, (_, inputs, *window), (batch, features, *spatial) = numbers
+    order = sorted(range(len(spatial)), key=spatial.__getitem__)
+    places = [spatial[n] for n in order], [window[n] for n in order]
+    axes = ([features], [inputs]), places
+    out = lax.dot_general(patches, rhs, axes, precision=precision)
+    return jnp.moveaxis(out, (-2, -1), (batch, features))

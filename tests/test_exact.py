@@ -94,9 +94,11 @@ def data(key):
 
 
 @each_formats
-def test_result_is_the_exact_sum_rounded_once(key):
+@pytest.mark.parametrize("form", [None, pytest.param("portable", marks=pytest.mark.slow)])
+def test_result_is_the_exact_sum_rounded_once(form, key):
     arguments, expected = data(key)
-    found = program(key)(arguments)
+    with jaxconv.forced(form):
+        found = program(key)(arguments)
     for (case, _), results, rounded in zip(types_of(key), found, expected, strict=True):
         for result, one in zip(results, rounded, strict=True):
             demand_equal(result, one, case)

@@ -68,12 +68,6 @@ def takes(dtype: DType) -> bool:
 
 
 @cache
-def processor() -> str:
-    """What a program that calls oneDNN was compiled for: it must not be run with less."""
-    return "avx512" if takes(jnp.dtype(jnp.bfloat16)) else "avx2"
-
-
-@cache
 def _features() -> frozenset[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -32,8 +32,8 @@ COPIES = 4 << 20
 #: Rows at a time of one image, at least, for each tap: blocks share the rows that taps reach over.
 ROWS = 4
 
-#: Fewer channels of a group, or coarse ones of one group, leave oneDNN slivers of work.
-FEWEST_IN_GROUPS, FEWEST_COARSE = 12, 8
+#: Fewer channels of one group, or of each of several, leave oneDNN slivers of work.
+FEWEST, FEWEST_IN_GROUPS = 8, 12
 
 #: With fewer coarse channels than this, and several times as many fine ones, copies of the fine
 #: tensor cost more than the sums.
@@ -45,9 +45,9 @@ def worth(problem: Problem) -> bool:
     fine, coarse = problem.fine, problem.coarse
     if problem.rank == 1 or problem.bits == 16:  # no rows to slide over; dots in 16 bits are fast
         return False
-    if not problem.dense:
-        return min(fine, coarse) >= FEWEST_IN_GROUPS
-    return coarse >= FEWEST_COARSE and not (coarse < NARROW and fine > WIDER * coarse)
+    if min(fine, coarse) < (FEWEST if problem.dense else FEWEST_IN_GROUPS):
+        return False
+    return not (problem.dense and coarse < NARROW and fine > WIDER * coarse)
 
 
 def to_kernel(

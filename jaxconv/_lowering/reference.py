@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv._geometry import Geometry
+from jaxconv._lowering import plain
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups
@@ -31,7 +32,7 @@ def convolve(
             beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
-    return lax.conv_general_dilated(lhs, rhs, padding=padding, dimension_numbers=numbers, **params)
+    return plain.conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **params)
 
 
 def to_coarse(

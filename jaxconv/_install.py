@@ -1,0 +1,142 @@
+"""jaxconv.install: lax's convolutions, whoever calls them, by the contractions of this library.
+
+One hook reaches every library on JAX, since all of them end in one primitive. Its lowering on
+CPU is replaced; how it is traced, differentiated, batched and typed is not.
+"""
+
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import jax
+from jax import lax
+
+from jaxconv import _dtypes, _sharding
+from jaxconv._dtypes import ACCUMULATION, DType
+from jaxconv._from_lax import Mapped, compute, mapped
+from jaxconv._jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
+
+#: Part of the key of every jit: a change recompiles what is compiled already.
+_context = jax.make_user_context(False)
+
+
+def install(platform: str = "cpu") -> None:
+    """Compute every convolution of `jax.lax` by this library, on CPU, from here on.
+
+    That is what Flax, Equinox, Haiku, Keras, `jax.numpy.convolve` and `jax.scipy.signal` call,
+    and what JAX's own derivatives of it call. Models stay as they are, and so do their jaxprs:
+    what changes is how the convolutions in them are compiled. JAX compiles again what was
+    compiled before, in all threads; what :func:`uninstall` leaves is found compiled again.
+
+    These stay with lax: integers, complex numbers (but the three real convolutions that each
+    of those becomes do not) and 8-bit floats, no spatial axis, empty operands, a stride together
+    with lhs_dilation, symbolic extents other than the batch, and dot algorithms as `precision`.
+    :func:`jaxconv.explain_jaxpr` lists what becomes of the convolutions of a program.
+
+    Calling it again changes nothing.
+
+    Args:
+      platform: "cpu". On GPU and TPU lax's convolutions stay as they are, also if JAX runs on
+        several platforms: they are what the library itself would emit there, mostly.
+
+    Raises:
+      ValueError: another platform.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> jaxconv.install()
+      >>> jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
+      [1.0, 12.0, 24.0, 40.0]
+      >>> jaxconv.uninstall()
+    """
+    if platform != "cpu":
+        raise ValueError(
+            f"install: `platform` must be 'cpu'; got {platform!r}. On GPU and TPU nothing is "
+            f"installed yet: there, lax's convolutions are compiled as they are"
+        )
+    _register()
+    set_for_all_threads(_context, True)
+
+
+def uninstall() -> None:
+    """Undo :func:`install`: lax's convolutions are lowered as JAX does it.
+
+    Example:
+      >>> import jaxconv
+      >>> jaxconv.uninstall()
+    """
+    set_for_all_threads(_context, False)
+
+
+def installed(yes: bool = True) -> AbstractContextManager[Any]:
+    """A context within which :func:`install` holds, in this thread alone; or does not.
+
+    A jitted function is compiled for either side, and remembered by which it is called from.
+
+    Args:
+      yes: False for a context without, where it is installed around it.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> with jaxconv.installed():
+      ...     jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
+      [1.0, 12.0, 24.0, 40.0]
+    """
+    _register()
+    context: AbstractContextManager[Any] = _context(bool(yes))
+    return context
+
+
+def as_contraction(operands: Any, result: Any, **params: Any) -> Mapped | str:
+    """What is computed instead of a convolution of lax's of these types, or why nothing is.
+
+    The parameters are those of `jax.lax.conv_general_dilated_p`.
+    """
+    lhs, rhs = operands
+    precision, dtype = params.pop("precision"), result.dtype
+    del params["preferred_element_type"], params["out_sharding"]
+    if lhs.dtype not in ACCUMULATION or lhs.dtype != rhs.dtype:
+        return f"operands of type {lhs.dtype} and {rhs.dtype}"
+    if dtype != lhs.dtype and (dtype not in ACCUMULATION or dtype.itemsize <= lhs.dtype.itemsize):
+        return f"a result of type {dtype}"
+    if not isinstance(precision, tuple | None):
+        return f"precision {precision}"
+    found = mapped(lhs.shape, rhs.shape, **params)
+    if isinstance(found, Mapped) and not gains(found, lhs.dtype):
+        return "as fast by lax"
+    return found
+
+
+def gains(found: Mapped, dtype: DType) -> bool:
+    """Whether the library computes this contraction faster than lax, or as fast.
+
+    The place for what is found to be slower: nothing is, so far.
+    """
+    del found, dtype
+    return True
+
+
+def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
+    """The lowering rule, on CPU."""
+    operands, (result,) = types_lowered(ctx)
+    found: Mapped | str = "not installed"
+    if _context.value:
+        found = as_contraction(operands, result, **params)
+    if isinstance(found, str):
+        return original(ctx, lhs, rhs, **params)
+    computed = partial(
+        compute,
+        found,
+        precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
+        dtype=_dtypes.canonical(result.dtype),
+        sharding=_sharding.explicit(result),
+    )
+    return mlir.lower_fun(computed, multiple_results=False)(ctx, lhs, rhs)
+
+
+def _register() -> None:
+    """Put the rule in JAX's table, once; what is there already is what it falls back on."""
+    original = lowering_of(lax.conv_general_dilated_p, "cpu")
+    if not (isinstance(original, partial) and original.func is _lower):
+        rule = partial(_lower, original=original)
+        mlir.register_lowering(lax.conv_general_dilated_p, rule, platform="cpu")

@@ -1,0 +1,466 @@
+"""jaxconv.install under the transformations of JAX, on meshes, in threads, and taken back.
+
+Whether a program is lax's own is read from its text: a depthwise convolution is never lowered
+as lax does it.
+"""
+
+import re
+import threading
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxconv
+from tests.support.forms import each, integers
+from tests.support.programs import collectives
+
+X, K = integers((4, 8, 7, 6), 1), integers((3, 3, 1, 12), 2)
+LAST = ("NHWC", "HWIO", "NHWC")
+
+
+def depthwise(x, k, **more):
+    return lax.conv_general_dilated(
+        x, k, (2, 1), "SAME", dimension_numbers=LAST, feature_group_count=x.shape[-1], **more
+    )
+
+
+def loss(x, k):
+    return (depthwise(x, k) ** 2).sum()
+
+
+def same(ours, theirs):
+    for got, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert jax.typeof(got) == jax.typeof(expected)
+        assert np.array_equal(got, expected)
+
+
+def check(function, *args):
+    """Compiled on both sides of `installed`, a function gives the same, by other programs."""
+    function = jax.jit(function)
+    theirs, text = function(*args), function.lower(*args).as_text()
+    with jaxconv.installed():
+        same(function(*args), theirs)
+        assert function.lower(*args).as_text() != text
+    return theirs
+
+
+# What it is wrapped in.
+
+
+def test_gradients():
+    check(jax.grad(loss, (0, 1)), X, K)
+
+
+def test_forward_over_reverse():
+    def cubed(x, k):
+        return (depthwise(x, k) ** 3).sum()
+
+    def hessian_times(x, k):
+        return jax.jvp(jax.grad(cubed, (0, 1)), (x, k), (1 - x, 2 - k))[1]
+
+    check(hessian_times, X[:1, :4, :4] % 2, K % 2)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_vmap(axes):
+    x, k = (
+        a if n is None else np.stack([a, 1 - a, a + 1]) for a, n in zip((X, K), axes, strict=True)
+    )
+    check(jax.vmap(jax.grad(loss, (0, 1)), axes), x, k)
+
+
+def test_control_flow_and_remat():
+    def body(x, k):
+        x = lax.cond(x.sum() > 0, lambda: -x, lambda: x)
+        return jax.checkpoint(lambda x: x + depthwise(x, k).sum())(x), x.sum()
+
+    def scanned(x, ks):
+        out, sums = lax.scan(body, x, ks)
+        return out.sum() + sums.sum()
+
+    check(jax.grad(scanned, (0, 1)), X % 2, np.stack([K % 2, (1 - K) % 2]))
+
+
+def test_a_jaxpr_is_what_it_was():
+    before = str(jax.make_jaxpr(jax.grad(loss, (0, 1)))(X, K))
+    with jaxconv.installed():
+        assert str(jax.make_jaxpr(jax.grad(loss, (0, 1)))(X, K)) == before
+
+
+@pytest.mark.parametrize("nans", [False, True])
+def test_eager(nans):
+    expected = depthwise(X, K)
+    with jaxconv.installed(), jax.disable_jit(), jax.debug_nans(nans):
+        same(depthwise(X, K), expected)
+        same(jaxconv.convolution(X, K, strides=(2, 1), auto_pad="same_upper", groups=6), expected)
+
+
+# Meshes.
+
+
+def test_automatic_sharding():
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+    x, k = (jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((X, P("d")), (K, P())))
+    expected = jax.grad(loss, (0, 1))(X, K)
+    with jaxconv.installed():
+        compiled = jax.jit(jax.grad(loss, (0, 1))).lower(x, k).compile()
+    for got, exact in zip(compiled(x, k), expected, strict=True):
+        assert np.array_equal(got, exact)
+    assert set(collectives(compiled.as_text())) == {"all-reduce"}
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2)])
+def test_explicit_sharding(shape):
+    """With two mesh axes, XLA's own weights gradient is wrong, by a factor of the unused one."""
+    both = jax.grad(loss, (0, 1))
+    exact = both(X, K)
+    mesh = jax.make_mesh(
+        shape, ("d", "e")[: len(shape)], axis_types=(AxisType.Explicit,) * len(shape)
+    )
+    with jax.set_mesh(mesh):
+        x = jax.device_put(X, NamedSharding(mesh, P("d")))
+        k = jax.device_put(K, NamedSharding(mesh, P()))
+        types = [jax.typeof(a) for a in jax.jit(both)(x, k)]
+        with jaxconv.installed():
+            results = jax.jit(both)(x, k)
+    for got, expected, of in zip(results, exact, types, strict=True):
+        assert jax.typeof(got) == of
+        assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("asked", [P("d", "e"), P(None, "e"), P("d", None, "e")])
+def test_an_explicit_sharding_that_is_asked_for(asked):
+    """Of the channels, in a layout other than that of the data."""
+    mesh = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Explicit,) * 2)
+    wide = integers((3, 3, 6, 4), 3)
+
+    def dense(x, k, sharding=None):
+        return lax.conv_general_dilated(
+            x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NCHW"), out_sharding=sharding
+        )
+
+    exact = dense(X, wide)
+    with jax.set_mesh(mesh), jaxconv.installed():
+        x = jax.device_put(X, NamedSharding(mesh, P("d")))
+        k = jax.device_put(wide, NamedSharding(mesh, P(None, None, None, "e")))
+        got = jax.jit(dense, static_argnums=2)(x, k, asked)
+    assert tuple(got.sharding.spec)[: len(asked)] == tuple(asked)
+    assert np.array_equal(got, exact)
+
+
+@pytest.mark.parametrize("check_vma", [False, True])
+def test_shard_map(check_vma):
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+    split = jax.shard_map(
+        depthwise, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"), check_vma=check_vma
+    )
+    check(jax.grad(lambda x, k: (split(x, k) ** 2).sum(), (0, 1)), X, K)
+
+
+# Export.
+
+
+def test_a_symbolic_batch():
+    (batch,) = export.symbolic_shape("b")
+    types = [jax.ShapeDtypeStruct(s, np.float32) for s in ((batch, *X.shape[1:]), K.shape)]
+    with jaxconv.installed():
+        exported = export.export(jax.jit(jax.grad(loss, (0, 1))))(*types)
+        plain = export.export(jax.jit(jaxconv.convolution))(types[0], integers((1, 1, 6, 2), 3))
+    assert (
+        exported.mlir_module()
+        != export.export(jax.jit(jax.grad(loss, (0, 1))))(*types).mlir_module()
+    )
+    same(exported.call(X, K), jax.grad(loss, (0, 1))(X, K))
+    assert plain.call(X, integers((1, 1, 6, 2), 3)).shape == (*X.shape[:3], 2)
+
+
+def test_several_platforms():
+    """On CPU ours, on the others lax's, in one program."""
+    platforms = ["cpu", "cuda", "tpu"]
+
+    def both(x, k):
+        first = jaxconv.convolution(x, k, strides=(2, 1), auto_pad="same_upper", groups=6)
+        return first + depthwise(x, k)
+
+    expected = both(X, K)
+    with jaxconv.installed():
+        exported = export.export(jax.jit(both), platforms=platforms)(X, K)
+    same(exported.call(X, K), expected)
+    assert exported.mlir_module().count("stablehlo.case") >= 1
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_another_platform_is_left_as_it_is(platform):
+    def text():
+        return jax.jit(loss).trace(X, K).lower(lowering_platforms=(platform,)).as_text()
+
+    before = text()
+    with jaxconv.installed():
+        assert text() == before
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu", "cuda", None])
+def test_another_platform_is_refused(platform):
+    with pytest.raises(
+        ValueError, match=r"install: `platform` must be 'cpu'; got .* On GPU and TPU"
+    ):
+        jaxconv.install(platform)
+
+
+# There and back.
+
+
+@pytest.fixture
+def restored():
+    yield
+    jaxconv.uninstall()
+
+
+def lowered():
+    return jax.jit(loss).lower(X, K).as_text()
+
+
+@pytest.mark.usefixtures("restored")
+def test_install_and_uninstall():
+    """What is compiled already is compiled again, and called as before after that."""
+    compiled = jax.jit(depthwise)
+    expected, before = compiled(X, K), lowered()
+    assert compiled._cache_size() == 1
+    for _ in range(2):
+        jaxconv.install()
+        same(compiled(X, K), expected)
+        assert lowered() != before
+        assert compiled._cache_size() == 2
+    for _ in range(2):
+        jaxconv.uninstall()
+        same(compiled(X, K), expected)
+        assert lowered() == before
+    jaxconv.install()
+    same(compiled(X, K), expected)
+    assert compiled._cache_size() == 2
+
+
+@pytest.mark.usefixtures("restored")
+def test_contexts_within_each_other():
+    without = lowered()
+    with jaxconv.installed():
+        within = lowered()
+        assert within != without
+        with jaxconv.installed(False):
+            assert lowered() == without
+        assert lowered() == within
+        jaxconv.install()
+        jaxconv.uninstall()
+        assert lowered() == within
+    assert lowered() == without
+    jaxconv.install()
+    assert lowered() == within
+    with jaxconv.installed(False):
+        assert lowered() == without
+    with jaxconv.installed():
+        pass
+    assert lowered() == within
+
+
+@pytest.mark.usefixtures("restored")
+def test_threads():
+    """`install` holds in all of them, `installed` in its own."""
+    without, entered, left = lowered(), threading.Event(), threading.Event()
+    found = {}
+
+    def inside():
+        with jaxconv.installed():
+            entered.set()
+            found["inside"] = lowered()
+            left.wait(60)
+
+    def run(function, name):
+        thread = threading.Thread(target=lambda: found.update({name: function()}))
+        thread.start()
+        return thread
+
+    thread = run(inside, "none")
+    assert entered.wait(60)
+    run(lowered, "beside").join()
+    left.set()
+    thread.join()
+    jaxconv.install()
+    run(lowered, "all").join()
+    assert found["inside"] != without
+    assert found["beside"] == without
+    assert found["all"] == found["inside"]
+
+
+def test_many_threads_at_once():
+    expected = np.asarray(loss(X, K))
+    results = []
+
+    def work(n):
+        with jaxconv.installed(n % 2 == 0):
+            results.append(np.asarray(jax.jit(lambda x, k: loss(x, k) + n)(X, K)) - n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert np.array_equal(results, [expected] * 8)
+
+
+# The library itself, and what it is told beside.
+
+
+@pytest.mark.parametrize("forced", [None, "reference"])
+def test_the_library_does_not_come_back_to_itself(forced):
+    """Its own operations are lowered as they are without."""
+
+    def text():
+        return (
+            jax.jit(jax.grad(lambda x, k: jaxconv.convolution(x, k, groups=6).sum(), (0, 1)))
+            .lower(X, K)
+            .as_text()
+        )
+
+    with jaxconv.forced(forced):
+        before = text()
+        with jaxconv.installed():
+            assert text() == before
+
+
+def test_forced():
+    with jaxconv.installed():
+        chosen = lowered()
+        with jaxconv.forced("reference"):
+            assert lowered() != chosen
+            same(loss(X, K), jax.jit(loss)(X, K))
+
+
+def test_measured():
+    measure = partial(jaxconv.measure, depthwise, X, K)
+    with pytest.raises(ValueError, match="must contract something"):
+        measure()
+    with jaxconv.installed():
+        measured = measure()
+        assert len(measured.milliseconds) == 1
+        with jaxconv.forced(measured):
+            same(jax.jit(depthwise)(X, K), depthwise(X, K))
+
+
+@pytest.mark.parametrize(
+    ("lhs_dilation", "k", "expected"),
+    [((1,), 3, "HIGHEST, DEFAULT"), ((2,), 9, "DEFAULT, HIGHEST")],
+)
+def test_precision(lhs_dilation, k, expected):
+    """Each operand's own; a transposed convolution's weights gradient exchanges the two."""
+    x, k = integers((2, 2, 9), 1), integers((2, 2, k), 2)
+    function = partial(
+        lax.conv_general_dilated, window_strides=(1,), padding=[(0, 0)], lhs_dilation=lhs_dilation,
+        dimension_numbers=("NCH", "OIH", "NCH") if k.shape[2] == 3 else ("CNH", "OIH", "NCH"),
+        precision=("highest", "default"),
+    )  # fmt: skip
+    with jaxconv.installed(), jaxconv.forced("reference"):
+        text = jax.jit(function).lower(x, k).as_text()
+    assert re.findall(r"#stablehlo<precision (\w+)>", text) == expected.split(", ")
+
+
+# What stays with lax.
+
+F32 = np.float32
+STAYS = {
+    "int32": ((2, 4, 6), (6, 4, 3), np.int32, {}),
+    "int8 to int32": ((2, 4, 6), (6, 4, 3), np.int8, {"preferred_element_type": np.int32}),
+    "float8": ((2, 4, 6), (6, 4, 3), jnp.float8_e4m3fn, {}),
+    "a dot algorithm": ((2, 4, 6), (6, 4, 3), F32, {"precision": "F32_F32_F32"}),
+    "no spatial axis": ((2, 4), (6, 4), F32, {"window_strides": (), "padding": []}),
+    "no channels": ((2, 0, 6), (6, 0, 3), F32, {}),
+    "no result": ((2, 4, 6), (6, 4, 7), F32, {}),
+    "stride and lhs_dilation": (
+        (2, 4, 6),
+        (6, 4, 3),
+        F32,
+        {"window_strides": (2,), "lhs_dilation": (2,)},
+    ),
+}
+
+
+@each("given", STAYS)
+def test_what_stays_with_lax(given):
+    lhs, rhs, dtype, arguments = given
+    lhs, rhs = integers(lhs, 1, dtype), integers(rhs, 2, dtype)
+    arguments = {"window_strides": (1,), "padding": [(0, 0)]} | arguments
+    function = jax.jit(partial(lax.conv_general_dilated, **arguments))
+    text, theirs = function.lower(lhs, rhs).as_text(), function(lhs, rhs)
+    (listed,) = jaxconv.explain_jaxpr(function, lhs, rhs).listed
+    assert (listed.result, listed.geometry) == (None, None)
+    with jaxconv.installed():
+        assert function.lower(lhs, rhs).as_text() == text
+        same(function(lhs, rhs), theirs)
+
+
+def test_complex_numbers_are_three_convolutions():
+    x, k = (integers(s, 1) + 1j * integers(s, 2) for s in (X.shape, K.shape))
+    check(depthwise, x.astype(np.complex64), k.astype(np.complex64))
+
+
+# Who else calls lax.
+
+
+def test_numpy_and_scipy_of_jax():
+    x, k = integers((40,), 1), integers((7,), 2)
+
+    def both(x, k):
+        return jnp.convolve(x, k), jax.scipy.signal.convolve2d(x.reshape(5, 8), k.reshape(1, 7))
+
+    theirs = both(x, k)
+    with jaxconv.installed():
+        same(both(x, k), theirs)
+    listed = jaxconv.explain_jaxpr(both, x, k).listed
+    assert [c.result for c in listed] == ["coarse", "coarse"]
+
+
+# The list of a program.
+
+
+def test_the_convolutions_of_a_program_are_listed():
+    def step(x, k, up):
+        def again(x, _):
+            return x + depthwise(x, k).sum(), None
+
+        x, _ = lax.scan(again, jax.checkpoint(lambda x: jnp.sin(depthwise(x, k)))(x), length=3)
+        x = lax.conv_transpose(x, up, (2, 2), "SAME") + jaxconv.convolution(x, up[:1, :1]).sum()
+        return x.sum() + lax.conv(x.astype(int), x.astype(int), (1, 1), "VALID").sum().astype(F32)
+
+    found = jaxconv.explain_jaxpr(step, X, integers((3, 3, 1, 6), 2), integers((3, 3, 6, 4), 3))
+    listed = [(c.written_by, c.result, c.count) for c in found.listed]
+    assert listed == [
+        ("lax", "coarse", 1), ("lax", "coarse", 1), ("lax", "fine", 1), ("jaxconv", "coarse", 1),
+        ("lax", None, 1),
+    ]  # fmt: skip
+    assert "int32" in found.listed[-1].plan
+    assert all(c.plan for c in found.listed)
+    for word in ("to fine", "stays with lax", "float32[4,4,7,6]"):
+        assert word in str(found)
+    assert str(jaxconv.explain_jaxpr(jnp.sin, X)) == "no convolutions"
+
+
+def test_equal_convolutions_are_counted():
+    listed = jaxconv.explain_jaxpr(lambda x, k: depthwise(x, k) + depthwise(x, 2 * k), X, K).listed
+    assert [c.count for c in listed] == [2]
+
+
+def test_a_list_names_what_an_operation_is_explained_by():
+    """The same plan as `explain` has, of the same contraction."""
+    (listed,) = jaxconv.explain_jaxpr(depthwise, X, K).listed
+    one = jaxconv.explain(
+        "convolution", X.shape, K.shape, strides=(2, 1), auto_pad="same_upper", groups=6
+    )
+    assert listed.geometry.axes == one.resolved.geometry.axes
+    assert [line.partition(":")[0] for line in listed.plan.splitlines()] == [
+        s for s, _ in one.steps
+    ]

@@ -1,0 +1,105 @@
+"""Calls of lax's convolution where jaxconv is installed, against an oracle in NumPy, exactly.
+
+Several are compiled into one program each, with both gradients by JAX's own rules.
+"""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import _from_lax
+from jaxconv._install import as_contraction
+from tests.support import lax_oracle
+from tests.support.forms import each, integers
+from tests.support.programs import equations
+
+EACH = 12  # calls in one program
+
+
+def of_one(call, dtype=np.float32, limit=4):
+    """Arguments, a cotangent, and what the oracle makes of them."""
+    lhs, rhs = integers(call.lhs, 1, dtype, limit), integers(call.rhs, 2, dtype, limit)
+    expected = lax_oracle.gradients(call, lhs, rhs, lambda s: integers(s, 3, np.float64, limit))
+    return (lhs, rhs, integers(expected[0].shape, 3, dtype, limit)), expected
+
+
+def program(calls):
+    """All results and gradients."""
+
+    def run(data):
+        results = []
+        for call, (lhs, rhs, cotangent) in zip(calls, data, strict=True):
+            out, pull = jax.vjp(call.bind(), lhs, rhs)
+            results.append((out, *pull(cotangent.astype(out.dtype))))
+        return results
+
+    return run
+
+
+def found(function, *args):
+    """What becomes of each of lax's convolutions."""
+    for equation in equations(jax.make_jaxpr(function)(*args)):
+        if equation.primitive.name == "conv_general_dilated":
+            types = [v.aval for v in equation.invars]
+            yield as_contraction(types, equation.outvars[0].aval, **equation.params)
+
+
+def check(calls, **of):
+    data, expected = zip(*(of_one(call, **of) for call in calls), strict=True)
+    run = program(calls)
+    with jaxconv.installed():
+        results = jax.jit(run)(data)
+    for call, got, exact in zip(calls, results, expected, strict=True):
+        for name, one, other in zip(("result", "lhs", "rhs"), got, exact, strict=True):
+            assert np.array_equal(np.asarray(one, np.float64), other), (name, call)
+    return Counter(f if isinstance(f, str) else (f.result, f.dilated) for f in found(run, data))
+
+
+SEEDS = [pytest.param(n, marks=[pytest.mark.slow] if n >= 2 else []) for n in range(30)]
+
+
+@pytest.mark.parametrize("block", SEEDS)
+def test_calls_drawn_at_random(block):
+    calls = [lax_oracle.drawn(EACH * block + n) for n in range(EACH)]
+    ways = check(calls)
+    # All four ways to map them are met, and what stays with lax is what must.
+    assert {way for way in ways if not isinstance(way, str)} == {
+        ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
+    }  # fmt: skip
+    assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE}
+
+
+def test_pads_that_crop_more_than_there_is_to_pad():
+    """The data gradients of these are wrong by lax itself, on CPU, with JAX 0.10 and 0.11."""
+    numbers = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    ones = {"window_strides": (1, 1), "lhs_dilation": (1, 1), "rhs_dilation": (1, 1)}
+    groups = {"feature_group_count": 1, "batch_group_count": 1}
+    check([
+        lax_oracle.Call((2, 7, 5, 3), (3, 2, 3, 4), ones | numbers | groups | {"padding": padding})
+        for padding in [((-3, 1), (0, 0)), ((0, -3), (-2, 4)), ((-1, 5), (3, -4))]
+    ])  # fmt: skip
+
+
+TYPES = {
+    "bfloat16": (jnp.bfloat16, None),
+    "float16": (jnp.float16, None),
+    "float64": (jnp.float64, None),
+    "bfloat16 to float32": (jnp.bfloat16, jnp.float32),
+    "float32 to float64": (jnp.float32, jnp.float64),
+}
+
+
+@each("types", TYPES, slow=("float16",))
+def test_types(types):
+    dtype, wider = types
+    calls = [lax_oracle.drawn(seed) for seed in (3, 5, 14)]
+    calls = [
+        lax_oracle.Call(c.lhs, c.rhs, c.arguments | {"preferred_element_type": wider})
+        for c in calls
+    ]
+    with jax.enable_x64(jnp.float64 in types):
+        assert sum(check(calls, dtype=dtype, limit=1).values()) == 3 * len(calls)

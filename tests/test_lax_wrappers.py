@@ -1,0 +1,144 @@
+"""The other convolutions of `jaxconv.lax`: values, gradients, signatures and errors of lax."""
+
+import inspect
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxconv
+from tests.support.forms import each, integers
+from tests.support.programs import contractions
+
+NAMES = [name for name in jaxconv.lax.__all__ if name != "conv_general_dilated"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_signature(name):
+    def listed(module):
+        parameters = inspect.signature(getattr(module, name)).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert listed(jaxconv.lax) == listed(lax)
+
+
+def check(name, lhs, rhs, slots, **arguments):
+    """Result and gradients are lax's, of these contractions and no convolution of lax."""
+    results = []
+    for module in (jaxconv.lax, lax):
+        function = partial(getattr(module, name), **arguments)
+
+        def derived(lhs, rhs, function=function):
+            if rhs is None:
+                out, pull = jax.vjp(function, lhs)
+            else:
+                out, pull = jax.vjp(function, lhs, rhs)
+            return out, pull(integers(out.shape, 3))
+
+        if module is jaxconv.lax:
+            given = (lhs,) if rhs is None else (lhs, rhs)
+            assert contractions(jax.make_jaxpr(function)(*given)) == slots
+        results.append(jax.jit(derived)(lhs, rhs))
+    for ours, theirs in zip(*map(jax.tree.leaves, results), strict=True):
+        assert jax.typeof(ours) == jax.typeof(theirs)
+        assert np.array_equal(ours, theirs)
+
+
+def test_conv():
+    lhs, rhs = integers((2, 3, 9, 8), 1), integers((4, 3, 3, 2), 2)
+    check("conv", lhs, rhs, ["coarse"], window_strides=(2, 1), padding="SAME")
+
+
+def test_conv_with_general_padding():
+    lhs, rhs = integers((2, 3, 5, 4), 1), integers((4, 3, 3, 2), 2)
+    check(
+        "conv_with_general_padding", lhs, rhs, ["fine"], window_strides=(1, 1),
+        padding=[(1, 3), (0, 2)], lhs_dilation=(2, 3), rhs_dilation=(2, 1),
+    )  # fmt: skip
+
+
+TRANSPOSED = {
+    # strides, padding, rhs_dilation, consistent
+    "same": ((2, 3), "SAME", None, False),
+    "same, stride beyond the kernel": ((4, 3), "SAME", None, False),
+    "valid": ((2, 3), "VALID", (2, 1), False),
+    "valid, consistent": ((3, 1), "VALID", None, True),
+    "pads": ((2, 3), [(2, 1), (0, 3)], (1, 2), False),
+    "pads, consistent": ((2, 3), [(1, 0), (0, 1)], (1, 2), True),
+    "no stride": ((1, 1), "SAME", None, False),
+}
+
+
+@pytest.mark.parametrize("transpose_kernel", [False, True])
+@each("given", TRANSPOSED)
+def test_conv_transpose(given, transpose_kernel):
+    strides, padding, rhs_dilation, consistent = given
+    lhs = integers((2, 4, 3, 3), 1)
+    rhs = integers((3, 2, 5, 3) if transpose_kernel else (3, 2, 3, 5), 2)
+    check(
+        "conv_transpose", lhs, rhs, ["coarse"] if strides == (1, 1) else ["fine"],
+        strides=strides, padding=padding, rhs_dilation=rhs_dilation,
+        transpose_kernel=transpose_kernel, use_consistent_padding=consistent,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "numbers"),
+    [
+        ((2, 5, 3), (3, 3, 4), None),
+        ((2, 4, 3, 2, 3), (2, 3, 2, 3, 4), None),
+        ((2, 3, 4, 3), (3, 4, 3, 2), ("NCHW", "IOHW", "NCHW")),
+    ],
+)
+def test_conv_transpose_in_other_layouts(lhs, rhs, numbers):
+    check(
+        "conv_transpose", integers(lhs, 1), integers(rhs, 2), ["fine"],
+        strides=(2, 3, 1)[: len(lhs) - 2], padding="SAME", dimension_numbers=numbers,
+    )  # fmt: skip
+
+
+WINDOWS = {
+    "strided": {"window_strides": (2, 1), "padding": [(1, 0), (0, 2)], "rhs_dilation": (1, 2)},
+    "dilated": {"window_strides": (1, 1), "padding": [(1, 0), (0, 2)], "lhs_dilation": (1, 2)},
+    "last": {
+        "window_strides": (1, 2), "padding": "SAME", "dimension_numbers": ("NHWC", "WHIO", "CNWH"),
+    },
+}  # fmt: skip
+
+
+@each("window", WINDOWS)
+def test_patches_and_local(window):
+    numbers = window.get("dimension_numbers")
+    lhs = integers((2, 3, 6, 5) if numbers is None else (2, 6, 5, 3), 1)
+    slot = ["fine"] if "lhs_dilation" in window else ["coarse"]
+    patches = "conv_general_dilated_patches"
+    check(patches, lhs, None, slot, filter_shape=(3, 2), **window)
+    out = jax.eval_shape(partial(getattr(lax, patches), filter_shape=(3, 2), **window), lhs).shape
+    shape = (4, 18, *out[2:]) if numbers is None else (*out[2:], 18, 4)  # WHIO, of CNWH
+    rhs = integers(shape, 2)
+    check("conv_general_dilated_local", lhs, rhs, slot, filter_shape=(3, 2), **window)
+
+
+X, K = (2, 5, 4, 3), (3, 2, 3, 6)
+MALFORMED = {
+    "rank": {"rhs": np.zeros((3, 3, 6), np.float32)},
+    "no such padding": {"padding": "FULL"},
+    "no such padding, consistent": {"padding": "FULL", "use_consistent_padding": True},
+    "one stride too few": {"strides": (2,)},
+    "channels": {"rhs": np.zeros((3, 2, 4, 6), np.float32)},
+    "no defaults": {"lhs": np.zeros((1,) * 6, np.float32), "rhs": np.zeros((1,) * 6, np.float32)},
+    "no axis": {"lhs": np.zeros(3, np.float32), "rhs": np.zeros(3, np.float32)},
+}
+
+
+@each("change", MALFORMED)
+def test_malformed_transposed_ones_get_the_error_of_lax(change):
+    lhs, rhs = integers(X, 1), integers(K, 2)
+    given = {"lhs": lhs, "rhs": rhs, "strides": (2, 1), "padding": "SAME"} | change
+    with pytest.raises((AssertionError, ValueError, TypeError, RuntimeError)) as expected:
+        lax.conv_transpose(**given)
+    with pytest.raises(expected.type) as got:
+        jaxconv.lax.conv_transpose(**given)
+    assert str(got.value).splitlines()[:1] == str(expected.value).splitlines()[:1]
