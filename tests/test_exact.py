@@ -110,7 +110,7 @@ def test_non_finite_values_stay_where_they_are_read(key):
     arguments, _ = data(key)
     cases = [case for case, _ in types_of(key)]
     finite = program(key)(arguments)
-    read = [number for number, case in enumerate(cases) if case.src_shape[0]]
+    read = [number for number, case in enumerate(cases) if case.src_shape[0]][::2]
     poisoned = {number: list(poisonings(cases[number], arguments[number][0])) for number in read}
     for time in range(4):
         # In float32: the other type has what it had.
@@ -166,6 +166,8 @@ def test_rounding_partial_sums_would_show(dtype):
 
 # The three contractions of one form.
 
+TRILINEAR = list(BY_FORMATS)[::2]  # four of the eight pairs of formats of each operation
+
 
 def contractions(case, src, weights, dst):
     """What the operations make of the other two, in the place of src, of weights and of dst.
@@ -201,7 +203,7 @@ def contractions(case, src, weights, dst):
     return results if case.transposed else results[::-1]
 
 
-@each_formats
+@pytest.mark.parametrize("key", TRILINEAR, ids="-".join)
 def test_trilinear_identity(key):
     """<conv(x, w), y> = <x, backward_data(y, w)> = <w, backward_weights(x, y)>, exactly."""
     cases = trilinear_cases(key)
@@ -227,7 +229,7 @@ def test_trilinear_identity(key):
 def trilinear_cases(key):
     """One case, by turns in its place: else all would have the first kinds of padding."""
     cases = BY_FORMATS[key]
-    return [cases[list(BY_FORMATS).index(key) % len(cases)]]
+    return [cases[TRILINEAR.index(key) % len(cases)]]
 
 
 def form_of(case):
@@ -247,11 +249,10 @@ def test_the_grid_has_every_pair_of_formats_in_every_operation():
     every = set(itertools.product(OPS, ("NXC", "NCX"), ("OIX", "XIO", "IOX", "XOI")))
     assert set(BY_FORMATS) == every
     assert min(map(len, BY_FORMATS.values())) >= len(NARROW)
-    trilinear = {
-        (c.op, c.attributes.get("auto_pad")) for of in BY_FORMATS.values() for c in of[::3]
-    }
+    trilinear = [case for key in TRILINEAR for case in trilinear_cases(key)]
     for op in OPS:  # not only what is padded explicitly
-        assert len({str(mode).lower() for name, mode in trilinear if name == op}) >= 3
+        modes = {str(c.attributes.get("auto_pad", "none")).lower() for c in trilinear if c.op == op}
+        assert len(modes) >= 3
 
 
 @pytest.mark.parametrize("op", OPS)

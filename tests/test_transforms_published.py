@@ -12,6 +12,8 @@ from jax.sharding import PartitionSpec as P
 from tests.support.forms import GROUPED, OPS, PUBLISHED, ROLES, integers, operands
 
 each_op = pytest.mark.parametrize("name", [name for name in OPS if "transpose" in name])
+#: A kernel whose groups move before the contraction, and one whose groups move after it.
+each_way = pytest.mark.parametrize("name", ["conv_transpose", "conv_transpose_backward_weights"])
 
 
 def turned(x, slot):
@@ -50,7 +52,7 @@ def test_derivatives(name):
         np.testing.assert_array_equal(turned(found, slot), expected)
 
 
-@each_op
+@each_way
 def test_vmap(name):
     """Over each argument and both."""
     first, second, result = ROLES[name]
@@ -65,7 +67,7 @@ def test_vmap(name):
             np.testing.assert_array_equal(turned(found[i], result), expected)
 
 
-@each_op
+@each_way
 def test_symbolic_batch(name):
     (batch,) = export.symbolic_shape("batch")
     a, b, t = operands(PUBLISHED, name)
@@ -81,7 +83,7 @@ def test_symbolic_batch(name):
         np.testing.assert_array_equal(x, y)
 
 
-@each_op
+@each_way
 def test_shard_map(name):
     """On each device its part of the batch, with the gradients of replicated weights summed."""
     form = replace(PUBLISHED, batch=8)

@@ -134,7 +134,7 @@ def test_vmap_inside(name):
     np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
 
 
-@each_slot
+@pytest.mark.parametrize("name", ["convolution_backward_weights"])
 def test_beside_automatic_axes(name):
     """Over one axis of a mesh by hand, over the other automatically."""
     form = replace(GROUPED, batch=8)
@@ -159,7 +159,7 @@ def test_beside_automatic_axes(name):
         np.testing.assert_array_equal(x, y)
 
 
-@each_slot
+@pytest.mark.parametrize("name", FORWARD)
 def test_over_explicit_axes(name):
     """The kind of mesh that jax.make_mesh makes."""
     form = replace(GROUPED, batch=8)

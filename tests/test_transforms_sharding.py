@@ -16,14 +16,12 @@ from tests.support.forms import (
     CHANNELS_LAST,
     DENSE,
     DIVIDED,
-    FORWARD,
     GROUPED,
     ROLES,
     Form,
     alternately,
     each,
     operands,
-    slow_if,
 )
 from tests.support.programs import collectives
 
@@ -46,7 +44,6 @@ FORMS = {
         8, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2
     ),
 }  # fmt: skip
-each_forward = pytest.mark.parametrize("name", FORWARD)
 
 
 def gradients(op, a, b, t):
@@ -234,8 +231,7 @@ def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
     assert all(prod(map(int, shape.split(","))) <= halo for shape in sent)
 
 
-@each_forward
-@each("form", SPATIAL_FORMS, slow=SLOW)
+@alternately(SPATIAL_FORMS, slow=SLOW)
 def test_spatially_sharded(form, name):
     """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
     a, b, t = operands(form, name)
@@ -267,19 +263,8 @@ COLUMNS |= {
 }
 
 
-SLOW_COLUMNS = ("dense, channels first", "wide groups", "depthwise, channels first")
-
-
-@each_forward
-@pytest.mark.parametrize(
-    ("form", "both"),
-    [
-        pytest.param(form, both, id=f"{name}{'-both' * both}", marks=slow_if(name in SLOW_COLUMNS))
-        for name, form in COLUMNS.items()
-        for both in (False, True)
-        if not both or name == "dense"
-    ],
-)
+@alternately(COLUMNS, slow=("dense, channels first", "wide groups"))
+@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_columns_sharded(both, form, name):
     """Columns over the devices, alone or with rows: halos only, also if they divide the batch."""
     reach = form.dilations[1] * (form.kernel[1] - 1)
