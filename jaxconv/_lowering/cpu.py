@@ -14,6 +14,7 @@ from jaxconv._lowering import (
     multiply_adds,
     onednn,
     phases,
+    planes,
     split,
     zeros,
 )
@@ -22,6 +23,9 @@ from jaxconv._lowering.problem import Problem
 
 #: Multiply-adds in one fused loop, before XLA's code for it becomes several times slower.
 MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
+
+#: Multiply-adds up to which they beat oneDNN where its data would have to be transposed.
+FEW_TERMS = 49
 
 #: Channels of a group that are summed, up to which multiply-adds beat XLA's grouped convolution.
 FEW_CHANNELS = 8
@@ -71,6 +75,30 @@ def _multiplier(p: Problem) -> bool:
 
 _LINES: Table = (
     Regime("empty", zeros.FORM, lambda p: p.empty, "nothing is summed"),
+    Regime(
+        "one-tap-channels-first",
+        planes.FORM,
+        lambda p: (
+            p.pointwise
+            and p.channels_first
+            and max(p.fine, p.coarse) <= p.positions
+            and not (p.partitioned or (p.bits == 16 and p.result == "kernel"))
+        ),
+        "one tap, channels first: a dot for each image, and no transposition",
+    ),
+    Regime(
+        "few-terms-channels-first",
+        multiply_adds.CHANNELS_FIRST,
+        lambda p: (
+            p.channels_first
+            and p.result == "coarse"
+            and p.fine <= (1 if p.strided else 4)
+            and not p.partitioned
+            and not p.dense
+            and p.taps * p.fine <= FEW_TERMS
+        ),
+        "few channels a group: multiply-adds, and no transposition",
+    ),
     Regime(
         "tiles-to-fine",
         dot.FORM,

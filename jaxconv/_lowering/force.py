@@ -14,6 +14,7 @@ from jaxconv._lowering import (
     multiply_adds,
     onednn,
     phases,
+    planes,
     reference,
     split,
 )
@@ -31,6 +32,8 @@ FORMS: dict[str, Form] = {
         dots.FORM,
         im2col.FORM,
         multiply_adds.FORM,
+        multiply_adds.CHANNELS_FIRST,
+        planes.FORM,
         phases.FLIP,
         phases.PHASES,
         split.GROUPS,

@@ -36,18 +36,19 @@ FEWEST_PLACES = 4
 def to_coarse(
     fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
 ) -> Any:
-    """Sum over taps and fine channels i of (N, X, g, 1) times (g, o)."""
+    """Sum over taps and fine channels i of (N, X, g, 1) times (g, o); or with channels first."""
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     kernel = _widened(kernel, numerics.sums)
-    groups, rank = geometry.groups, geometry.rank
+    groups, channel = geometry.groups, geometry.data.channel
+    other = [axis for axis in range(fine.ndim + 1) if axis not in (channel, channel + 1)]
     terms = []
     for tap in window.taps(geometry):
-        read = split_groups(window.read_by(tap, fine, geometry), groups)
+        read = split_groups(window.read_by(tap, fine, geometry), groups, channel)
         weights = split_groups(window.at(tap, kernel), groups)  # i, g, o
         for i in range(weights.shape[0]):
-            one = lax.slice_in_dim(read, i, i + 1, axis=rank + 2)
-            terms.append(one * lax.expand_dims(weights[i], range(rank + 1)))
-    return merge_groups(_added(terms))
+            one = lax.slice_in_dim(read, i, i + 1, axis=channel + 1)
+            terms.append(one * lax.expand_dims(weights[i], other))
+    return replace_axes(_added(terms), channel, 2, (kernel.shape[-1],))
 
 
 def _added(terms: list[Any]) -> Any:
@@ -134,3 +135,4 @@ def _widened(x: Any, dtype: DType) -> Any:
 
 
 FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel})
+CHANNELS_FIRST = Form("multiply-adds, channels first", {"coarse": to_coarse}, channels_first=True)

@@ -55,6 +55,8 @@ class Form:
     any_sizes: bool = False
     #: in the layouts at hand; else data is transposed to channels-last, the kernel to (X, i, o)
     any_layout: bool = False
+    #: with the channels first instead
+    channels_first: bool = False
     #: results of several operations, which XLA must not fuse with the program around them
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
 
@@ -114,7 +116,7 @@ def plan(
     form = regime.form
     if form.any_sizes:
         normal, trim = problem, None
-    inner = normal if form.any_layout else normal.canonical()
+    inner = normal if form.any_layout else normal.canonical(form.channels_first)
     isolate = inner.result in form.isolated and not inside
     parts = tuple(plan(p, table, forced, inside or isolate) for p in form.parts(inner))
     return Plan(form, regime.why, inner, normal.geometry, trim, parts, isolate)

@@ -78,9 +78,14 @@ class Problem:
         at = dict(zip(geometry.layout(slot), sizes[slot], strict=True))
         return tuple(at[axis] for axis in range(len(at)))
 
-    def canonical(self) -> "Problem":
-        """The same contraction of channels-last data, and a kernel (X, fine, coarse)."""
-        return replace(self, geometry=self.geometry.canonical())
+    def canonical(self, channels_first: bool = False) -> "Problem":
+        """The same contraction of data in one of two layouts, and a kernel (X, fine, coarse)."""
+        return replace(self, geometry=self.geometry.canonical(channels_first))
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether the channels of data stand before the spatial axes."""
+        return self.geometry.data.channel == 1
 
     @property
     def rank(self) -> int:
