@@ -23,6 +23,7 @@ test failed, on two cores, the likely tests first.
 | fault | file | caught by | seconds |
 |---|---|---|---|
 """
+ENDS = " (the process ends)"
 COPIED = ("jaxconv", "tests", "benchmarks", "notebooks", "pyproject.toml", "*.md", "LICENSE")
 
 
@@ -49,16 +50,22 @@ def main(words: list[str]) -> int:
 
 
 def caught_by(fault: Fault) -> str | None:
-    """The first of the default tests that fails with the fault in the package."""
+    """The first of the default tests that fails with the fault in the package, and only then."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for pattern in COPIED:
             for path in ROOT.glob(pattern):
                 into = copy / path.name
                 shutil.copytree(path, into) if path.is_dir() else shutil.copy(path, into)
-        (copy / "jaxconv" / fault.file).write_text(fault.applied(ROOT))
+        changed = copy / "jaxconv" / fault.file
+        right = changed.read_text()
+        changed.write_text(fault.applied(ROOT))
         hint = [f"tests/{word}" if ".py" in word else word for word in shlex.split(fault.hint)]
-        return first_failure(copy, hint) or first_failure(copy, ["-n", "auto"])
+        caught = first_failure(copy, hint) or first_failure(copy, ["-n", "auto"])
+        changed.write_text(right)
+        if caught is not None and first_failure(copy, [f"tests/{caught.removesuffix(ENDS)}"]):
+            raise RuntimeError(f"{caught} fails without a fault, too")
+        return caught
 
 
 def first_failure(copy: Path, arguments: list[str]) -> str | None:
@@ -71,7 +78,7 @@ def first_failure(copy: Path, arguments: list[str]) -> str | None:
         return found[1]
     if "Fatal Python error" in done.stderr:  # of what XLA was told, say
         frames = re.findall(r'tests/(test_\w+\.py)", line \d+ in (test_\w+)', done.stderr)
-        return "::".join(frames[-1]) + " (the process ends)" if frames else "the process ends"
+        return "::".join(frames[-1]) + ENDS if frames else f"{arguments[0][6:]}{ENDS}"
     if done.returncode not in (0, 5):  # 5: the hint selects nothing
         raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return None
