@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import jaxconv
 from jaxconv import _lowering, _operate
 from jaxconv._geometry import OPERANDS, Axis
-from jaxconv._lowering import cudnn
+from jaxconv._lowering import cudnn, plain
 from tests.stablehlo import Match, convolutions, match
 from tests.support import exact, oracle
 from tests.support.forms import integers
@@ -537,13 +537,16 @@ def test_text_that_is_not_understood_is_an_error():
 # What the GPU's forms compute, on CPU.
 
 
-def taken_apart(lhs, rhs, window_strides, padding, lhs_dilation=None, batch_group_count=1, **more):
+def taken_apart(
+    lhs, rhs, *, window_strides, padding, numbers, lhs_dilation=None, batch_group_count=1, **more
+):
     """A convolution without what XLA:CPU does wrongly.
 
     It aborts the process on some whose lhs is spread out: that is done before. And it leaks from
     batch group to batch group what is not finite: each becomes a convolution of its own.
     """
-    lhs_spec, rhs_spec, out_spec = more["dimension_numbers"]
+    lhs_spec, rhs_spec, out_spec = numbers
+    more |= {"window_strides": window_strides, "numbers": numbers}
     if lhs_dilation and max(lhs_dilation) > 1:
         config = [(0, 0, 0)] * lhs.ndim
         for axis, (low, high), dilation in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
@@ -555,11 +558,11 @@ def taken_apart(lhs, rhs, window_strides, padding, lhs_dilation=None, batch_grou
         jnp.split(rhs, batch_group_count, rhs_spec[0]),
         strict=True,
     )
-    parts = [plain_convolution(*group, window_strides, padding, **more) for group in groups]
+    parts = [plain_convolution(*group, padding=padding, **more) for group in groups]
     return lax.concatenate(parts, out_spec[1])
 
 
-plain_convolution = lax.conv_general_dilated
+plain_convolution = plain.conv_general_dilated
 
 
 def pretend(monkeypatch, devices):
@@ -573,7 +576,7 @@ def pretend(monkeypatch, devices):
     compiled = jax.jit(lambda *args: _operate._run(*args), static_argnums=0)
     monkeypatch.setattr(_operate, "contract", contract)
     monkeypatch.setattr(_operate, "_COMPILED", dict.fromkeys(_operate._COMPILED, compiled))
-    monkeypatch.setattr(lax, "conv_general_dilated", taken_apart)
+    monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)
 
 
 @pytest.fixture

@@ -196,6 +196,19 @@ def test_the_persistent_cache_does_not_hold_it(tmp_path):
         compiled.runtime_executable().serialize()
 
 
+@HERE
+@pytest.mark.parametrize("taps", [200, 1000, 2048, 8192])
+def test_long_signals_of_one_channel(taps):
+    """oneDNN's bfloat16 code would end the process for 2,048 taps."""
+    code = f"""
+import jax.numpy as jnp, jaxconv
+for dtype in (jnp.bfloat16, jnp.float16, jnp.float32):
+    found = jaxconv.convolution(jnp.ones((1, {taps}, 1), dtype), jnp.ones(({taps}, 1, 1), dtype))
+    assert found.item() == {taps}, found
+"""
+    python(code)
+
+
 # What runs. On one core even oneDNN's fallback comes to an end, and can be counted.
 
 SWEEP = """

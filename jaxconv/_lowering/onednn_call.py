@@ -93,7 +93,22 @@ def safe(problem: Problem) -> bool:
     shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
     if any(math.prod(shape) >= MOST_ELEMENTS for shape in shapes):
         return False
+    if problem.result == "coarse" and problem.taps > MOST_TAPS:
+        return False
     return not (problem.depthwise and problem.rank > 2)  # 3-D depthwise takes the fallback
+
+
+#: Taps up to which sizes were tried, and up to which bfloat16 is computed as it is.
+MOST_TAPS, MOST_TAPS_16 = 1024, 256
+
+
+def _treacherous(kernel: Any, groups: int) -> bool:
+    """Whether oneDNN 3.7 to 3.12 fail in bfloat16: such operands are widened.
+
+    Of one channel to several, padded, the sums are wrong; of 2,048 taps the process ends.
+    """
+    taps, depthwise = math.prod(kernel.shape[:-2]), groups == kernel.shape[-1] > 1
+    return taps > MOST_TAPS_16 or (kernel.shape[-2] == 1 and not depthwise)
 
 
 # The call itself.
@@ -108,9 +123,7 @@ def call(
     dtype: DType,
 ) -> Any:
     """(N, X, (g, i)) by (X, i, (g, o)) to (N, X, (g, o))."""
-    # oneDNN 3.7 to 3.12 sum padded bfloat16 wrongly of one channel to several.
-    single = kernel.shape[-2] == 1 and kernel.shape[-1] > groups
-    if not takes(data.dtype) or (single and data.dtype == jnp.bfloat16):
+    if not takes(data.dtype) or (data.dtype == jnp.bfloat16 and _treacherous(kernel, groups)):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
     rank, spatial = data.ndim - 2, list(range(1, data.ndim - 1))
     tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": spatial}

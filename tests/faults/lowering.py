@@ -135,8 +135,8 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "oneDNN is given bfloat16 of one channel, which it sums wrongly",
         "_lowering/onednn_call.py",
-        "    single = kernel.shape[-2] == 1 and kernel.shape[-1] > groups",
-        "    single = False",
+        "    return taps > MOST_TAPS_16 or (kernel.shape[-2] == 1 and not depthwise)",
+        "    return taps > MOST_TAPS_16",
         CALL,
     ),
     Fault(
