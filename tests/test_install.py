@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 from small import collectives, each, integers
 
 import jaxconv
+from jaxconv import _install
 
 X, K = integers((4, 8, 7, 6), 1), integers((3, 3, 1, 12), 2)
 LAST = ("NHWC", "HWIO", "NHWC")
@@ -421,6 +422,15 @@ def test_numpy_and_scipy_of_jax():
         same(both(x, k), theirs)
     listed = jaxconv.explain_jaxpr(both, x, k).listed
     assert [c.result for c in listed] == ["coarse", "coarse"]
+
+    def by_kernel(k):
+        return jax.grad(lambda k: jnp.convolve(x, k).sum())(k)
+
+    *_, last = jaxconv.explain_jaxpr(by_kernel, k).listed
+    assert (last.result, last.plan) == (None, _install.FASTER)
+    theirs = by_kernel(k)
+    with jaxconv.installed():
+        same(by_kernel(k), theirs)
 
 
 # The list of a program.

@@ -13,7 +13,7 @@ import pytest
 from small import each, equations, integers
 
 import jaxconv
-from jaxconv import _from_lax
+from jaxconv import _from_lax, _install
 from jaxconv._install import as_contraction
 
 EACH = 12  # calls in one program
@@ -69,7 +69,7 @@ def test_calls_drawn_at_random(block):
     assert {way for way in ways if not isinstance(way, str)} == {
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
-    assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE}
+    assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE, _install.FASTER}
 
 
 def test_pads_that_crop_more_than_there_is_to_pad():
