@@ -89,10 +89,8 @@ def _find(
     if found == _from_lax.TWICE:
         around = dict(zip(numbers.lhs_spec[2:], params["lhs_dilation"], strict=True))
         zeros = tuple((0, 0, around.get(axis, 1) - 1) for axis in range(len(shape)))
-        shape = tuple(
-            n + max(n - 1, 0) * between if isinstance(n, int) else n
-            for n, (_, _, between) in zip(shape, zeros, strict=True)
-        )
+        extents = zip(shape, zeros, strict=True)
+        shape = tuple(n + (n - 1) * between if between else n for n, (_, _, between) in extents)
         params["lhs_dilation"] = (1,) * len(around)
         found = _from_lax.mapped(shape, rhs.shape, **params)
     if isinstance(found, str):

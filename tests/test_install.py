@@ -17,6 +17,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
+from jaxconv import _install
 from tests.support.forms import each, integers
 from tests.support.programs import collectives
 
@@ -422,6 +423,15 @@ def test_numpy_and_scipy_of_jax():
         same(both(x, k), theirs)
     listed = jaxconv.explain_jaxpr(both, x, k).listed
     assert [c.result for c in listed] == ["coarse", "coarse"]
+
+    def by_kernel(k):
+        return jax.grad(lambda k: jnp.convolve(x, k).sum())(k)
+
+    *_, last = jaxconv.explain_jaxpr(by_kernel, k).listed
+    assert (last.result, last.plan) == (None, _install.FASTER)
+    theirs = by_kernel(k)
+    with jaxconv.installed():
+        same(by_kernel(k), theirs)
 
 
 # The list of a program.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import _from_lax
+from jaxconv import _from_lax, _install
 from jaxconv._install import as_contraction
 from tests.support import lax_oracle
 from tests.support.forms import each, integers
@@ -70,7 +70,7 @@ def test_calls_drawn_at_random(block):
     assert {way for way in ways if not isinstance(way, str)} == {
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
-    assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE}
+    assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE, _install.FASTER}
 
 
 def test_pads_that_crop_more_than_there_is_to_pad():

@@ -1,0 +1,66 @@
+"""The examples run, at a tiny size: they train, and `install` changes times and not losses."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.support.peers import peer
+
+FOLDER = Path(__file__).parents[1] / "examples"
+TINY = {
+    # name: the packages it needs, and its size
+    "equinox_unet": (["equinox", "optax"], {"batch": 4, "width": 8, "enlarged": 1}),
+    "flax_linen": (["flax", "optax"], {"batch": 4, "width": 16, "groups": 4, "enlarged": 1}),
+    "flax_nnx": (["flax", "optax"], {"batch": 4, "widths": (8, 16), "enlarged": 1}),
+    "haiku_autoencoder": (["haiku", "optax"], {"batch": 4, "widths": (4, 8), "enlarged": 1}),
+    "shard_map": ([], {"batch": 16, "width": 8, "enlarged": 1}),
+}
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The module of an example, as if it were run from its folder."""
+    if not FOLDER.exists():
+        pytest.skip("the examples are not there")
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    # Other libraries rely on promotion.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield importlib.import_module
+    for name in ("common", *TINY, "pytorch_weights"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.filterwarnings("default")  # those of other libraries
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[] if n in ("flax_nnx", "shard_map") else [pytest.mark.slow])
+        for n in TINY
+    ],
+)
+def test_an_example_trains(name, example, capsys):
+    packages, size = TINY[name]
+    for package in ["sklearn", *packages]:
+        peer(package)
+    losses = example(name).main(steps=9, **size)  # the last one is of the first batch again
+    assert len(capsys.readouterr().out.splitlines()) == len(losses)
+    for found in losses:
+        assert found[-1] < found[0]
+    np.testing.assert_allclose(losses[-1], losses[0], rtol=1e-3)
+    assert len(losses) == (1 if name == "shard_map" else 2)
+
+
+def test_weights_of_pytorch_are_used_as_they_are(example):
+    """Sums of 5 x 5 x 2 terms at most, of order one."""
+    peer("torch")
+    expected, difference = example("pytorch_weights").main(width=8, size=9)
+    assert difference <= 64 * np.finfo(np.float32).eps * np.abs(expected).max()
+
+
+def test_every_example_is_tested():
+    if FOLDER.exists():
+        assert {p.stem for p in FOLDER.glob("*.py")} == {*TINY, "common", "pytorch_weights"}
