@@ -20,13 +20,8 @@ POOL = draw(seed=3, count=400, most_channels=12)
 
 def claims(form, slot, problem):
     """Whether a form is part of the plan that forcing it makes."""
-    types = [jax.ShapeDtypeStruct(problem.shapes[s], jnp.float32) for s in OPERANDS[slot]]
-    shapes = [problem.shapes[s] for s in OPERANDS[slot]]
-    given = shapes if slot == "coarse" else [*shapes, problem.shapes[slot]]
-    geometry = jaxconv.resolve(problem.operation(slot).func, *given, **problem.attributes).geometry
-    asked = _lowering.Problem.of(slot, *types, geometry, onednn=_lowering.calls("cpu"))
     try:
-        _lowering.planned(asked, "cpu", form)
+        problem.plan(slot, form)
     except ValueError:
         return False
     return True
@@ -71,11 +66,11 @@ def test_every_form_claims_something():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("slot", SLOTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_exact_at_length(form, slot, part):
-    problems = claimed(form, slot, 60)[part::4]
+    problems = claimed(form, slot, 24)[part::2]
     if not problems:
         pytest.skip(f"{form} claims no more to {slot}")
     check(form, slot, problems)

@@ -19,9 +19,7 @@ from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups, replace_axes
 
 
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The reference; a signal, and what is much padded in float64, slightly rewritten."""
     convolve = partial(reference.to_coarse, numerics=numerics.wide)
     if fine.dtype.itemsize == 8 and _deep(geometry):
@@ -42,9 +40,7 @@ def _deep(geometry: Geometry) -> bool:
     return any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in geometry.axes)
 
 
-def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The reference with the kernel transposed, not renumbered."""
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
@@ -52,9 +48,7 @@ def to_fine(
     return reference.spread(coarse, kernel, layout.spec, geometry=geometry, numerics=numerics.wide)
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """A convolution with the channels as batch and the batch as channels.
 
     Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)): as batch groups, as lax's

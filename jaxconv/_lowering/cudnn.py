@@ -30,9 +30,7 @@ MOST_WORK = 1.5
 Pairs = list[tuple[int, int]]
 
 
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Forward, each axis padded alike at both ends.
 
     A surplus at an end gives results beyond those asked for, which are cut off: that moves
@@ -57,16 +55,12 @@ def to_coarse(
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 
 
-def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Backward data, of one group and undilated."""
     return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Backward filter, undilated: the fine tensor is the lhs, whichever came from the user."""
     return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
 

@@ -22,18 +22,14 @@ from jaxconv._lowering.problem import Numerics
 
 
 @by_group()
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Each window is a row of patches."""
     weights = kernel.reshape(-1, kernel.shape[-1])
     return by_weights(_patches(fine, geometry), weights, numerics)
 
 
 @by_group()
-def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Each coarse element makes a window of its own."""
     windows = lax.dot_general(
         coarse,
@@ -46,9 +42,7 @@ def to_fine(
 
 
 @by_group()
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """All windows at once: one dot over batch and extents."""
     out = by_rows(_patches(fine, geometry), coarse, numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])

@@ -20,9 +20,7 @@ from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import replace_axes
 
 
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The sum over taps of what the tap reads times its weights."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
@@ -41,9 +39,7 @@ def to_coarse(
     return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     coarse = _split(coarse, groups, data)

@@ -48,9 +48,7 @@ def _together(fine: Any, geometry: Geometry) -> int:
 
 
 @by_group(_together)
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Windows by the whole kernel."""
     source = window.padded(dot.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
@@ -74,9 +72,7 @@ def to_coarse(
 
 
 @by_group(_together)
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Windows by the coarse tensor, over all rows; of few channels, channel by channel.
 
     Then the windows of each channel and tap are whole rows, one after another.

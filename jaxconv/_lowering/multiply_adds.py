@@ -33,9 +33,7 @@ MOST_IN_ALL = 490
 FEWEST_PLACES = 4
 
 
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Sum over taps and fine channels i of (N, X, g, 1) times (g, o); or with channels first."""
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     kernel = _widened(kernel, numerics.sums)
@@ -57,9 +55,7 @@ def _added(terms: list[Any]) -> Any:
     return reduce(lax.add, sums)
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """Over places, the sum of (N, X, g, 1), for each tap and fine channel i, by (N, X, g, o).
 
     A loop adds up a few places of a few such factors; of what it leaves, which is several times

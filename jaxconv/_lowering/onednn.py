@@ -11,9 +11,7 @@ from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics, Problem
 
 
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """One call, in which the padding is, unless that would make oneDNN choose its fallback."""
     depthwise = kernel.shape[-2] == 1 and geometry.groups == kernel.shape[-1] > 1
     if depthwise and geometry.rank == 1:

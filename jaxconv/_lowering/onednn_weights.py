@@ -50,9 +50,7 @@ def worth(problem: Problem) -> bool:
     return not (problem.dense and coarse < NARROW and fine > WIDER * coarse)
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The sum over blocks: of several images, or of some rows of one."""
     fine, axes = window.padded(fine, geometry), window.of_padded(geometry).axes
     images, rows = _block(fine.shape, coarse.shape, axes)

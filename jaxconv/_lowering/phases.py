@@ -59,7 +59,7 @@ def flip(
     *,
     geometry: Geometry,
     numerics: Numerics,
-    parts: Parts = (),
+    parts: Parts,
 ) -> Any:
     """One contraction to coarse by the reversed kernel."""
     (part,) = parts
@@ -172,7 +172,7 @@ def phases(
     *,
     geometry: Geometry,
     numerics: Numerics,
-    parts: Parts = (),
+    parts: Parts,
 ) -> Any:
     """Channels-last: a contraction for each kind of residues, and the results interleaved."""
     problem = Problem.of("fine", coarse, kernel, geometry)

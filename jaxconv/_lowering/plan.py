@@ -9,7 +9,7 @@ table. So a plan is a tree, made of sizes alone before anything is traced: `expl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 from jax import lax
 
@@ -23,21 +23,9 @@ Part = Callable[[Any, Any, Numerics], Any]
 Parts = tuple[Part, ...]
 
 
-class Emit(Protocol):
-    """How a form computes one result: from two operands, in the layouts of the geometry."""
-
-    def __call__(
-        self,
-        first: Any,
-        second: Any,
-        /,
-        *,
-        geometry: Geometry,
-        numerics: Numerics,
-        parts: Parts = (),
-    ) -> Any:
-        """Some forms have no parts; none is called without those of its record."""
-        ...
+#: How a form computes one result: `emit(first, second, geometry=, numerics=)`, of two operands in
+#: the layouts of the geometry; a rewrite takes its `parts` too, as functions.
+Emit = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -50,7 +38,7 @@ class Form:
     #: what else it cannot do
     cannot: Callable[[Problem], bool] = lambda p: False
     #: of a rewrite: the contractions that it makes
-    parts: Callable[[Problem], tuple[Problem, ...]] = lambda p: ()
+    parts: Callable[[Problem], tuple[Problem, ...]] | None = None
     #: of the sizes at hand; else what contributes nothing is left out before
     any_sizes: bool = False
     #: in the layouts at hand; else data is transposed to channels-last, the kernel to (X, i, o)
@@ -118,7 +106,8 @@ def plan(
         normal, trim = problem, None
     inner = normal if form.any_layout else normal.canonical(form.channels_first)
     isolate = inner.result in form.isolated and not inside
-    parts = tuple(plan(p, table, forced, inside or isolate) for p in form.parts(inner))
+    inner_parts = form.parts(inner) if form.parts else ()
+    parts = tuple(plan(p, table, forced, inside or isolate) for p in inner_parts)
     return Plan(form, regime.why, inner, normal.geometry, trim, parts, isolate)
 
 
@@ -137,13 +126,10 @@ def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
             reorder(x, here.layout(slot), there.layout(slot))
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
-    out = plan.form.emit[result](
-        first,
-        second,
-        geometry=there,
-        numerics=numerics,
-        parts=tuple(partial(emit, part) for part in plan.parts),
-    )
+    form = plan.form.emit[result]
+    if plan.form.parts:
+        form = partial(form, parts=tuple(partial(emit, part) for part in plan.parts))
+    out = form(first, second, geometry=there, numerics=numerics)
     out = lax.convert_element_type(out, numerics.dtype)  # before it is moved: there is less of it
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))

@@ -17,9 +17,7 @@ from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import merge_groups, split_groups
 
 
-def to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """(n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
     bits = jnp.moveaxis(_matrices(dot.as_bits(kernel), geometry), -1, -2)
     weights = dot.as_numbers(bits, kernel.dtype)  # XLA would turn the dot around, see dot
@@ -27,9 +25,7 @@ def to_coarse(
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 
 
-def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """(n, g, i, o) by (n, g, o, X) to (n, g, i, X), with zeros where nothing is read."""
     out = _dots(_matrices(kernel, geometry), _split(coarse, geometry), 2, numerics)
     batch, _, *extents = coarse.shape
@@ -38,9 +34,7 @@ def to_fine(
     return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0), (0, 0, 0), *spread])
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """(n, g, i, X) by (n, g, o, X) to (n, g, i, o), and the sum over n."""
     read = _split(_read(fine, geometry), geometry)
     out = _dots(read, _split(coarse, geometry), 3, numerics).sum(0)

@@ -41,7 +41,6 @@ def to_coarse(
     *,
     geometry: Geometry,
     numerics: Numerics,
-    parts: Any = (),
     padding: Sequence[tuple[int, int]] | None = None,
 ) -> Any:
     """The forward convolution, with the geometry's padding unless another is given."""
@@ -58,9 +57,7 @@ def to_coarse(
     )
 
 
-def to_fine(
-    coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The coarse tensor spread out by the stride, under the reversed kernel.
 
     With groups the kernel's group axis moves from the coarse to the fine channels, since
@@ -100,9 +97,7 @@ def spread(
     )
 
 
-def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-) -> Any:
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The coarse tensor, spread out by the stride, slides over the fine one by the dilation."""
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:

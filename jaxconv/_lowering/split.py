@@ -38,7 +38,7 @@ def _one_group(problem: Problem) -> tuple[Problem, ...]:
 
 
 def by_group(
-    first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+    first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
     """Each group by itself, up to eight side by side."""
     (part,) = parts
@@ -87,7 +87,7 @@ def _some_taps(problem: Problem) -> tuple[Problem, ...]:
 
 
 def taps_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
     """The sum over pieces."""
     at, size = _pieces(Problem.of("coarse", fine, kernel, geometry))
@@ -105,7 +105,7 @@ def taps_to_coarse(
 
 
 def taps_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
     """The pieces one after the other; the last overlaps its neighbour."""
     (part,) = parts
@@ -152,7 +152,7 @@ def taps_to_fine(
     *,
     geometry: Geometry,
     numerics: Numerics,
-    parts: Parts = (),
+    parts: Parts,
 ) -> Any:
     """The sum over single taps, each of which puts the coarse pixels where it reads."""
     each = zip(window.taps(geometry), parts, strict=True)
@@ -183,7 +183,7 @@ def _without_first(problem: Problem) -> tuple[Problem, ...]:
 
 
 def axis_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
     """The sum over the first axis's taps."""
     (part,) = parts
@@ -195,7 +195,7 @@ def axis_to_coarse(
 
 
 def axis_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts = ()
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
     """The first axis's taps one by one."""
     (part,) = parts

@@ -11,9 +11,7 @@ from jaxconv._lowering.problem import Numerics
 
 
 def _zeros(result: Slot) -> Emit:
-    def emit(
-        first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Any = ()
-    ) -> Any:
+    def emit(first: Any, second: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
         shape = geometry.shape(result, first.shape, second.shape)
         return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
 

@@ -4,9 +4,12 @@ import random
 from dataclasses import dataclass
 from functools import partial
 
+import jax
 import numpy as np
 
 import jaxconv
+from jaxconv import _lowering
+from jaxconv._geometry import OPERANDS
 from tests.support import oracle
 
 SLOTS = ("coarse", "fine", "kernel")
@@ -60,6 +63,15 @@ class Problem:
             return partial(jaxconv.convolution_backward_data, dst_shape=shape, **attributes)
         shape = self.shapes["kernel"]
         return partial(jaxconv.convolution_backward_weights, weights_shape=shape, **attributes)
+
+    def plan(self, slot, form=None):
+        """What the library plans for the contraction to a slot, in float32 on one CPU."""
+        shapes = [self.shapes[s] for s in OPERANDS[slot]]
+        given = shapes if slot == "coarse" else [*shapes, self.shapes[slot]]
+        geometry = jaxconv.resolve(self.operation(slot).func, *given, **self.attributes).geometry
+        types = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+        asked = _lowering.Problem.of(slot, *types, geometry, onednn=_lowering.calls("cpu"))
+        return _lowering.planned(asked, "cpu", form)
 
     def expected(self, slot, tensors):
         """The defining sum in float64."""
