@@ -5,6 +5,7 @@ by lax and where jaxconv is installed. Both steps are compiled in this process a
 in turns. The models are written in `jax.lax`, as one writes them.
 """
 
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import app, flags
 from jax import lax
 
 import jaxconv
-
-ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds of a call each of both.")
-FILTER = flags.DEFINE_list("models", [], "Names of models; all by default.")
 
 LAST = ("NHWC", "HWIO", "NHWC")
 
@@ -154,19 +151,19 @@ def measure(name: str, rounds: int) -> dict[str, float]:
     return {"lax_ms": before, "ms": now, "lax_compile_s": seconds[0], "compile_s": seconds[1]}
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Print a row for each model."""
-    del argv
+    flags = argparse.ArgumentParser(description="steps of models before and after jaxconv.install")
+    flags.add_argument("--rounds", type=int, default=7, help="of a call each of both")
+    flags.add_argument("--models", nargs="+", choices=[*MODELS], default=[*MODELS])
+    asked = flags.parse_args()
     print(f"JAX {jax.__version__}, {jax.default_backend()}")
     print("| model | step, lax, ms | installed | compile, lax, s | installed |")
     print("|---|---:|---:|---:|---:|")
-    for name in FILTER.value or MODELS:
-        row = measure(name, ROUNDS.value)
-        print(
-            "| " + " | ".join([name, *(f"{value:.3g}" for value in row.values())]) + " |",
-            flush=True,
-        )
+    for name in asked.models:
+        row = measure(name, asked.rounds)
+        print("| " + " | ".join([name, *(f"{x:.3g}" for x in row.values())]) + " |", flush=True)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

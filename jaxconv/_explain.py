@@ -133,11 +133,8 @@ def _plan(resolved: Resolved, inputs: list[Any], dtype: DType, platform: str) ->
         moved = jax.eval_shape(partial(move, target=geometry.kernel.coarse), operands["kernel"])
         operands["kernel"] = moved
     first, second = (operands[slot] for slot in OPERANDS[result])
-    if dtype.itemsize == 8:
-        first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
-    calls = _lowering.calls(platform)
-    problem = _lowering.Problem.of(result, first, second, geometry, onednn=calls)
-    return _lowering.planned(problem, platform, _lowering.forced_here())
+    forced = _lowering.forced_here()
+    return _lowering.plan_of(result, first, second, geometry, dtype, platform, forced)
 
 
 def _flops(resolved: Resolved) -> int:

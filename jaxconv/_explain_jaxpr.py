@@ -97,11 +97,8 @@ def _convolution(equation: Equation) -> Convolution | None:
 
 def _plan(result: Slot, first: Any, second: Any, *, geometry: Geometry, dtype: Any) -> str:
     """What the CPU lowering does with a contraction of these types, on one device."""
-    if dtype.itemsize == 8:  # as the lowering has it: sums in float64 want float64 operands
-        first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
-    calls = _lowering.calls("cpu")
-    problem = _lowering.Problem.of(result, first, second, geometry, onednn=calls)
-    steps = Counter(_lowering.planned(problem, "cpu", _lowering.forced_here()).steps())
+    plan = _lowering.plan_of(result, first, second, geometry, dtype, "cpu", _lowering.forced_here())
+    steps = Counter(plan.steps())
     return "\n  ".join(
         f"{form}{f' (x {count})' if count > 1 else ''}: {why}"
         for (form, why), count in steps.items()

@@ -1,7 +1,7 @@
 """How a contraction is computed: a plan as data, then the forms that it names, in plain lax."""
 
 from jaxconv._lowering.force import FORMS, PORTABLE, forced, forced_here
-from jaxconv._lowering.lower import TABLES, calls, lower, planned
+from jaxconv._lowering.lower import TABLES, lower, plan_of, planned
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
 from jaxconv._lowering.onednn_call import unavailable
 from jaxconv._lowering.plan import Plan
@@ -17,10 +17,10 @@ __all__ = [
     "Numerics",
     "Plan",
     "Problem",
-    "calls",
     "forced",
     "forced_here",
     "lower",
+    "plan_of",
     "planned",
     "unavailable",
 ]

@@ -33,6 +33,9 @@ FEW_CHANNELS = 8
 #: Products of a group's channels, up to which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
 
+#: Groups of an image, from which a few at a time are still whole vectors.
+MANY_GROUPS = 64
+
 #: Multiply-adds of a contraction that is over before several dots or convolutions have started.
 LITTLE_WORK = 24e6
 
@@ -73,6 +76,11 @@ def _multiplier(p: Problem) -> bool:
     return not p.dense and few == 1 < more <= FEW_CHANNELS
 
 
+def _faster_tiles(p: Problem) -> bool:
+    """Tiles that oneDNN reads where they are, and a dot rearranged."""
+    return p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
+
+
 _LINES: Table = (
     Regime("empty", zeros.FORM, lambda p: p.empty, "nothing is summed"),
     Regime(
@@ -102,7 +110,7 @@ _LINES: Table = (
     Regime(
         "tiles-to-fine",
         dot.FORM,
-        lambda p: p.result == "fine" and (p.tiles or (p.pointwise and p.dense)),
+        lambda p: p.result == "fine" and (p.tiles or (p.pointwise and (p.dense or p.strided))),
         "each coarse pixel makes a window of its own: one dot",
     ),
     Regime(
@@ -116,12 +124,6 @@ _LINES: Table = (
         phases.PHASES,
         lambda p: p.result == "fine" and phases.PHASES.fills(p),
         "stride-1 convolutions of the residues by the stride",
-    ),
-    Regime(
-        "strided-one-tap",
-        dot.FORM,
-        lambda p: p.result == "fine" and p.pointwise,
-        "strides too large for phases",
     ),
     Regime(
         "odd-strides",
@@ -148,24 +150,35 @@ _LINES: Table = (
         "the loop that interleaves phases computes them, and none is written before",
     ),
     Regime(
-        "one-dot",
+        "dot",
         dot.FORM,
-        lambda p: p.result == "kernel" and p.dense and (p.pointwise or p.tiles),
-        "one tap, or windows that tile",
+        lambda p: p.dense and (p.pointwise or p.tiles) and not _faster_tiles(p),
+        "one tap, or windows that tile: one dot",
     ),
     Regime("onednn", onednn.FORM, onednn.FORM.fills, "oneDNN, which jaxlib carries"),
     # From here on: without oneDNN, or what it cannot do.
-    Regime(
-        "dot",
-        dot.FORM,
-        lambda p: p.dense and (p.pointwise or p.tiles),
-        "one tap, or windows that tile: one dot",
-    ),
     Regime(
         "grouped-sharded",
         dots.FORM,
         lambda p: p.partitioned and not p.dense and _dots_only(p),
         "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
+    ),
+    Regime(
+        "few-terms-of-much-data",
+        split.IMAGES,
+        lambda p: _few_terms(p) and not p.partitioned and split.IMAGES.fills(p),
+        "a weights gradient reads the data several times: images that a cache holds",
+    ),
+    Regime(
+        "few-terms-of-a-large-image",
+        split.SOME_GROUPS,
+        lambda p: (
+            _few_terms(p)
+            and not p.partitioned
+            and split.SOME_GROUPS.fills(p)
+            and p.geometry.groups >= MANY_GROUPS
+        ),
+        "one image reads more than a cache holds: some of its groups at a time",
     ),
     Regime(
         "few-terms",

@@ -16,7 +16,7 @@ from jax import lax
 from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
-from jaxconv._lowering.groups import by_group
+from jaxconv._lowering.blocks import by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 

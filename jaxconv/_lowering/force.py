@@ -37,6 +37,8 @@ FORMS: dict[str, Form] = {
         phases.FLIP,
         phases.PHASES,
         split.GROUPS,
+        split.IMAGES,
+        split.SOME_GROUPS,
         split.TAPS,
         split.FIRST_AXIS,
     )

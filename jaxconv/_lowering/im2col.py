@@ -15,7 +15,7 @@ from jax import lax
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import dot, window
-from jaxconv._lowering.groups import by_group
+from jaxconv._lowering.blocks import added, by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 
@@ -95,13 +95,10 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     sums = math.prod(shape) * numerics.sums.itemsize if fine.dtype.itemsize > 2 else WHOLE
     along, size = _block(fine, geometry, sums)
     total = geometry.axes[along].coarse
-    if size == total:
-        out = product(0, total)
-    else:
-        blocks, left = divmod(total, size)
-        out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, coarse)
-        out = lax.fori_loop(0, blocks, lambda b, out: out + product(b * size, size), out)
-        out = out + product(total - left, left) if left else out
+    count, left = divmod(total, size)
+    out = added(lambda n: product(n * size, size), count, fine, coarse)
+    if left:
+        out = out + product(total - left, left)
     return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import jax
 from jax import lax
 
 from jaxconv._attributes import Precision
@@ -41,19 +42,38 @@ def lower(
     anyway (`early_rounding`: a bias is added in between) is left in 16 bits there. This is the one
     place where a sum is rounded twice.
     """
+    found = plan_of(
+        result, first, second, geometry, dtype, platform, forced, devices=devices, exported=exported
+    )
     if dtype.itemsize == 8:  # sums in float64 want float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     native = first.dtype if early_rounding and platform != "cpu" else dtype
-    problem = Problem.of(
-        result, first, second, geometry, devices=devices, onednn=calls(platform, devices, exported)
-    )
-    out = emit(planned(problem, platform, forced), first, second, Numerics(precision, native))
+    out = emit(found, first, second, Numerics(precision, native))
     return lax.convert_element_type(out, dtype)
 
 
-def calls(platform: str | None, devices: int = 1, exported: bool = False) -> bool:
-    """Whether a program may call oneDNN: one that is run here, and not split by XLA."""
-    return platform == "cpu" and devices == 1 and not exported and onednn_call.unavailable() is None
+def plan_of(
+    result: Slot,
+    first: Any,
+    second: Any,
+    geometry: Geometry,
+    dtype: DType,
+    platform: str | None,
+    forced: Forced = None,
+    *,
+    devices: int = 1,
+    exported: bool = False,
+) -> Plan:
+    """The plan for a contraction of two arrays, or of their types, to a result of this type.
+
+    Programs that are exported, or split over devices by XLA, do not call oneDNN.
+    """
+    if dtype.itemsize == 8:
+        first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
+    local = platform == "cpu" and devices == 1 and not exported
+    calls = local and onednn_call.unavailable() is None
+    problem = Problem.of(result, first, second, geometry, devices=devices, onednn=calls)
+    return planned(problem, platform, forced)
 
 
 def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:

@@ -8,17 +8,15 @@ rows. Rows that are strided are taken apart by their residues, which join the ba
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import onednn_call, window
+from jaxconv._lowering.blocks import added, divisor
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes, split_groups
 
@@ -66,17 +64,9 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
                     geometry.groups)  # fmt: skip
 
     count = fine.shape[0] // images * (first.coarse // rows)
-    out = _added(block, count, fine, coarse)
+    out = added(block, count, fine, coarse)
     out = out.reshape(axes[-1].kernel, *(r.residues for r in each), *out.shape[1:])
     return _in_order(out, each)
-
-
-def _added(block: Callable[[Any], Any], count: int, *operands: Any) -> Any:
-    if count == 1:
-        return block(0)
-    shape = jax.eval_shape(block, 0)
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
-    return lax.fori_loop(0, count, lambda n, out: out + block(n), out)
 
 
 def _slice(x: Any, image: Any, images: int, row: Any, rows: int) -> Any:
@@ -167,14 +157,9 @@ def _block(
     copies = 4 * math.prod(fine[1:-2]) * columns * fine[-1]
     images = min(COARSE // (4 * math.prod(coarse[1:])), COPIES // copies)
     if images >= 1:
-        return _divisor(fine[0], images), coarse[1]
+        return divisor(fine[0], images), coarse[1]
     first = axes[0]
     rows = min(coarse[1] * COARSE // (4 * math.prod(coarse[1:])), coarse[1] * COPIES // copies)
     least = min(ROWS * -(-first.extent // first.stride), coarse[1])
-    found = _divisor(coarse[1], max(rows, least))
+    found = divisor(coarse[1], max(rows, least))
     return 1, found if found >= least else coarse[1]
-
-
-def _divisor(total: int, most: int) -> int:
-    """The largest divisor up to so much; 1 at least."""
-    return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)

@@ -1,4 +1,4 @@
-"""One contraction as several smaller ones: by group, by tap, or by the taps of the first axis.
+"""One contraction as several smaller ones: by group, image, tap, or the taps of the first axis.
 
 All data is channels-last. Parts are added up or put together, which follows from what is split.
 """
@@ -14,7 +14,7 @@ from jax import lax
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
-from jaxconv._lowering.groups import at_most
+from jaxconv._lowering.blocks import added, at_most, divisor
 from jaxconv._lowering.plan import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
@@ -55,6 +55,80 @@ GROUPS = Form(
     {"coarse": by_group, "kernel": by_group},
     cannot=lambda p: p.dense,
     parts=_one_group,
+)
+
+
+# By image: a weights gradient whose copies of the data stay in a cache, and are not mapped anew.
+
+#: Bytes of the data that are taken together: of several images, or of some groups of one.
+TOGETHER = 4 << 20
+
+
+def _images(problem: Problem) -> int:
+    """How many images are taken together; all of them divide into such blocks."""
+    batch = problem.batch or 1
+    return divisor(batch, TOGETHER * batch // max(_bytes(problem), 1))
+
+
+def _bytes(problem: Problem) -> int:
+    """Of both data tensors, once they are widened."""
+    return 4 * int(math.prod(problem.shape("fine")) + math.prod(problem.shape("coarse")))
+
+
+def _some_images(problem: Problem) -> tuple[Problem, ...]:
+    return (replace(problem, batch=_images(problem)),)
+
+
+def images_to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Any:
+    """The sum over blocks of images."""
+    (part,) = parts
+    images = _images(Problem.of("kernel", fine, coarse, geometry))
+
+    def block(n: Any) -> Any:
+        first, second = (lax.dynamic_slice_in_dim(x, n * images, images, 0) for x in (fine, coarse))
+        return part(first, second, numerics.wide)
+
+    return added(block, fine.shape[0] // images, fine, coarse)
+
+
+IMAGES = Form(
+    "by image",
+    {"kernel": images_to_kernel},
+    cannot=lambda p: not p.counted or _images(p) == p.batch,
+    parts=_some_images,
+)
+
+
+def _groups(problem: Problem) -> int:
+    """How many groups are taken together; all of them divide into such blocks."""
+    groups = problem.geometry.groups
+    return divisor(groups, TOGETHER * groups // max(_bytes(problem), 1))
+
+
+def _some_groups(problem: Problem) -> tuple[Problem, ...]:
+    return (replace(problem, geometry=replace(problem.geometry, groups=_groups(problem))),)
+
+
+def groups_to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Any:
+    """Some groups after the others."""
+    (part,) = parts
+    together = _groups(Problem.of("kernel", fine, coarse, geometry))
+
+    def some(_: int, fine: Any, coarse: Any) -> Any:
+        return part(fine, coarse, numerics)
+
+    return at_most(together, some, fine, coarse, geometry.groups)
+
+
+SOME_GROUPS = Form(
+    "by some groups",
+    {"kernel": groups_to_kernel},
+    cannot=lambda p: not p.counted or _groups(p) == p.geometry.groups,
+    parts=_some_groups,
 )
 
 

@@ -70,8 +70,8 @@ class Problem:
         given = shapes if slot == "coarse" else [*shapes, self.shapes[slot]]
         geometry = jaxconv.resolve(self.operation(slot).func, *given, **self.attributes).geometry
         types = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
-        asked = _lowering.Problem.of(slot, *types, geometry, onednn=_lowering.calls("cpu"))
-        return _lowering.planned(asked, "cpu", form)
+        dtype = np.dtype(np.float32)
+        return _lowering.plan_of(slot, *types, geometry, dtype, "cpu", form)
 
     def expected(self, slot, tensors):
         """The defining sum in float64."""

@@ -1,4 +1,4 @@
-"""Group by group, and none sees another's numbers."""
+"""Equal parts, one after the other: groups, of which none sees another's numbers, and sums."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxconv import _sharding
 from jaxconv._geometry import Geometry
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
 
@@ -42,9 +43,18 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
     return decorate
 
 
-def equal_part(groups: int, most: int) -> int:
-    """The most groups, at most so many, that all can be divided into."""
-    return next(n for n in range(max(min(groups, most), 1), 0, -1) if groups % n == 0)
+def divisor(total: int, most: int) -> int:
+    """The largest divisor of a number up to some other; 1 at least."""
+    return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
+
+
+def added(block: Callable[[Any], Any], count: int, *operands: Any) -> Any:
+    """The sum of `block(n)` over so many blocks; the operands are what it reads."""
+    if count == 1:
+        return block(0)
+    shape = jax.eval_shape(block, 0)
+    out, *_ = _sharding.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
+    return lax.fori_loop(0, count, lambda n, out: out + block(n), out)
 
 
 def at_most(
@@ -59,7 +69,7 @@ def at_most(
 
     `channels` are the axes of the groups in the operands and the result, if not the last.
     """
-    some = equal_part(groups, most)
+    some = divisor(groups, most)
     if some == groups:
         return form(groups, first, second)
     count = groups // some
