@@ -47,7 +47,7 @@ FORMS: dict[str, Form] = {
 #: By the table, without oneDNN.
 PORTABLE = "portable"
 
-#: What forms were called before 0.2.
+#: Earlier names, which still force, with a warning, until 0.2.
 OLD_NAMES = {
     "direct": "convolution",
     "matmul": "dot",
