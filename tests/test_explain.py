@@ -35,9 +35,9 @@ def test_a_rewrite_names_what_it_hands_on_to():
 
 
 def test_a_forced_form_is_said_to_be_forced():
-    with jaxconv.forced("dots"):
+    with jaxconv.forced("dot by tap"):
         found = jaxconv.explain("convolution", (2, 8, 8, 6), (3, 3, 6, 6))
-    assert found.steps == (("dots", "forced"),)
+    assert found.steps == (("dot by tap", "forced"),)
 
 
 @pytest.mark.parametrize("op", OPS)

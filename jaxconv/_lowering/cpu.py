@@ -14,9 +14,8 @@ from jaxconv._lowering import (
     multiply_adds,
     onednn,
     phases,
-    planes,
+    reference,
     split,
-    zeros,
 )
 from jaxconv._lowering.plan import Regime, Table
 from jaxconv._lowering.problem import Problem
@@ -32,9 +31,6 @@ FEW_CHANNELS = 8
 
 #: Products of a group's channels, up to which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
-
-#: Groups of an image, from which a few at a time are still whole vectors.
-MANY_GROUPS = 64
 
 #: Multiply-adds of a contraction that is over before several dots or convolutions have started.
 LITTLE_WORK = 24e6
@@ -64,55 +60,60 @@ def _dots_only(p: Problem) -> bool:
     return p.taps <= split.MOST_TAPS and (halos or not _few_terms(p))
 
 
-def _small_image(p: Problem) -> bool:
-    axes = [a for a in p.geometry.axes if a.kernel > 1]
-    small = any(a.coarse <= SMALL_IMAGE for a in axes)
-    return p.rank > 1 and p.fine >= MANY_CHANNELS and small
-
-
-def _multiplier(p: Problem) -> bool:
-    """One channel of a group to or from a few others: oneDNN has no vector code for it."""
+def _few_terms_beat_onednn(p: Problem) -> bool:
+    """It has no vector code for one channel to or from a few; and phases need not be written."""
     few, more = sorted((p.fine, p.coarse))
-    return not p.dense and few == 1 < more <= FEW_CHANNELS
+    multiplier = not p.dense and few == 1 < more <= FEW_CHANNELS
+    return p.result == "coarse" and (multiplier or (p.phase and p.depthwise)) and _few_terms(p)
 
 
-def _faster_tiles(p: Problem) -> bool:
-    """Tiles that oneDNN reads where they are, and a dot rearranged."""
-    return p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
+def _one_dot(p: Problem) -> bool:
+    """One tap, or windows that tile: every product is of two rows."""
+    if p.result == "fine":
+        return p.tiles or (p.pointwise and (p.dense or p.strided))
+    reads_tiles = p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
+    return p.dense and (p.pointwise or p.tiles) and not reads_tiles
+
+
+def _image_by_image(p: Problem) -> bool:
+    """One tap, channels first, where the dots of an image are long."""
+    rows = p.pointwise and p.channels_first and max(p.fine, p.coarse) <= p.positions
+    return rows and not p.partitioned and not (p.bits == 16 and p.result == "kernel")
+
+
+def _few_terms_channels_first(p: Problem) -> bool:
+    """Grouped, and little to sum, beside the cost of two transpositions."""
+    few = p.fine <= (1 if p.strided else 4) and p.taps * p.fine <= FEW_TERMS
+    return p.channels_first and p.result == "coarse" and few and not (p.partitioned or p.dense)
+
+
+def _dots_of_windows(p: Problem) -> bool:
+    """Grouped; weights gradients, but of signals; and what XLA's convolution is slow at."""
+    if p.result == "kernel" and p.dense:
+        return p.rank > 1 or p.fine == 1 or p.bits == 64
+    return not p.dense or p.bits == 16 or _small_image(p)
+
+
+def _small_image(p: Problem) -> bool:
+    small = any(a.coarse <= SMALL_IMAGE for a in p.geometry.axes if a.kernel > 1)
+    return p.rank == 2 and p.fine >= MANY_CHANNELS and small
 
 
 _LINES: Table = (
-    Regime("empty", zeros.FORM, lambda p: p.empty, "nothing is summed"),
+    Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
     Regime(
         "one-tap-channels-first",
-        planes.FORM,
-        lambda p: (
-            p.pointwise
-            and p.channels_first
-            and max(p.fine, p.coarse) <= p.positions
-            and not (p.partitioned or (p.bits == 16 and p.result == "kernel"))
-        ),
+        dots.BY_IMAGE,
+        _image_by_image,
         "one tap, channels first: a dot for each image, and no transposition",
     ),
     Regime(
         "few-terms-channels-first",
         multiply_adds.CHANNELS_FIRST,
-        lambda p: (
-            p.channels_first
-            and p.result == "coarse"
-            and p.fine <= (1 if p.strided else 4)
-            and not p.partitioned
-            and not p.dense
-            and p.taps * p.fine <= FEW_TERMS
-        ),
+        _few_terms_channels_first,
         "few channels a group: multiply-adds, and no transposition",
     ),
-    Regime(
-        "tiles-to-fine",
-        dot.FORM,
-        lambda p: p.result == "fine" and (p.tiles or (p.pointwise and (p.dense or p.strided))),
-        "each coarse pixel makes a window of its own: one dot",
-    ),
+    Regime("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
     Regime(
         "stride-1",
         phases.FLIP,
@@ -138,47 +139,24 @@ _LINES: Table = (
         "too many phases and taps: one slow convolution",
     ),
     Regime(
-        "channel-multiplier",
+        "few-terms-beat-onednn",
         multiply_adds.FORM,
-        lambda p: p.result == "coarse" and _multiplier(p) and _few_terms(p),
-        "oneDNN has no vector code for one channel to or from a few",
-    ),
-    Regime(
-        "depthwise-phases",
-        multiply_adds.FORM,
-        lambda p: p.phase and p.depthwise and _few_terms(p),
-        "the loop that interleaves phases computes them, and none is written before",
-    ),
-    Regime(
-        "dot",
-        dot.FORM,
-        lambda p: p.dense and (p.pointwise or p.tiles) and not _faster_tiles(p),
-        "one tap, or windows that tile: one dot",
+        _few_terms_beat_onednn,
+        "oneDNN has no vector code for a few channels a group, nor for interleaved results",
     ),
     Regime("onednn", onednn.FORM, onednn.FORM.fills, "oneDNN, which jaxlib carries"),
     # From here on: without oneDNN, or what it cannot do.
     Regime(
         "grouped-sharded",
-        dots.FORM,
+        dots.BY_TAP,
         lambda p: p.partitioned and not p.dense and _dots_only(p),
         "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
     ),
     Regime(
         "few-terms-of-much-data",
-        split.IMAGES,
-        lambda p: _few_terms(p) and not p.partitioned and split.IMAGES.fills(p),
-        "a weights gradient reads the data several times: images that a cache holds",
-    ),
-    Regime(
-        "few-terms-of-a-large-image",
-        split.SOME_GROUPS,
-        lambda p: (
-            _few_terms(p)
-            and not p.partitioned
-            and split.SOME_GROUPS.fills(p)
-            and p.geometry.groups >= MANY_GROUPS
-        ),
-        "one image reads more than a cache holds: some of its groups at a time",
+        split.BLOCKS,
+        lambda p: _few_terms(p) and not p.partitioned and split.BLOCKS.fills(p),
+        "a weights gradient reads the data several times: as much as a cache holds",
     ),
     Regime(
         "few-terms",
@@ -204,24 +182,17 @@ _LINES: Table = (
         lambda p: not p.dense and p.bits > 16 and p.work >= LITTLE_WORK and p.counted,
         "one contraction for each group is twice as fast as one for all",
     ),
-    Regime("grouped", im2col.FORM, lambda p: not p.dense, "dots with groups as their batch"),
+    Regime(
+        "dots-of-windows",
+        im2col.FORM,
+        _dots_of_windows,
+        "dots are several times faster than XLA's convolution here",
+    ),
     Regime(
         "3-D",
         split.FIRST_AXIS,
-        lambda p: p.result == "coarse" and p.rank > 2 and p.bits > 16,
+        lambda p: p.result == "coarse" and p.rank > 2,
         "XLA's fast convolution has two spatial axes",
-    ),
-    Regime(
-        "weights-gradient",
-        im2col.FORM,
-        lambda p: p.result == "kernel" and (p.rank > 1 or p.fine == 1 or p.bits == 64),
-        "a dot has one sum over all windows",
-    ),
-    Regime(
-        "16-bits-or-small",
-        im2col.FORM,
-        lambda p: p.result == "coarse" and (p.bits == 16 or _small_image(p)),
-        "dots are several times faster than XLA's convolution here",
     ),
     Regime("all-others", convolution.FORM, lambda p: True, "one convolution"),
 )

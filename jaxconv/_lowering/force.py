@@ -14,14 +14,13 @@ from jaxconv._lowering import (
     multiply_adds,
     onednn,
     phases,
-    planes,
     reference,
     split,
 )
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Form
 
-#: All forms on CPU by their names, but `zeros`.
+#: All forms on CPU by their names, but zeros.
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (
@@ -29,16 +28,15 @@ FORMS: dict[str, Form] = {
         onednn.FORM,
         convolution.FORM,
         dot.FORM,
-        dots.FORM,
+        dots.BY_TAP,
         im2col.FORM,
         multiply_adds.FORM,
         multiply_adds.CHANNELS_FIRST,
-        planes.FORM,
+        dots.BY_IMAGE,
         phases.FLIP,
         phases.PHASES,
         split.GROUPS,
-        split.IMAGES,
-        split.SOME_GROUPS,
+        split.BLOCKS,
         split.TAPS,
         split.FIRST_AXIS,
     )
@@ -52,6 +50,8 @@ OLD_NAMES = {
     "direct": "convolution",
     "matmul": "dot",
     "columns": "im2col",
+    "dots": "dot by tap",
+    "planes": "dot by image",
     "taps": "multiply-adds",
     "each": "by group",
     "pieces": "by tap",

@@ -5,7 +5,7 @@ lacks: more than three spatial axes, a data gradient of groups or of a dilated k
 weights gradient.
 """
 
-from jaxconv._lowering import cudnn, dot, dots, phases, split, zeros
+from jaxconv._lowering import cudnn, dot, dots, phases, reference, split
 from jaxconv._lowering.plan import Regime, Table
 from jaxconv._lowering.problem import Problem
 
@@ -15,7 +15,7 @@ def _no_backward_data(p: Problem) -> bool:
 
 
 TABLE: Table = (
-    Regime("empty", zeros.FORM, lambda p: p.empty, "nothing is summed"),
+    Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
     Regime(
         "stride 1",
         phases.FLIP,
@@ -48,13 +48,13 @@ TABLE: Table = (
     ),
     Regime(
         "dilated weights gradient",
-        dots.FORM,
+        dots.BY_TAP,
         lambda p: p.result == "kernel" and p.dilated and p.taps <= split.MOST_TAPS,
         "no backward filter form; a forward one would have the coarse tensor as its kernel",
     ),
     Regime(
         "grouped, sharded",
-        dots.FORM,
+        dots.BY_TAP,
         lambda p: (
             p.result == "coarse"
             and not p.dense

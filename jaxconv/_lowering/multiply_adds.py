@@ -5,6 +5,7 @@ Multiply-adds also partition on a sharded batch, where a grouped convolution gat
 (openxla/xla#47945).
 """
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,13 +13,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Geometry
-from jaxconv._lowering import boxes, window
-from jaxconv._lowering.boxes import Box
+from jaxconv._geometry import Axis, Geometry
+from jaxconv._lowering import window
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
+
+Box = list[range]
 
 #: One loop of a weights gradient has all taps and fine channels, if they are so few, or else a
 #: row of them.
@@ -72,7 +74,7 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
         some = factors[first : first + together]
         parts = [
             _sums(fine, coarse, some, box, moves, geometry)
-            for box, moves in boxes.cover(geometry, every)
+            for box, moves in _cover(geometry, every)
         ]
         out += [reduce(lax.add, one) for one in zip(*parts, strict=True)]
     return jnp.stack(out).reshape(*(a.kernel for a in geometry.axes), -1, out[0].shape[-1])
@@ -101,17 +103,17 @@ def _sums(
 ) -> list[Any]:
     """Of each factor, over a box and where it moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
-    places = [boxes.moved(box, geometry.rank - 1, by) for by in range(moves)]
+    places = [_moved(box, geometry.rank - 1, by) for by in range(moves)]
     products = []
     for tap, i in factors:
         one = lax.slice_in_dim(fine, i, i + 1, axis=geometry.rank + 2)
-        reads = [list(map(boxes.read_by, tap, box, axes)) for box in places]
+        reads = [list(map(_read_by, tap, box, axes)) for box in places]
         terms = [
-            boxes.cut(one, read, spatial) * boxes.cut(coarse, box, spatial)
+            _cut(one, read, spatial) * _cut(coarse, box, spatial)
             for read, box in zip(reads, places, strict=True)
         ]
         products.append(reduce(lax.add, terms))
-    along, few = boxes.few(box, geometry)
+    along, few = _few_neighbours(box, geometry)
     if few > 1:
         # So short a loop is written out, and is none. All factors in one reduction read the
         # data once.
@@ -123,6 +125,61 @@ def _sums(
             [at + 1],
         )
     return [merge_groups(jnp.sum(x, (0, *spatial))) for x in products]
+
+
+# Boxes: a range of places of the coarse tensor along each spatial axis. XLA makes vectors of
+# neighbours in memory only if there is no loop over places within, so a loop adds up a few places.
+
+
+def _cover(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
+    """Every so many places along the last summed axis, and how often to move them by one.
+
+    All boxes, so often moved, are all places. Each has pairs of places, or threes, if it can.
+    """
+    axes = range(geometry.rank)
+    whole = [range(a.coarse) for a in geometry.axes]
+    end = len(whole[-1])
+    even = end - end % every
+    for start, stop, step in ((0, even, every), (even, end, end - even)):
+        if start == stop:
+            continue
+        box = _with(whole, axes[-1], range(start, stop, step))
+        at = next((at for at in axes if len(box[at]) > 1), 0)
+        if _few_neighbours(box, geometry)[1] > 1 or len(box[at]) == 1:
+            yield box, step
+        else:
+            yield _with(box, at, box[at][:-3]), step
+            yield _with(box, at, box[at][-3:]), step
+
+
+def _few_neighbours(box: Box, geometry: Geometry) -> tuple[int, int]:
+    """An axis, and how many neighbours along it a loop can add up: 2, 3, or only 1."""
+    pairs = ((at, n) for n in (2, 3) for at in range(geometry.rank) if len(box[at]) % n == 0)
+    return next(pairs, (0, 1))
+
+
+def _with(box: Box, at: int, places: range) -> Box:
+    return [*box[:at], places, *box[at + 1 :]]
+
+
+def _moved(box: Box, at: int, by: int) -> Box:
+    """Along one axis."""
+    places = box[at]
+    return _with(box, at, range(places.start + by, places.stop + by, places.step))
+
+
+def _read_by(tap: int, places: range, axis: Axis) -> range:
+    """What a tap reads of the padded fine tensor along an axis, at some places."""
+    start, last = (axis.stride * place + axis.dilation * tap for place in (places[0], places[-1]))
+    return range(start, last + 1, axis.stride * places.step)
+
+
+def _cut(x: Any, box: Box, spatial: Sequence[int]) -> Any:
+    """A tensor at the places of a box along its spatial axes."""
+    starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    for at, places in zip(spatial, box, strict=True):
+        starts[at], limits[at], strides[at] = places[0], places[-1] + 1, places.step
+    return lax.slice(x, starts, limits, strides)
 
 
 def _widened(x: Any, dtype: DType) -> Any:

@@ -1,14 +1,18 @@
 """By oneDNN: to coarse by its forward convolution, to kernel by the same with roles changed."""
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._geometry import UNIT, Geometry
-from jaxconv._lowering import onednn_call, onednn_weights, window
+from jaxconv._geometry import UNIT, Axis, Geometry
+from jaxconv._lowering import onednn_call, window
+from jaxconv._lowering.blocks import added, divisor
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._reshape import replace_axes, split_groups
 
 
 def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
@@ -28,15 +32,168 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return onednn_call.call(fine, kernel, geometry.axes, pads, geometry.groups, numerics.dtype)
 
 
+# Weights gradients by oneDNN's forward convolution, whose long axis is the fine channels.
+#
+# dW[t, s, i, o] is a sum over images n, rows y and columns x of fine[n, y + t, x + s, i] times
+# coarse[n, y, x, o]. With (n, x) as channels, the coarse tensor as a kernel of all its rows slides
+# over the rows of the fine tensor and leaves the taps t. The taps s are a batch of shifted copies,
+# and the fine channels i a second spatial axis, along which nothing slides. All axes but the last
+# are rows. Rows that are strided are taken apart by their residues, which join the batch.
+
+#: Bytes of the coarse tensor that are taken at a time: the call reads them once for each result
+#: row, so that they should stay in a core's second cache.
+COARSE = 900_000
+
+#: Bytes of the copies of the fine tensor that are taken at a time.
+COPIES = 4 << 20
+
+#: Rows at a time of one image, at least, for each tap: blocks share the rows that taps reach over.
+ROWS = 4
+
+#: Fewer channels of one group, or of each of several, leave oneDNN slivers of work.
+FEWEST, FEWEST_IN_GROUPS = 8, 12
+
+#: With fewer coarse channels than this, and several times as many fine ones, copies of the fine
+#: tensor cost more than the sums.
+NARROW, WIDER = 32, 4
+
+
+def _worth(problem: Problem) -> bool:
+    """Whether the call is faster than dots of windows."""
+    fine, coarse = problem.fine, problem.coarse
+    if problem.rank == 1 or problem.bits == 16:  # no rows to slide over; dots in 16 bits are fast
+        return False
+    if min(fine, coarse) < (FEWEST if problem.dense else FEWEST_IN_GROUPS):
+        return False
+    return not (problem.dense and coarse < NARROW and fine > WIDER * coarse)
+
+
+def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+    """The sum over blocks: of several images, or of some rows of one."""
+    fine, axes = window.padded(fine, geometry), window.of_padded(geometry).axes
+    images, rows = _block(fine.shape, coarse.shape, axes)
+    first = axes[0]
+    some = replace(first, coarse=rows)
+    some = replace(some, fine=some.span - 1 + some.extent)
+    each = [_Rows.of(a) for a in (some, *axes[1:-1])]
+
+    def block(n: Any) -> Any:
+        image, row = n // (first.coarse // rows), n % (first.coarse // rows)
+        part = _slice(fine, image * images, images, row * rows * first.stride, some.fine)
+        return _sum(part, _slice(coarse, image * images, images, row * rows, rows), each, axes[-1],
+                    geometry.groups)  # fmt: skip
+
+    count = fine.shape[0] // images * (first.coarse // rows)
+    out = added(block, count, fine, coarse)
+    out = out.reshape(axes[-1].kernel, *(r.residues for r in each), *out.shape[1:])
+    return _in_order(out, each)
+
+
+def _slice(x: Any, image: Any, images: int, row: Any, rows: int) -> Any:
+    if (images, rows) == x.shape[:2]:
+        return x
+    zeros = [jnp.zeros((), jnp.int32)] * (x.ndim - 2)
+    return lax.dynamic_slice(
+        x, [jnp.int32(image), jnp.int32(row), *zeros], (images, rows, *x.shape[2:])
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """One axis of rows, taken apart by residues of its stride unless it is dilated."""
+
+    residues: int
+    #: of one residue: how many rows, and taps
+    rows: int
+    taps: int
+    #: of one residue
+    axis: Axis
+    #: taps of all residues
+    kernel: int
+
+    @classmethod
+    def of(cls, axis: Axis) -> "_Rows":
+        if axis.dilation > 1 or axis.stride == 1:
+            return cls(1, axis.fine, axis.kernel, axis, axis.kernel)
+        taps = -(-axis.kernel // axis.stride)
+        rows = axis.coarse + taps - 1
+        return cls(axis.stride, rows, taps, replace(axis, stride=1, kernel=taps), axis.kernel)
+
+    def slide(self) -> Axis:
+        """How the coarse rows slide over the fine ones."""
+        a = self.axis
+        return Axis(self.rows, a.coarse, self.taps, a.dilation, a.stride, 0)
+
+
+def _sum(fine: Any, coarse: Any, rows: list[_Rows], last: Axis, groups: int) -> Any:
+    """(N, Y, X, (g, i)), (N, y, x, (g, o)) to ((s, residues), t, i, (g, o))."""
+    rank = len(rows)
+    # Transposed once to (residues, Y, i, residue of X, g, N, X), so that what a tap reads along the
+    # last axis is a slice of neighbours.
+    columns = -(-last.fine // last.stride)
+    split = [(r.rows, r.residues) for r in rows] + [(columns, last.stride)]
+    config = [(0, n * s - x, 0) for (n, s), x in zip(split, fine.shape[1:-1], strict=True)]
+    fine = lax.pad(fine, jnp.zeros((), fine.dtype), [(0, 0, 0), *config, (0, 0, 0)])
+    for n, pair in reversed(list(enumerate(split))):
+        fine = replace_axes(fine, 1 + n, 1, pair)
+    fine = split_groups(fine, groups)  # N, Y1, r1, Y2, r2, ..., X, r, g, i
+    places = [1 + 2 * n for n in range(rank)]
+    order = [*(at + 1 for at in places), *places, 2 * rank + 4, 2 * rank + 2, 2 * rank + 3, 0,
+             2 * rank + 1]  # fmt: skip
+    fine = lax.optimization_barrier(lax.transpose(fine, order))
+    copies = []
+    for tap in range(last.kernel):
+        start, residue = divmod(last.dilation * tap, last.stride)
+        read = lax.index_in_dim(fine, residue, 2 * rank + 1, keepdims=False)
+        read = lax.slice_in_dim(read, start, start + last.coarse, axis=2 * rank + 3)
+        copies.append(replace_axes(read, 2 * rank + 1, 3, (math.prod(read.shape[-3:]),)))
+    data = jnp.stack(copies)
+    data = replace_axes(data, 0, rank + 1, (math.prod(data.shape[: rank + 1]),))
+    # (y, 1, (N, x), (g, o))
+    kernel = lax.transpose(coarse, (*range(1, rank + 1), 0, rank + 1, rank + 2))
+    kernel = replace_axes(kernel, rank, 2, (1, kernel.shape[rank] * kernel.shape[rank + 1]))
+    channels = data.shape[rank + 1]
+    slides = (*(r.slide() for r in rows), Axis(channels, 1, channels, 1, 1, 0))
+    pads = [(0, 0)] * (rank + 1)
+    return onednn_call.call(data, kernel, slides, pads, groups, jnp.dtype(jnp.float32))
+
+
+def _in_order(out: Any, rows: list[_Rows]) -> Any:
+    """(s, r1, r2, ..., m1, m2, ..., i, o) to (t1, t2, ..., s, i, o): tap t is m*stride + r."""
+    rank = len(rows)
+    pairs = [at for n in range(rank) for at in (1 + rank + n, 1 + n)]
+    out = lax.transpose(out, (*pairs, 0, out.ndim - 2, out.ndim - 1))
+    for n, r in enumerate(rows):
+        out = replace_axes(out, n, 2, (r.taps * r.residues,))
+        out = lax.slice_in_dim(out, 0, r.kernel, axis=n)
+    return out
+
+
+def _block(
+    fine: tuple[int, ...], coarse: tuple[int, ...], axes: tuple[Axis, ...]
+) -> tuple[int, int]:
+    """How many images a call takes, and how many coarse rows of them."""
+    columns = axes[-1].kernel * axes[-1].coarse
+    copies = 4 * math.prod(fine[1:-2]) * columns * fine[-1]
+    images = min(COARSE // (4 * math.prod(coarse[1:])), COPIES // copies)
+    if images >= 1:
+        return divisor(fine[0], images), coarse[1]
+    first = axes[0]
+    rows = min(coarse[1] * COARSE // (4 * math.prod(coarse[1:])), coarse[1] * COPIES // copies)
+    least = min(ROWS * -(-first.extent // first.stride), coarse[1])
+    found = divisor(coarse[1], max(rows, least))
+    return 1, found if found >= least else coarse[1]
+
+
 def _cannot(problem: Problem) -> bool:
     if not problem.onednn or not onednn_call.safe(problem):
         return True
-    return problem.result == "kernel" and not onednn_weights.worth(problem)
+    return problem.result == "kernel" and not _worth(problem)
 
 
 FORM = Form(
     "onednn",
-    {"coarse": to_coarse, "kernel": onednn_weights.to_kernel},
+    {"coarse": to_coarse, "kernel": to_kernel},
     cannot=_cannot,
     isolated=("kernel",),
 )

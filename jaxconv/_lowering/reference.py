@@ -1,6 +1,6 @@
 """The reference: one `lax.conv_general_dilated` in the layouts at hand, on any backend.
 
-Every other form must give what these give.
+Every other form must give what these give. Zeros, where nothing is summed, are here too.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._geometry import Geometry
+from jaxconv import _sharding
+from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering import plain
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.plan import Emit, Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups
 
@@ -123,6 +124,26 @@ FORM = Form(
     "reference",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     any_sizes=True,
+    any_layout=True,
+    isolated=(),
+)
+
+
+# Nothing is summed: no images, or no tap that reads anything but padding.
+
+
+def _zeros(result: Slot) -> Emit:
+    def emit(first: Any, second: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+        shape = geometry.shape(result, first.shape, second.shape)
+        return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
+
+    return emit
+
+
+ZEROS = Form(
+    "zeros",
+    {slot: _zeros(slot) for slot in ("coarse", "fine", "kernel")},
+    cannot=lambda p: not p.empty,
     any_layout=True,
     isolated=(),
 )

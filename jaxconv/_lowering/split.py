@@ -1,4 +1,4 @@
-"""One contraction as several smaller ones: by group, image, tap, or the taps of the first axis.
+"""One contraction as several smaller ones: by group, block, tap, or the taps of the first axis.
 
 All data is channels-last. Parts are added up or put together, which follows from what is split.
 """
@@ -58,77 +58,51 @@ GROUPS = Form(
 )
 
 
-# By image: a weights gradient whose copies of the data stay in a cache, and are not mapped anew.
+# By block: a weights gradient of as much data as stays in a cache, and is not mapped anew.
 
 #: Bytes of the data that are taken together: of several images, or of some groups of one.
 TOGETHER = 4 << 20
 
-
-def _images(problem: Problem) -> int:
-    """How many images are taken together; all of them divide into such blocks."""
-    batch = problem.batch or 1
-    return divisor(batch, TOGETHER * batch // max(_bytes(problem), 1))
+#: Groups of an image, from which a few at a time are still whole vectors.
+MANY_GROUPS = 64
 
 
-def _bytes(problem: Problem) -> int:
-    """Of both data tensors, once they are widened."""
-    return 4 * int(math.prod(problem.shape("fine")) + math.prod(problem.shape("coarse")))
+def _block(problem: Problem) -> tuple[int, int]:
+    """How many images, and how many groups of them, make a block; all divide into such blocks."""
+    batch, groups = problem.batch or 1, problem.geometry.groups
+    image = 4 * math.prod(problem.shape("fine")[1:]) + 4 * math.prod(problem.shape("coarse")[1:])
+    if image > TOGETHER and groups >= MANY_GROUPS:
+        return 1, divisor(groups, TOGETHER * groups // image)
+    return divisor(batch, TOGETHER // max(image, 1)), groups
 
 
-def _some_images(problem: Problem) -> tuple[Problem, ...]:
-    return (replace(problem, batch=_images(problem)),)
+def _one_block(problem: Problem) -> tuple[Problem, ...]:
+    images, groups = _block(problem)
+    return (replace(problem, batch=images, geometry=replace(problem.geometry, groups=groups)),)
 
 
-def images_to_kernel(
+def blocks_to_kernel(
     fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
-    """The sum over blocks of images."""
+    """The sum over blocks of images, of each group."""
     (part,) = parts
-    images = _images(Problem.of("kernel", fine, coarse, geometry))
+    images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
+
+    def some(_: int, first: Any, second: Any) -> Any:
+        return part(first, second, numerics.wide)
 
     def block(n: Any) -> Any:
         first, second = (lax.dynamic_slice_in_dim(x, n * images, images, 0) for x in (fine, coarse))
-        return part(first, second, numerics.wide)
+        return at_most(groups, some, first, second, geometry.groups)
 
     return added(block, fine.shape[0] // images, fine, coarse)
 
 
-IMAGES = Form(
-    "by image",
-    {"kernel": images_to_kernel},
-    cannot=lambda p: not p.counted or _images(p) == p.batch,
-    parts=_some_images,
-)
-
-
-def _groups(problem: Problem) -> int:
-    """How many groups are taken together; all of them divide into such blocks."""
-    groups = problem.geometry.groups
-    return divisor(groups, TOGETHER * groups // max(_bytes(problem), 1))
-
-
-def _some_groups(problem: Problem) -> tuple[Problem, ...]:
-    return (replace(problem, geometry=replace(problem.geometry, groups=_groups(problem))),)
-
-
-def groups_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """Some groups after the others."""
-    (part,) = parts
-    together = _groups(Problem.of("kernel", fine, coarse, geometry))
-
-    def some(_: int, fine: Any, coarse: Any) -> Any:
-        return part(fine, coarse, numerics)
-
-    return at_most(together, some, fine, coarse, geometry.groups)
-
-
-SOME_GROUPS = Form(
-    "by some groups",
-    {"kernel": groups_to_kernel},
-    cannot=lambda p: not p.counted or _groups(p) == p.geometry.groups,
-    parts=_some_groups,
+BLOCKS = Form(
+    "by block",
+    {"kernel": blocks_to_kernel},
+    cannot=lambda p: not p.counted or _block(p) == (p.batch, p.geometry.groups),
+    parts=_one_block,
 )
 
 

@@ -78,7 +78,7 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "multiply-adds leave out the last pixels of a row",
-        "_lowering/boxes.py",
+        "_lowering/multiply_adds.py",
         "    for start, stop, step in ((0, even, every), (even, end, end - even)):",
         "    for start, stop, step in ((0, even, every), (even, even, end - even)):",
         FORMS,
@@ -162,7 +162,7 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "oneDNN's weights gradient reads blocks of rows without the stride",
-        "_lowering/onednn_weights.py",
+        "_lowering/onednn.py",
         "row * rows * first.stride, some.fine)",
         "row * rows, some.fine)",
         FORMS,
