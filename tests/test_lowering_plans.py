@@ -95,7 +95,20 @@ def test_one_isolates_and_none_within_it():
         (problem("coarse", [axis()] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
         (problem("coarse", [axis()] * 2, 32, 1, 2), ["multiply-adds"], ["multiply-adds"]),
         (problem("coarse", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "convolution"]),
-        (problem("kernel", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "im2col"]),
+        (
+            problem("kernel", [axis()] * 2, 4, 64, 64),
+            ["by group", "onednn"],
+            ["by group", "im2col"],
+        ),
+        (problem("kernel", [axis()] * 2, 4, 16, 16, batch=1), ["im2col"], ["im2col"]),
+        (problem("kernel", [axis()] * 2, fine=64), ["swap", "onednn"], ["swap", "im2col"]),
+        (problem("kernel", [axis(stride=2)] * 2, fine=64), ["onednn"], ["im2col"]),
+        (problem("kernel", [axis()], fine=64), ["swap", "convolution"], ["swap", "convolution"]),
+        (
+            problem("kernel", [axis(kernel=9)] * 2, 512, 1, 1),
+            ["by block", "by tap", "multiply-adds"],
+            ["by block", "by tap", "multiply-adds"],
+        ),
         (
             problem("coarse", [axis()] * 3, fine=32),
             ["onednn"],
@@ -128,7 +141,9 @@ def test_a_program_split_over_devices_gets_forms_without_loops():
     for asked in drawn(600):
         if asked.devices > 1:
             found = names(plan(replace(asked, onednn=False), cpu.TABLE))
-            assert not {"onednn", "im2col", "by group", "by first axis"} & {*found}
+            assert not {"onednn", "im2col", "by group", "by first axis", "by block", "swap"} & {
+                *found
+            }
 
 
 @pytest.mark.parametrize("stride", [2**20, 2**31 - 1])

@@ -16,6 +16,7 @@ from jaxconv._lowering import (
     phases,
     reference,
     split,
+    swap,
 )
 from jaxconv._lowering.plan import Regime, Table
 from jaxconv._lowering.problem import Problem
@@ -32,8 +33,8 @@ FEW_CHANNELS = 8
 #: Products of a group's channels, up to which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
 
-#: Multiply-adds of a contraction that is over before several dots or convolutions have started.
-LITTLE_WORK = 24e6
+#: Multiply-adds of a group, from which one contraction for each is faster than one for all.
+WORK_OF_A_GROUP = 4e6
 
 #: Rows of an image, up to which XLA:CPU's convolution of many channels is slower than im2col.
 SMALL_IMAGE, MANY_CHANNELS = 14, 64
@@ -44,8 +45,18 @@ def _few_terms(p: Problem) -> bool:
     if p.dense or p.result == "fine" or p.summed > FEW_CHANNELS:
         return False
     if p.result == "kernel":
-        return p.fine * p.coarse <= FEW_PRODUCTS and p.taps * p.fine <= MOST_TERMS_TO_KERNEL
+        return _few_products(p) and p.taps * p.fine <= MOST_TERMS_TO_KERNEL
     return p.taps * p.fine <= MOST_TERMS
+
+
+def _few_products(p: Problem) -> bool:
+    return not p.dense and p.fine * p.coarse <= FEW_PRODUCTS
+
+
+def _few_products_of_much_data(p: Problem) -> bool:
+    """A weights gradient that dots would not serve, of more than a cache holds."""
+    fills = p.result == "kernel" and split.BLOCKS.fills(p)
+    return fills and _few_products(p) and not p.partitioned
 
 
 def _many_taps(p: Problem) -> bool:
@@ -85,6 +96,18 @@ def _few_terms_channels_first(p: Problem) -> bool:
     """Grouped, and little to sum, beside the cost of two transpositions."""
     few = p.fine <= (1 if p.strided else 4) and p.taps * p.fine <= FEW_TERMS
     return p.channels_first and p.result == "coarse" and few and not (p.partitioned or p.dense)
+
+
+def _narrow_coarse(p: Problem) -> bool:
+    """A weights gradient whose coarse tensor has fewer channels to be copied for each tap."""
+    fills = p.result == "kernel" and swap.FORM.fills(p)
+    return fills and p.coarse < p.fine and not p.partitioned
+
+
+def _wide_groups(p: Problem) -> bool:
+    """A contraction of one group is worth its own."""
+    enough = p.counted and p.work >= WORK_OF_A_GROUP * p.geometry.groups
+    return not p.dense and p.bits > 16 and enough
 
 
 def _dots_of_windows(p: Problem) -> bool:
@@ -144,6 +167,12 @@ _LINES: Table = (
         _few_terms_beat_onednn,
         "oneDNN has no vector code for a few channels a group, nor for interleaved results",
     ),
+    Regime(
+        "narrow-coarse",
+        swap.FORM,
+        _narrow_coarse,
+        "a weights gradient copies the data that the taps read: the narrower one",
+    ),
     Regime("onednn", onednn.FORM, onednn.FORM.fills, "oneDNN, which jaxlib carries"),
     # From here on: without oneDNN, or what it cannot do.
     Regime(
@@ -153,9 +182,9 @@ _LINES: Table = (
         "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
     ),
     Regime(
-        "few-terms-of-much-data",
+        "few-products-of-much-data",
         split.BLOCKS,
-        lambda p: _few_terms(p) and not p.partitioned and split.BLOCKS.fills(p),
+        _few_products_of_much_data,
         "a weights gradient reads the data several times: as much as a cache holds",
     ),
     Regime(
@@ -179,7 +208,7 @@ _LINES: Table = (
     Regime(
         "wide-groups",
         split.GROUPS,
-        lambda p: not p.dense and p.bits > 16 and p.work >= LITTLE_WORK and p.counted,
+        _wide_groups,
         "one contraction for each group is twice as fast as one for all",
     ),
     Regime(

@@ -16,6 +16,7 @@ from jaxconv._lowering import (
     phases,
     reference,
     split,
+    swap,
 )
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Form
@@ -35,6 +36,7 @@ FORMS: dict[str, Form] = {
         dots.BY_IMAGE,
         phases.FLIP,
         phases.PHASES,
+        swap.FORM,
         split.GROUPS,
         split.BLOCKS,
         split.TAPS,
@@ -56,6 +58,7 @@ OLD_NAMES = {
     "each": "by group",
     "pieces": "by tap",
     "slabs": "by first axis",
+    "swapped": "swap",
 }
 
 #: Part of the key of every jit: a change recompiles what is compiled already.

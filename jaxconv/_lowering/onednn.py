@@ -12,7 +12,7 @@ from jaxconv._lowering import onednn_call, window
 from jaxconv._lowering.blocks import added, divisor
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics, Problem
-from jaxconv._reshape import replace_axes, split_groups
+from jaxconv._reshape import replace_axes
 
 
 def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
@@ -50,22 +50,14 @@ COPIES = 4 << 20
 #: Rows at a time of one image, at least, for each tap: blocks share the rows that taps reach over.
 ROWS = 4
 
-#: Fewer channels of one group, or of each of several, leave oneDNN slivers of work.
-FEWEST, FEWEST_IN_GROUPS = 8, 12
-
-#: With fewer coarse channels than this, and several times as many fine ones, copies of the fine
-#: tensor cost more than the sums.
-NARROW, WIDER = 32, 4
+#: Fewer channels leave oneDNN slivers of work.
+FEWEST = 16
 
 
 def _worth(problem: Problem) -> bool:
-    """Whether the call is faster than dots of windows."""
-    fine, coarse = problem.fine, problem.coarse
-    if problem.rank == 1 or problem.bits == 16:  # no rows to slide over; dots in 16 bits are fast
-        return False
-    if min(fine, coarse) < (FEWEST if problem.dense else FEWEST_IN_GROUPS):
-        return False
-    return not (problem.dense and coarse < NARROW and fine > WIDER * coarse)
+    """Whether the call is faster than dots of windows, which 16 bits and signals have fast."""
+    few = min(problem.fine, problem.coarse) < FEWEST
+    return problem.dense and problem.rank > 1 and problem.bits > 16 and not few
 
 
 def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
@@ -80,8 +72,8 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     def block(n: Any) -> Any:
         image, row = n // (first.coarse // rows), n % (first.coarse // rows)
         part = _slice(fine, image * images, images, row * rows * first.stride, some.fine)
-        return _sum(part, _slice(coarse, image * images, images, row * rows, rows), each, axes[-1],
-                    geometry.groups)  # fmt: skip
+        block_of = _slice(coarse, image * images, images, row * rows, rows)
+        return _sum(part, block_of, each, axes[-1])
 
     count = fine.shape[0] // images * (first.coarse // rows)
     out = added(block, count, fine, coarse)
@@ -125,37 +117,35 @@ class _Rows:
         return Axis(self.rows, a.coarse, self.taps, a.dilation, a.stride, 0)
 
 
-def _sum(fine: Any, coarse: Any, rows: list[_Rows], last: Axis, groups: int) -> Any:
-    """(N, Y, X, (g, i)), (N, y, x, (g, o)) to ((s, residues), t, i, (g, o))."""
+def _sum(fine: Any, coarse: Any, rows: list[_Rows], last: Axis) -> Any:
+    """(N, Y, X, i), (N, y, x, o) to ((s, residues), t, i, o)."""
     rank = len(rows)
-    # Transposed once to (residues, Y, i, residue of X, g, N, X), so that what a tap reads along the
+    # Transposed once to (residues, Y, i, residue of X, N, X), so that what a tap reads along the
     # last axis is a slice of neighbours.
     columns = -(-last.fine // last.stride)
     split = [(r.rows, r.residues) for r in rows] + [(columns, last.stride)]
     config = [(0, n * s - x, 0) for (n, s), x in zip(split, fine.shape[1:-1], strict=True)]
     fine = lax.pad(fine, jnp.zeros((), fine.dtype), [(0, 0, 0), *config, (0, 0, 0)])
     for n, pair in reversed(list(enumerate(split))):
-        fine = replace_axes(fine, 1 + n, 1, pair)
-    fine = split_groups(fine, groups)  # N, Y1, r1, Y2, r2, ..., X, r, g, i
-    places = [1 + 2 * n for n in range(rank)]
-    order = [*(at + 1 for at in places), *places, 2 * rank + 4, 2 * rank + 2, 2 * rank + 3, 0,
-             2 * rank + 1]  # fmt: skip
+        fine = replace_axes(fine, 1 + n, 1, pair)  # N, Y1, r1, Y2, r2, ..., X, r, i
+    places, x = [1 + 2 * n for n in range(rank)], 2 * rank + 1
+    order = [*(at + 1 for at in places), *places, x + 2, x + 1, 0, x]
     fine = lax.optimization_barrier(lax.transpose(fine, order))
     copies = []
     for tap in range(last.kernel):
         start, residue = divmod(last.dilation * tap, last.stride)
-        read = lax.index_in_dim(fine, residue, 2 * rank + 1, keepdims=False)
-        read = lax.slice_in_dim(read, start, start + last.coarse, axis=2 * rank + 3)
-        copies.append(replace_axes(read, 2 * rank + 1, 3, (math.prod(read.shape[-3:]),)))
+        read = lax.index_in_dim(fine, residue, x, keepdims=False)
+        read = lax.slice_in_dim(read, start, start + last.coarse, axis=x + 1)
+        copies.append(replace_axes(read, x, 2, (read.shape[x] * read.shape[x + 1],)))
     data = jnp.stack(copies)
     data = replace_axes(data, 0, rank + 1, (math.prod(data.shape[: rank + 1]),))
-    # (y, 1, (N, x), (g, o))
+    # (y, 1, (N, x), o)
     kernel = lax.transpose(coarse, (*range(1, rank + 1), 0, rank + 1, rank + 2))
     kernel = replace_axes(kernel, rank, 2, (1, kernel.shape[rank] * kernel.shape[rank + 1]))
     channels = data.shape[rank + 1]
     slides = (*(r.slide() for r in rows), Axis(channels, 1, channels, 1, 1, 0))
     pads = [(0, 0)] * (rank + 1)
-    return onednn_call.call(data, kernel, slides, pads, groups, jnp.dtype(jnp.float32))
+    return onednn_call.call(data, kernel, slides, pads, 1, jnp.dtype(jnp.float32))
 
 
 def _in_order(out: Any, rows: list[_Rows]) -> Any:

@@ -91,6 +91,20 @@ LOWERING: tuple[Fault, ...] = (
         FORMS,
     ),
     Fault(
+        "swapped weights gradients are not reversed",
+        "_lowering/swap.py",
+        "    return lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)",
+        "    return jnp.swapaxes(out, -1, -2)",
+        FORMS,
+    ),
+    Fault(
+        "blocks of a weights gradient leave out the last images",
+        "_lowering/split.py",
+        "    return added(block, fine.shape[0] // images, fine, coarse)",
+        "    return added(block, max(fine.shape[0] // images - 1, 1), fine, coarse)",
+        FORMS,
+    ),
+    Fault(
         "the last piece of a kernel starts too late",
         "_lowering/split.py",
         "        start = jnp.minimum(n * size, axis.kernel - size)",

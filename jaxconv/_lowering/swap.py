@@ -1,0 +1,43 @@
+"""A dense weights gradient of stride 1, its data in each other's place: taps read the narrower one.
+
+The sum over q of fine[q + dilation*t - pad] * coarse[q] is one over p of
+coarse[p + dilation*u - pad'] * fine[p], with u = kernel-1-t: the same contraction, its result
+reversed and its channels in each other's place. What taps read is written out for each of them, so
+that it should have few channels.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv._geometry import Axis, Geometry
+from jaxconv._lowering.plan import Form, Parts
+from jaxconv._lowering.problem import Numerics, Problem
+
+
+def _swapped(problem: Problem) -> tuple[Problem, ...]:
+    axes = tuple(
+        Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low)
+        for a in problem.geometry.axes
+    )
+    geometry = replace(problem.geometry, axes=axes)
+    return (replace(problem, geometry=geometry, fine=problem.coarse, coarse=problem.fine),)
+
+
+def to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Any:
+    """The reversed kernel of one contraction, its channels in each other's place."""
+    (part,) = parts
+    out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
+    return lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
+
+
+FORM = Form(
+    "swap",
+    {"kernel": to_kernel},
+    cannot=lambda p: not p.dense or p.strided,
+    parts=_swapped,
+)
