@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jaxconv._geometry import UNIT, Axis, Geometry
+from jaxconv._geometry import UNIT, Axis, Geometry, KernelLayout
 from jaxconv._lowering import onednn_call, window
 from jaxconv._lowering.blocks import added, divisor
 from jaxconv._lowering.plan import Form
@@ -17,9 +17,11 @@ from jaxconv._reshape import replace_axes
 
 def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """One call, in which the padding is, unless that would make oneDNN choose its fallback."""
-    depthwise = kernel.shape[-2] == 1 and geometry.groups == kernel.shape[-1] > 1
+    layout = geometry.kernel
+    depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
     if depthwise and geometry.rank == 1:
-        plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
+        layout = KernelLayout(layout.coarse + 1, layout.fine + 1, (0, layout.spatial[0] + 1))
+        plane = replace(replace(geometry, axes=(UNIT, *geometry.axes)).canonical(), kernel=layout)
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         out = to_coarse(fine, kernel, geometry=plane, numerics=numerics)
         return lax.squeeze(out, (1,))
@@ -29,7 +31,7 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     if deep or (depthwise and (flat or any(a.dilation > 1 for a in axes))):
         fine, geometry = window.padded(fine, geometry), window.of_padded(geometry)
     pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
-    return onednn_call.call(fine, kernel, geometry.axes, pads, geometry.groups, numerics.dtype)
+    return onednn_call.call(fine, kernel, geometry, pads, numerics.dtype)
 
 
 # Weights gradients by oneDNN's forward convolution, whose long axis is the fine channels.
@@ -62,7 +64,8 @@ def _worth(problem: Problem) -> bool:
 
 def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
     """The sum over blocks: of several images, or of some rows of one."""
-    fine, axes = window.padded(fine, geometry), window.of_padded(geometry).axes
+    fine, geometry = window.padded(fine, geometry), window.of_padded(geometry)
+    axes = geometry.axes
     images, rows = _block(fine.shape, coarse.shape, axes)
     first = axes[0]
     some = replace(first, coarse=rows)
@@ -73,7 +76,7 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
         image, row = n // (first.coarse // rows), n % (first.coarse // rows)
         part = _slice(fine, image * images, images, row * rows * first.stride, some.fine)
         block_of = _slice(coarse, image * images, images, row * rows, rows)
-        return _sum(part, block_of, each, axes[-1])
+        return _sum(part, block_of, each, geometry)
 
     count = fine.shape[0] // images * (first.coarse // rows)
     out = added(block, count, fine, coarse)
@@ -117,9 +120,9 @@ class _Rows:
         return Axis(self.rows, a.coarse, self.taps, a.dilation, a.stride, 0)
 
 
-def _sum(fine: Any, coarse: Any, rows: list[_Rows], last: Axis) -> Any:
+def _sum(fine: Any, coarse: Any, rows: list[_Rows], geometry: Geometry) -> Any:
     """(N, Y, X, i), (N, y, x, o) to ((s, residues), t, i, o)."""
-    rank = len(rows)
+    rank, last = len(rows), geometry.axes[-1]
     # Transposed once to (residues, Y, i, residue of X, N, X), so that what a tap reads along the
     # last axis is a slice of neighbours.
     columns = -(-last.fine // last.stride)
@@ -145,7 +148,8 @@ def _sum(fine: Any, coarse: Any, rows: list[_Rows], last: Axis) -> Any:
     channels = data.shape[rank + 1]
     slides = (*(r.slide() for r in rows), Axis(channels, 1, channels, 1, 1, 0))
     pads = [(0, 0)] * (rank + 1)
-    return onednn_call.call(data, kernel, slides, pads, 1, jnp.dtype(jnp.float32))
+    sliding = replace(geometry, axes=slides)
+    return onednn_call.call(data, kernel, sliding, pads, jnp.dtype(jnp.float32))
 
 
 def _in_order(out: Any, rows: list[_Rows]) -> Any:
@@ -185,5 +189,6 @@ FORM = Form(
     "onednn",
     {"coarse": to_coarse, "kernel": to_kernel},
     cannot=_cannot,
+    any_kernel=True,  # which oneDNN reorders to a layout of its own, whatever it is given
     isolated=("kernel",),
 )

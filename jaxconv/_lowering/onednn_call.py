@@ -26,7 +26,7 @@ import jax.numpy as jnp
 
 from jaxconv import _sharding
 from jaxconv._dtypes import DType
-from jaxconv._geometry import Axis
+from jaxconv._geometry import Geometry
 from jaxconv._lowering.problem import Problem
 
 #: The call, with XLA's oldest calling convention for it, in which the configuration is JSON.
@@ -102,35 +102,34 @@ def safe(problem: Problem) -> bool:
 MOST_TAPS, MOST_TAPS_16 = 1024, 256
 
 
-def _treacherous(kernel: Any, groups: int) -> bool:
+def _treacherous(kernel: Any, geometry: Geometry) -> bool:
     """Whether oneDNN 3.7 to 3.12 fail in bfloat16: such operands are widened.
 
     Of one channel to several, padded, the sums are wrong; of 2,048 taps the process ends.
     """
-    taps, depthwise = math.prod(kernel.shape[:-2]), groups == kernel.shape[-1] > 1
-    return taps > MOST_TAPS_16 or (kernel.shape[-2] == 1 and not depthwise)
+    fine, coarse = (kernel.shape[at] for at in geometry.kernel[1::-1])
+    taps, depthwise = math.prod(a.kernel for a in geometry.axes), geometry.groups == coarse > 1
+    return taps > MOST_TAPS_16 or (fine == 1 and not depthwise)
 
 
 # The call itself.
 
 
 def call(
-    data: Any,
-    kernel: Any,
-    axes: tuple[Axis, ...],
-    pads: list[tuple[int, int]],
-    groups: int,
-    dtype: DType,
+    data: Any, kernel: Any, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
 ) -> Any:
-    """(N, X, (g, i)) by (X, i, (g, o)) to (N, X, (g, o))."""
-    if not takes(data.dtype) or (data.dtype == jnp.bfloat16 and _treacherous(kernel, groups)):
+    """The contraction to coarse: (N, X, (g, i)) by a kernel in any layout to (N, X, (g, o)).
+
+    The pads are those of the call: an axis that is cropped at its end has none there.
+    """
+    if not takes(data.dtype) or (data.dtype == jnp.bfloat16 and _treacherous(kernel, geometry)):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
-    rank, spatial = data.ndim - 2, list(range(1, data.ndim - 1))
-    tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": spatial}
+    rank, axes, layout = geometry.rank, geometry.axes, geometry.kernel
+    tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": list(range(1, rank + 1))}
     weights = {
-        "input_feature_dim": rank,
-        "output_feature_dim": rank + 1,
-        "spatial_dims": list(range(rank)),
+        "input_feature_dim": layout.fine,
+        "output_feature_dim": layout.coarse,
+        "spatial_dims": list(layout.spatial),
     }
     window_of = {
         "size": [a.kernel for a in axes],
@@ -145,11 +144,11 @@ def call(
         "kernel": {"dims": rank + 2, "filter": weights},
         "output": {"dims": rank + 2, "data": tensor},
         "window": window_of,
-        "feature_groups": groups,
+        "feature_groups": geometry.groups,
     }
     # bfloat16 in, bfloat16 or float32 out, rounded once; and float32 in, float32 out.
     out_dtype = dtype if data.dtype == jnp.bfloat16 == dtype else jnp.dtype(jnp.float32)
-    shape = (data.shape[0], *(a.coarse for a in axes), kernel.shape[-1])
+    shape = (data.shape[0], *(a.coarse for a in axes), kernel.shape[layout.coarse])
     result = jax.ShapeDtypeStruct(shape, out_dtype)
     convolve = jax.ffi.ffi_call(
         TARGET,

@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from jaxconv import _sharding
-from jaxconv._geometry import Axis, Geometry
+from jaxconv._geometry import Axis, Geometry, KernelLayout
 from jaxconv._lowering.plan import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import move_groups, replace_axes
@@ -50,6 +50,9 @@ def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
         Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low) for a in axes
     )
     geometry = replace(problem.geometry, axes=flipped)
+    if problem.dense:
+        coarse, fine_at, spatial = geometry.kernel
+        geometry = replace(geometry, kernel=KernelLayout(fine_at, coarse, spatial))
     return replace(problem, result="coarse", geometry=geometry, fine=problem.coarse, coarse=fine)
 
 
@@ -67,10 +70,15 @@ def flip(
 
 
 def _turned(kernel: Any, geometry: Geometry) -> Any:
-    """The kernel reversed, its fine and coarse channels in each other's place."""
+    """The kernel reversed; its fine and coarse channels take each other's place.
+
+    Of one group they stay where they are, and the part's layout says so.
+    """
     layout = geometry.kernel
-    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
-    return lax.rev(jnp.swapaxes(kernel, layout.coarse, layout.fine), layout.spatial)
+    if geometry.groups > 1:
+        kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
+        kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)
+    return lax.rev(kernel, layout.spatial)
 
 
 FLIP = Form(

@@ -7,7 +7,7 @@ table. So a plan is a tree, made of sizes alone before anything is traced: `expl
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -45,6 +45,8 @@ class Form:
     any_layout: bool = False
     #: with the channels first instead
     channels_first: bool = False
+    #: of a kernel in the layout at hand
+    any_kernel: bool = False
     #: results of several operations, which XLA must not fuse with the program around them
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
 
@@ -105,6 +107,8 @@ def plan(
     if form.any_sizes:
         normal, trim = problem, None
     inner = normal if form.any_layout else normal.canonical(form.channels_first)
+    if form.any_kernel and normal.result != "kernel":
+        inner = replace(inner, geometry=replace(inner.geometry, kernel=normal.geometry.kernel))
     isolate = inner.result in form.isolated and not inside
     inner_parts = form.parts(inner) if form.parts else ()
     parts = tuple(plan(p, table, forced, inside or isolate) for p in inner_parts)

@@ -4,6 +4,10 @@ The sum over q of fine[q + dilation*t - pad] * coarse[q] is one over p of
 coarse[p + dilation*u - pad'] * fine[p], with u = kernel-1-t: the same contraction, its result
 reversed and its channels in each other's place. What taps read is written out for each of them, so
 that it should have few channels.
+
+The padding is now that of the coarse tensor, and zeros times an infinite fine pixel would make NaN
+of taps that do not read it. No product of what is not finite is finite, so that a result which is
+finite throughout needs no care; any other is computed anew as it is defined.
 """
 
 from dataclasses import replace
@@ -13,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv._geometry import Axis, Geometry
+from jaxconv._lowering import convolution
 from jaxconv._lowering.plan import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 
@@ -32,7 +37,13 @@ def to_kernel(
     """The reversed kernel of one contraction, its channels in each other's place."""
     (part,) = parts
     out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
-    return lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
+    out = lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
+
+    def anew() -> Any:
+        defined = convolution.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
+        return lax.convert_element_type(defined, out.dtype)
+
+    return lax.cond(jnp.isfinite(out).all(), lambda: out, anew)
 
 
 FORM = Form(

@@ -53,9 +53,10 @@ class Problem:
             for slot, shape in self.shapes.items()
         }
 
-    def operation(self, slot):
+    def operation(self, slot, weights_format="XIO"):
         """The operation that fills a slot, of its two arrays, with results in float32."""
         attributes = self.attributes | {"preferred_element_type": np.float32}
+        attributes["weights_format"] = weights_format
         if slot == "coarse":
             return partial(jaxconv.convolution, **attributes)
         if slot == "fine":
