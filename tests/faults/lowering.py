@@ -30,8 +30,8 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "the kernel of a data gradient is not reversed",
         "_lowering/phases.py",
-        "    return lax.rev(jnp.swapaxes(kernel, layout.coarse, layout.fine), layout.spatial)",
-        "    return jnp.swapaxes(kernel, layout.coarse, layout.fine)",
+        "    return lax.rev(kernel, layout.spatial)",
+        "    return kernel",
         FORMS,
     ),
     Fault(
@@ -93,8 +93,8 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "swapped weights gradients are not reversed",
         "_lowering/swap.py",
-        "    return lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)",
-        "    return jnp.swapaxes(out, -1, -2)",
+        "lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)",
+        "jnp.swapaxes(out, -1, -2)",
         FORMS,
     ),
     Fault(
@@ -149,7 +149,7 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "oneDNN is given bfloat16 of one channel, which it sums wrongly",
         "_lowering/onednn_call.py",
-        "    return taps > MOST_TAPS_16 or (kernel.shape[-2] == 1 and not depthwise)",
+        "    return taps > MOST_TAPS_16 or (fine == 1 and not depthwise)",
         "    return taps > MOST_TAPS_16",
         CALL,
     ),
