@@ -33,6 +33,9 @@ FEW_CHANNELS = 8
 #: Products of a group's channels, up to which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
 
+#: Multiply-adds of a contraction that is over before oneDNN, which takes 8 microseconds, has begun.
+LITTLE_WORK = 2e4
+
 #: Multiply-adds of a group, from which one contraction for each is faster than one for all.
 WORK_OF_A_GROUP = 4e6
 
@@ -173,7 +176,12 @@ _LINES: Table = (
         _narrow_coarse,
         "a weights gradient copies the data that the taps read: the narrower one",
     ),
-    Regime("onednn", onednn.FORM, onednn.FORM.fills, "oneDNN, which jaxlib carries"),
+    Regime(
+        "onednn",
+        onednn.FORM,
+        lambda p: p.work >= LITTLE_WORK and onednn.FORM.fills(p),
+        "oneDNN, which jaxlib carries",
+    ),
     # From here on: without oneDNN, or what it cannot do.
     Regime(
         "grouped-sharded",

@@ -19,9 +19,6 @@ from jaxconv._lowering.plan import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
 
-#: As many groups as may each have a piece of the program, which XLA may run side by side.
-SIDE_BY_SIDE = 8
-
 #: As many taps as may each have a piece of the program.
 MOST_TAPS = 256
 
@@ -40,14 +37,13 @@ def _one_group(problem: Problem) -> tuple[Problem, ...]:
 def by_group(
     first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Any:
-    """Each group by itself, up to eight side by side."""
+    """One group after the other."""
     (part,) = parts
 
-    def some(count: int, *operands: Any) -> Any:
-        split = (jnp.split(x, count, -1) for x in operands)
-        return jnp.concatenate([part(a, b, numerics) for a, b in zip(*split, strict=True)], -1)
+    def one(_: int, first: Any, second: Any) -> Any:
+        return part(first, second, numerics)
 
-    return at_most(SIDE_BY_SIDE, some, first, second, geometry.groups)
+    return at_most(1, one, first, second, geometry.groups)
 
 
 GROUPS = Form(
