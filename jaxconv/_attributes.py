@@ -141,7 +141,10 @@ def _sequence(op: str, name: str, value: Any, expected: str) -> Sequence[Any] | 
     if isinstance(value, jax.core.Tracer):
         _refuse_traced(op, name, value, expected)
     if isinstance(value, np.ndarray | jax.Array):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except Exception as error:  # of an array that was deleted, say
+            raise _unreadable(op, name, value, expected) from error
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             raise TypeError(
                 f"{op}: `{name}` must be {expected}; "

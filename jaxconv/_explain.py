@@ -115,7 +115,7 @@ def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
     """The type asked for, or that of the arrays, or float32."""
     if asked is None:
         return _arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
-    with suppress(TypeError):  # of what names no type at all
+    with suppress(Exception):  # of what names no type at all
         dtype: DType = canonical(asked)
         if dtype in ACCUMULATION:
             return dtype

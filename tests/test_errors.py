@@ -325,6 +325,9 @@ HUGE = [
     (ValueError, "data_format", "NHWC" * 10**6),
     (ValueError, "precision", "highest" * 10**6),
     (TypeError, "preferred_element_type", "float32" * 10**6),
+    (TypeError, "preferred_element_type", 10**5000),
+    (TypeError, "out_sharding", "x" * 10**6),
+    (TypeError, "out_sharding", 10**5000),
 ]
 
 
@@ -369,8 +372,13 @@ class RaisingList(list):
 
 @pytest.mark.parametrize("op", OPS)
 def test_what_raises(op):
-    for name in ("strides", "groups", "auto_pad", "precision", "data_format"):
-        for value in (Raises(), [1, Raises()], RaisingList([1, 1])):
+    deleted = jnp.ones(2, int)
+    deleted.delete()
+    for name in (
+        "strides", "groups", "auto_pad", "precision", "data_format", "preferred_element_type",
+        "out_sharding",
+    ):  # fmt: skip
+        for value in (Raises(), [1, Raises()], RaisingList([1, 1]), deleted):
             exception = ValueError if name == "precision" else TypeError
             assert message(exception, op, **{name: value}).startswith(f"`{name}` must be ")
 
