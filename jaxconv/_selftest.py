@@ -117,9 +117,9 @@ def _judge(values: Array, expected: Array, kind: Any, terms: int | None) -> str:
     if terms is None:
         wrong = int(np.sum(values != expected.astype(kind)))
         return f"has {wrong} of {values.size} integers wrong" if wrong else ""
-    error = float(np.max(np.abs(values - expected)) / np.max(np.abs(expected)))
-    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms))
-    return "" if error <= bound else f"is off by {error:.1e} of its largest, above {bound:.1e}"
+    error = float(np.max(np.abs(values - expected)))
+    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms) * np.max(np.abs(expected)))
+    return "" if error <= bound else f"is off by {error:.1e}, above {bound:.1e}"
 
 
 def _run(

@@ -4,6 +4,7 @@ import random
 import re
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jaxconv
@@ -68,6 +69,14 @@ def test_what_it_says(change, text, monkeypatch):
     assert re.match(
         f"convolution, f32: ({text})", _selftest.compare("convolution", case, "f32", *formats)
     )
+
+
+@pytest.mark.parametrize("operation", OPS)
+def test_a_case_of_padding_alone_is_right(operation):
+    case = _selfcheck.Case("", (1,), (2,), (1,), (3,), (1,), (1,), (0,), (1, 2, 3))
+    tensors = {name: np.ones(case.shapes[name]) for name in ("fine", "kernel")}
+    assert not _selfcheck.reference(case, "coarse", tensors).any()
+    assert _selftest.compare(operation, case, "f32", "NXC", "XIO") == ""
 
 
 def test_the_same_seed_draws_the_same_cases():
