@@ -1,5 +1,6 @@
 """`python -m jaxconv`: is it right on this machine, and how fast?"""
 
+import argparse
 import platform
 import sys
 import textwrap
@@ -17,16 +18,19 @@ import numpy as np
 from jax import lax
 
 import jaxconv
-from jaxconv import _lowering, _selfcheck
+from jaxconv import _lowering, _selfcheck, _selftest, _terminal
 
 USAGE = """\
-python -m jaxconv [--quick]
+python -m jaxconv [--quick | --selftest [N]] [--seed S]
 
 Checks the six operations against their defining sum on JAX's default device,
 then times a few layers against plain jax.lax, forward and gradients.
 
-  --quick   check only, time nothing
-  --help    show this text
+  --quick         check only, time nothing
+  --selftest [N]  instead, N random cases (2000) of the operations and their
+                  gradients: what to run on a backend that we do not have
+  --seed S        of the random cases; 0 by default
+  --help          show this text
 
 JAX_PLATFORMS=cpu (or cuda, tpu, ...) in the environment chooses the backend.
 
@@ -44,22 +48,33 @@ SHOWN = 3  # complaints of one operation
 
 def main(argv: Sequence[str]) -> int:
     """Run what the flags ask for; return the exit code."""
-    unknown = [flag for flag in argv[1:] if flag not in ("--quick", "--help", "-h")]
-    if unknown:
-        print(f"unknown: {' '.join(unknown)}\n\n{USAGE}", end="", file=sys.stderr)
+    parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--selftest", type=int, nargs="?", const=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    flags, unknown = parser.parse_known_args(argv[1:])
+    if unknown or (flags.selftest is not None and flags.selftest < 1):
+        said = " ".join(unknown) or f"--selftest {flags.selftest}"
+        print(f"unknown: {said}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
-    if {"--help", "-h"} & {*argv}:
+    if flags.help:
         print(USAGE, end="")
         return 0
 
     print_versions()
     try:
         print_devices()
+    except BrokenPipeError:
+        raise
     except Exception as error:  # backends fail in ways of their own
         print(textwrap.fill(f"FAIL: no usable backend. {_selfcheck.one_line(error)}", WIDTH))
         return 2
+    if flags.selftest is not None:
+        print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")
+        return int(_selftest.test(flags.selftest, flags.seed) > 0)
     wrong = check()
-    if "--quick" not in argv:
+    if not flags.quick:
         wrong += race()
     print()
     if wrong:
@@ -249,4 +264,4 @@ def _agree(ours: jax.Array, plain: jax.Array) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    _terminal.run(main)

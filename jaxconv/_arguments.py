@@ -23,10 +23,29 @@ TensorLike = jax.Array | np.ndarray[Any, Any] | HoldsArray
 
 def array(op: str, name: str, value: Any) -> Any:
     """`value` as something jax.jit takes as an array."""
-    if isinstance(value, jax.Array | np.ndarray):
+    if isinstance(value, jax.Array):
+        if not isinstance(value, jax.core.Tracer) and value.is_deleted():
+            raise ValueError(
+                f"{op}: `{name}` must still have its data; got an array of shape {value.shape} "
+                f"that was deleted. Was it donated?"
+            )
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{op}: `{name}` must be a JAX or NumPy array; got a masked one. "
+            f"Its method `filled` makes one without a mask"
+        )
+    if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__jax_array__"):
-        return array(op, name, value.__jax_array__())
+        try:
+            held = value.__jax_array__()
+        except Exception as error:
+            got = f"{shown(value)}, whose __jax_array__ raises {type(error).__name__}"
+            raise TypeError(f"{op}: `{name}` must be a JAX or NumPy array; got {got}") from error
+        if isinstance(held, jax.Array | np.ndarray):
+            return array(op, name, held)
+        value = held
     raise TypeError(
         f"{op}: `{name}` must be a JAX or NumPy array; got {shown(value)}. "
         f"jax.numpy.asarray makes one of numbers and lists"

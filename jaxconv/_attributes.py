@@ -6,8 +6,7 @@ strings. A parsed value may key a cache; a raw one may not, since 1 == 1.0 == Tr
 
 import operator
 import re
-import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn, SupportsIndex
 
@@ -17,7 +16,7 @@ from jax import lax
 from jax.export import is_symbolic_dim
 
 from jaxconv._jax_names import default_matmul_precision
-from jaxconv._messages import either, shown
+from jaxconv._messages import either, short, shown
 
 Int = SupportsIndex
 Shape = tuple[Any, ...]  # of ints; the batch may be a symbolic dimension
@@ -38,21 +37,25 @@ AUTO_PADS = {
 #: What any tensor can need, and small enough that no product of two of them leaves 64 bits.
 MOST = 2**31 - 1
 
+#: Of a tensor: more than any memory holds, and far from the 2**63 bytes that XLA can count.
+MOST_ELEMENTS = 2**48
+
 
 def axis_ints(op: str, name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     """One int per spatial axis, from an int for all of them or a sequence; at least `least`."""
     ints = (value,) * rank if type(value) is int else _each_axis(op, name, value, rank)
     if min(ints) < least or max(ints) > MOST:
         bound = f"at least {least}" if min(ints) < least else f"at most {MOST}"
-        raise ValueError(f"{op}: `{name}` must be {bound} on every axis; got {reprlib.repr(value)}")
+        raise ValueError(f"{op}: `{name}` must be {bound} on every axis; got {short(value)}")
     return ints
 
 
 def count(op: str, name: str, value: Any) -> int:
     """A single int of at least 1."""
     number = _int(op, name, value, "an int")
-    if number < 1:
-        raise ValueError(f"{op}: `{name}` must be at least 1; got {number}")
+    if not 1 <= number <= MOST:
+        bound = "at least 1" if number < 1 else f"at most {MOST}"
+        raise ValueError(f"{op}: `{name}` must be {bound}; got {short(number)}")
     return number
 
 
@@ -62,11 +65,10 @@ def shape(op: str, name: str, value: Any, length: int, meaning: str) -> Shape:
     sequence = _sequence(op, name, value, expected)
     if sequence is None:
         raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
+    _check_length(op, name, sequence, length, expected)
     extents = tuple(v if is_symbolic_dim(v) else _int(op, name, v, expected) for v in sequence)
-    if len(extents) != length:
-        raise ValueError(
-            f"{op}: `{name}` must be {expected}; got {extents}, of length {len(extents)}"
-        )
+    if any(isinstance(v, int) and abs(v) > MOST_ELEMENTS for v in extents):
+        raise ValueError(f"{op}: `{name}` must have extents of at most 2**48; got {short(extents)}")
     return extents
 
 
@@ -94,7 +96,7 @@ def precision(op: str, value: Any) -> Precision:
         if any(not isinstance(p, str | lax.Precision | None) for p in pair):
             raise TypeError
         first, second = (lax.Precision(p) for p in pair)
-    except (ValueError, TypeError):
+    except Exception:  # a list may raise anything
         raise ValueError(
             f"{op}: `precision` must be None, a jax.lax.Precision or its name ('default', "
             f"'high' or 'highest'), or a pair of these; got {shown(value)}"
@@ -108,12 +110,12 @@ def _spelling(
     expected = either(map(repr, known))
     if not isinstance(value, str):
         raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
-    found = known.get(fold(value))
+    found = known.get(fold(value)) if value.isascii() else None  # a dotless i is none of ours
     if found is None:
         general = re.sub("[DHW]+", "X", fold(value))  # NHWC and HWIO are how others write
-        near = get_close_matches(general, known, n=1, cutoff=0.5)
+        near = get_close_matches(general, known, n=1, cutoff=0.5) if len(value) < 40 else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{op}: `{name}` must be {expected}; got {reprlib.repr(value)}{hint}")
+        raise ValueError(f"{op}: `{name}` must be {expected}; got {short(value)}{hint}")
     return found
 
 
@@ -122,28 +124,40 @@ def _each_axis(op: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
     sequence = _sequence(op, name, value, expected)
     if sequence is None:
         return (_int(op, name, value, expected),) * rank
-    ints = tuple(_int(op, name, v, expected) for v in sequence)
-    if not ints and name in ("pads_begin", "pads_end"):
+    if not sequence and name in ("pads_begin", "pads_end"):
         return (0,) * rank
-    if len(ints) != rank:
-        raise ValueError(f"{op}: `{name}` must be {expected}; got {ints}, of length {len(ints)}")
-    return ints
+    _check_length(op, name, sequence, rank, expected)
+    return tuple(_int(op, name, v, expected) for v in sequence)
 
 
-def _sequence(op: str, name: str, value: Any, expected: str) -> Iterable[Any] | None:
+def _check_length(op: str, name: str, found: Sequence[Any], length: int, expected: str) -> None:
+    if len(found) != length:
+        got = f"{short(tuple(found))}, of length {len(found)}"
+        raise ValueError(f"{op}: `{name}` must be {expected}; got {got}")
+
+
+def _sequence(op: str, name: str, value: Any, expected: str) -> Sequence[Any] | None:
     """The entries of a sequence or of an integer vector; None for anything else."""
     if isinstance(value, jax.core.Tracer):
         _refuse_traced(op, name, value, expected)
     if isinstance(value, np.ndarray | jax.Array):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except Exception as error:  # of an array that was deleted, say
+            raise _unreadable(op, name, value, expected) from error
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             raise TypeError(
                 f"{op}: `{name}` must be {expected}; "
                 f"got an array of type {array.dtype} and shape {array.shape}"
             )
         return array.tolist() if array.ndim else None
+    if type(value) in (tuple, list):
+        return value  # type: ignore[no-any-return]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return value
+        try:
+            return list(value)
+        except Exception as error:
+            raise _unreadable(op, name, value, expected) from error
     return None
 
 
@@ -158,7 +172,13 @@ def _int(op: str, name: str, value: Any, expected: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
+        except Exception as error:  # out of a user's __index__, or of an array that was deleted
+            raise _unreadable(op, name, value, expected) from error
     raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
+
+
+def _unreadable(op: str, name: str, value: Any, expected: str) -> TypeError:
+    return TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}, which cannot be read")
 
 
 def _refuse_traced(op: str, name: str, value: Any, expected: str) -> NoReturn:

@@ -37,7 +37,7 @@ def result_dtype(op: str, operand: DType, preferred: Any) -> DType:
         if asked in fitting:
             return asked
         got = str(asked)
-    except TypeError:
+    except Exception:  # what is no type raises errors of many types
         got = shown(preferred)
     raise TypeError(
         f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "

@@ -115,7 +115,7 @@ def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
     """The type asked for, or that of the arrays, or float32."""
     if asked is None:
         return _arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
-    with suppress(TypeError):  # of what names no type at all
+    with suppress(Exception):  # of what names no type at all
         dtype: DType = canonical(asked)
         if dtype in ACCUMULATION:
             return dtype
@@ -147,13 +147,27 @@ def _flops(resolved: Resolved) -> int:
 
 def _met(axis: Axis) -> int:
     """How many pairs of a tap and a coarse position read inside the fine axis."""
-    return sum(
-        max(0, _first_beyond(axis, tap, axis.fine) - _first_beyond(axis, tap, 0))
-        for tap in range(axis.kernel)
-    )
+    return _up_to(axis, axis.fine - 1 + axis.pad_low) - _up_to(axis, axis.pad_low - 1)
 
 
-def _first_beyond(axis: Axis, tap: int, position: int) -> int:
-    """The first coarse position at which a tap reads this fine one or a later one."""
-    first = -(-(position - axis.dilation * tap + axis.pad_low) // axis.stride)
-    return min(max(first, 0), axis.coarse)
+def _up_to(axis: Axis, last: int) -> int:
+    """How many pairs of a tap and a coarse position have dilation*tap + stride*position <= last."""
+    # The first taps have all positions, the next ones some.
+    full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
+    some = min(max(last // axis.dilation + 1, full), axis.kernel)
+    least = last - axis.dilation * (some - 1)
+    counted = _floors(some - full, axis.dilation, least, axis.stride) + some - full
+    return full * axis.coarse + counted
+
+
+def _floors(n: int, a: int, b: int, m: int) -> int:
+    """The sum of (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
+    total = 0
+    while n > 0:
+        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
+        a, b = a % m, b % m
+        top = a * n + b
+        n, a, b, m = top // m, m, top % m, a
+        if not m:
+            break
+    return total

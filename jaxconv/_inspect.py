@@ -72,7 +72,10 @@ def arguments(asked: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[st
 
 def shape(op: str, name: str, value: Any) -> _attributes.Shape:
     """Of a tensor that is given by its shape or as an array."""
-    found = getattr(value, "shape", value)
+    try:
+        found = getattr(value, "shape", value)
+    except Exception as error:
+        raise TypeError(f"{op}: `{name}` has no shape to read: {shown(value)}") from error
     if not isinstance(found, tuple | list):
         raise TypeError(f"{op}: `{name}` must be an array or its shape; got {shown(value)}")
     return _attributes.shape(op, name, found, len(found), "or an array")

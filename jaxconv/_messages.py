@@ -1,14 +1,24 @@
-"""How error messages show what was given and list what would do."""
+"""How error messages show what was given and list what would do; short, whatever it was."""
 
 import reprlib
 from collections.abc import Iterable
 from typing import Any
 
+_repr = reprlib.Repr()
+_repr.maxtuple = _repr.maxlist = 12  # more than the axes of any layer
+
+
+def short(value: Any) -> str:
+    """A value on one short line."""
+    try:
+        return " ".join(_repr.repr(value).split())
+    except Exception:  # an int of thousands of digits, or a __repr__ that raises
+        return f"a value of type {type(value).__name__} that cannot be shown"
+
 
 def shown(value: Any) -> str:
     """A value and its type, on one short line."""
-    text = " ".join(reprlib.repr(value).split())
-    return text if value is None else f"{text} ({type(value).__name__})"
+    return short(value) if value is None else f"{short(value)} ({type(value).__name__})"
 
 
 def either(names: Iterable[str]) -> str:

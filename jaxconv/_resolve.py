@@ -1,5 +1,6 @@
 """From shapes and user attributes to a geometry, or to an error: one resolver for all six ops."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -11,7 +12,7 @@ from jaxconv import _attributes as parse
 from jaxconv import _channels, _layouts, _sizes
 from jaxconv._attributes import Shape
 from jaxconv._geometry import Geometry
-from jaxconv._messages import either
+from jaxconv._messages import either, short
 from jaxconv._op import Op
 
 
@@ -92,7 +93,12 @@ def find(
         hint = "" if lesser == "weights" else f". Does `{lesser}` lack its batch axis?"
         raise ValueError(
             f"{name}: `{op.inputs[1]}` must have as many axes as `{op.inputs[0]}`; "
-            f"got shapes {second} and {first}{hint}"
+            f"got shapes {short(second)} and {short(first)}{hint}"
+        )
+    if len(first) > 64:
+        raise ValueError(
+            f"{name}: `{op.inputs[0]}` must have at most 64 axes, as NumPy's arrays; "
+            f"got {len(first)}"
         )
     rank = len(first) - 2
     data_format = parse.letters(name, "data_format", data_format, _layouts.DATA_FORMATS)
@@ -187,7 +193,9 @@ def _sized(given: _Given) -> Resolved:
 
     fine = data_shape(fine_channels, tuple(a.fine for a in axes))
     coarse = data_shape(coarse_channels, tuple(a.coarse for a in axes))
-    if asked is not None and asked != (fine if op.slot(op.result) == "fine" else coarse):
+    result = {"fine": fine, "coarse": coarse, "kernel": weights}[op.slot(op.result)]
+    _check_result(op, result, given)
+    if asked is not None and asked != result:
         raise ValueError(
             f"{op.name}: `dst_shape` must be the full shape of the result, with the batch of "
             f"`{op.inputs[0]}` and the channels of the weights, {fine} ({data_format}); got {asked}"
@@ -220,6 +228,24 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
             f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
             f"got shape {shape}"
         )
+    if _elements(shape) > parse.MOST_ELEMENTS:
+        raise ValueError(f"{op.name}: `{name}` must have at most 2**48 elements; got shape {shape}")
+
+
+def _check_result(op: Op, shape: Shape, given: _Given) -> None:
+    """XLA ends the process where a tensor has 2**63 elements."""
+    if _elements(shape) > parse.MOST_ELEMENTS:
+        names = ("strides", "pads_begin", "pads_end", "dilations", "output_padding")
+        told = ", ".join(f"`{name}` {getattr(given, name)}" for name in names)
+        raise ValueError(
+            f"{op.name}: the result must have at most 2**48 elements; got shape {shape} of "
+            f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {told}"
+        )
+
+
+def _elements(shape: Shape) -> int:
+    """How many there are, but for a symbolic or empty batch."""
+    return math.prod(n for n in shape if isinstance(n, int) and n)
 
 
 def role(tensor: str) -> str:

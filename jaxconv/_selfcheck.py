@@ -53,6 +53,7 @@ class Case:
     rest: tuple[int, ...]
     #: groups, and in each the channels of the fine and of the coarse tensor
     channels: tuple[int, int, int]
+    batch: int = 2
 
     @property
     def fine(self) -> tuple[int, ...]:
@@ -66,16 +67,16 @@ class Case:
         """In the default formats: NXC for the data; XIO is XOI with the roles swapped."""
         groups, i, o = self.channels
         return {
-            "fine": (2, *self.fine, groups * i),
+            "fine": (self.batch, *self.fine, groups * i),
             "kernel": (*self.kernel, i, groups * o),
-            "coarse": (2, *self.coarse, groups * o),
+            "coarse": (self.batch, *self.coarse, groups * o),
         }
 
     def terms(self, result: str) -> int:
         """The most terms that a sum may have."""
         _, i, o = self.channels
         taps, places = math.prod(self.kernel), math.prod(self.coarse)
-        return {"coarse": taps * i, "fine": taps * o, "kernel": 2 * places}[result]
+        return {"coarse": taps * i, "fine": taps * o, "kernel": self.batch * places}[result]
 
 
 CASES = (
@@ -146,11 +147,11 @@ def one_line(error: Exception) -> str:
 def _check_case(finding: Finding, case: Case) -> None:
     result, operands = OPERATIONS[finding.operation]
     rng = np.random.default_rng(case.terms(result))
-    integers, floats = _integers(rng, case, operands), _floats(rng, case, operands)
-    problems = [(integers, dtype) for dtype in DTYPES.values()] + [(floats, np.float32)]
+    whole, broken = integers(rng, case, operands), floats(rng, case, operands)
+    problems = [(whole, dtype) for dtype in DTYPES.values()] + [(broken, np.float32)]
     *found, found_random = _run(finding.operation, case, problems)
 
-    exact = reference(case, result, integers)
+    exact = reference(case, result, whole)
     for (label, dtype), values in zip(DTYPES.items(), found, strict=True):
         expected = exact.astype(dtype)
         if (values.shape, values.dtype) != (expected.shape, expected.dtype):
@@ -165,7 +166,7 @@ def _check_case(finding: Finding, case: Case) -> None:
                 f"{case.name}, {label} integers: {wrong} of {values.size} elements are wrong"
             )
 
-    exact = reference(case, result, floats)
+    exact = reference(case, result, broken)
     error = float(np.max(np.abs(found_random - exact)) / np.max(np.abs(exact)))
     error = math.inf if math.isnan(error) else error
     # Errors add up like a random walk, with the root of the number of terms.
@@ -176,7 +177,7 @@ def _check_case(finding: Finding, case: Case) -> None:
         finding.complaints.append(f"{case.name}, random f32: off by {error:.1e}, above the bound")
 
 
-def _integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+def integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
     """Integers whose products and sums are exact in f32, so that any result is right or wrong.
 
     They are wide, so that a partial sum rounded to 16 bits would show; but each is below
@@ -190,7 +191,8 @@ def _integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -
     }
 
 
-def _floats(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+def floats(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+    """Numbers as tensors have them."""
     return {name: rng.standard_normal(case.shapes[name], np.float32) for name in operands}
 
 

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._jax_names import varying_axes
+from jaxconv._messages import shown
 
 
 def explicit(aval: Any) -> NamedSharding | None:
@@ -28,7 +29,7 @@ def canonical(op: str, sharding: Any, shape: tuple[Any, ...]) -> NamedSharding |
     if not isinstance(sharding, NamedSharding | PartitionSpec):
         raise TypeError(
             f"{op}: `out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; "
-            f"got {sharding!r} ({type(sharding).__name__})"
+            f"got {shown(sharding)}"
         )
     context = jax.sharding.get_abstract_mesh()
     if isinstance(sharding, NamedSharding):

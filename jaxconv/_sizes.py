@@ -36,8 +36,9 @@ class AxisAttributes:
         """How far the window can move over the padded tensor of this name."""
         room = low + fine + high - self.extent(kernel)
         if room < 0:
+            weights = "weights_shape" if self.op == "convolution_backward_weights" else "weights"
             raise self.error(
-                f"the dilated kernel must fit into the padded {name}; got an extent of "
+                f"`{weights}`, dilated, must fit into the padded `{name}`; got an extent of "
                 f"{self.extent(kernel)} (kernel {kernel}, dilation {self.dilation}) over "
                 f"{low + fine + high} ({name} {fine}, pads {low} and {high})"
             )
@@ -107,9 +108,9 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
         if fine < 1:
             given = "diff_dst" if a.op == "convolution_backward_data" else "src"
             raise a.error(
-                f"the result must have an extent of at least 1; got {fine} = {a.stride} * {src - 1}"
-                f" + {extent} + {a.output_padding} - {low + high} = stride * ({given} - 1) + "
-                f"dilated kernel + output_padding - pads"
+                f"`pads_begin` and `pads_end` must leave the result an extent of at least 1; got "
+                f"{fine} = {a.stride} * {src - 1} + {extent} + {a.output_padding} - {low + high} = "
+                f"stride * ({given} - 1) + dilated kernel + output_padding - pads"
             )
         return a.axis(fine, weights, src, low), high
     low, high = a.pads(lambda: _padding.same_to_reach(dst, src, a.stride, extent, a.output_padding))

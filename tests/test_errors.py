@@ -287,6 +287,165 @@ def test_a_parameter_is_an_array_if_it_holds_one():
     assert text.startswith("`weights` must be a JAX or NumPy array; got [1.0] (list)")
 
 
+def test_a_parameter_that_holds_itself():
+    endless = Parameter(None)
+    endless.value = endless
+    text = message(TypeError, "convolution", weights=endless)
+    assert text.startswith("`weights` must be a JAX or NumPy array; got <")
+
+
+@pytest.mark.parametrize(("op", "name"), EACH_INPUT)
+def test_a_deleted_array(op, name):
+    deleted = jnp.ones(VALID[op].get(name, 6))
+    deleted.delete()
+    assert message(ValueError, op, **{name: deleted}) == (
+        f"`{name}` must still have its data; got an array of shape {deleted.shape} that was "
+        f"deleted. Was it donated?"
+    )
+
+
+def test_a_masked_array():
+    masked = np.ma.masked_array(array(FINE), np.ones(FINE, bool))
+    assert message(TypeError, "convolution", src=masked) == (
+        "`src` must be a JAX or NumPy array; got a masked one. "
+        "Its method `filled` makes one without a mask"
+    )
+
+
+# What is given may be of any size, and may raise whatever is asked of it.
+
+
+HUGE = [
+    (ValueError, "strides", 10**5000),
+    (ValueError, "pads_end", [0, 10**5000]),
+    (ValueError, "groups", 10**5000),
+    (ValueError, "groups", -(10**5000)),
+    (ValueError, "strides", [1] * 10**6),
+    (ValueError, "auto_pad", "same" * 10**6),
+    (ValueError, "data_format", "NHWC" * 10**6),
+    (ValueError, "precision", "highest" * 10**6),
+    (TypeError, "preferred_element_type", "float32" * 10**6),
+    (TypeError, "preferred_element_type", 10**5000),
+    (TypeError, "out_sharding", "x" * 10**6),
+    (TypeError, "out_sharding", 10**5000),
+]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_message_is_short(op):
+    for exception, name, value in HUGE:
+        text = message(exception, op, **{name: value})
+        assert f"`{name}`" in text
+        assert len(text) < 300
+
+
+@pytest.mark.parametrize(("op", "name"), SHAPES)
+@pytest.mark.parametrize("value", [(1, 10**5000, 1, 1), [1] * 10**6], ids=["digits", "entries"])
+def test_a_message_about_a_shape_is_short(op, name, value):
+    text = message(ValueError, op, **{name: value})
+    assert text.startswith(f"`{name}`")
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize("shape", [(1, 10**5000, 1), (1,) * 10**5], ids=["digits", "axes"])
+def test_a_message_of_resolve_is_short(shape):
+    for shapes in ((shape, (3, 1, 1)), (shape, shape)):
+        with pytest.raises(ValueError, match=r"^convolution: `(src|weights)`") as caught:
+            jaxconv.resolve(jaxconv.convolution, *shapes)
+        assert len(str(caught.value)) < 300
+
+
+class Raises:
+    """An int, an array, a shape: all that it is asked for raises."""
+
+    def __index__(self):
+        raise RuntimeError("mine")
+
+    __jax_array__ = __repr__ = __index__
+    shape = property(__index__)
+
+
+class RaisingList(list):
+    def __iter__(self):
+        raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_what_raises(op):
+    deleted = jnp.ones(2, int)
+    deleted.delete()
+    for name in (
+        "strides", "groups", "auto_pad", "precision", "data_format", "preferred_element_type",
+        "out_sharding",
+    ):  # fmt: skip
+        for value in (Raises(), [1, Raises()], RaisingList([1, 1]), deleted):
+            exception = ValueError if name == "precision" else TypeError
+            assert message(exception, op, **{name: value}).startswith(f"`{name}` must be ")
+
+
+@pytest.mark.parametrize(("op", "name"), EACH_INPUT)
+def test_an_array_that_raises(op, name):
+    text = message(TypeError, op, **{name: Raises()})
+    assert text.startswith(f"`{name}` must be a JAX or NumPy array; got <Raises instance")
+    assert text.endswith("whose __jax_array__ raises RuntimeError")
+
+
+def test_a_shape_that_raises():
+    with pytest.raises(TypeError, match=r"^convolution: `src` has no shape to read: <Raises"):
+        jaxconv.resolve(jaxconv.convolution, Raises(), KERNEL)
+
+
+def test_a_dotless_i_is_none():
+    """Its capital is I."""
+    text = message(ValueError, "convolution", weights_format="X\N{LATIN SMALL LETTER DOTLESS I}O")
+    assert text.startswith("`weights_format` must be 'OIX', 'XIO', 'IOX' or 'XOI'; got ")
+
+
+# Sizes that no memory holds: XLA would end the process.
+
+FAR = 2**31 - 1
+TOO_LARGE = [
+    ("convolution", {"pads_begin": FAR, "pads_end": FAR}, "the result"),
+    ("convolution", {"src": (1, 4, 4, 4, 1), "weights": (3, 3, 3, 1, 1), "pads_begin": 2**21,
+                     "pads_end": 2**21}, "the result"),
+    ("convolution_backward_data", {"diff_dst": (1, 4, 4, 1), "strides": FAR}, "the result"),
+    ("convolution_backward_data", {"diff_dst": (1, 4, 4, 1), "dst_shape": (1, 2**62, 4, 1)},
+     "`dst_shape`"),
+    ("conv_transpose", {"dst_shape": (0, 2**64, 4, 1)}, "`dst_shape`"),
+    ("conv_transpose", {"dst_shape": (1, 2**40, 2**40, 1)}, "`dst_shape`"),
+    ("conv_transpose", {"dilations": FAR}, "the result"),
+    ("conv_transpose", {"output_padding": FAR}, "the result"),
+    ("convolution_backward_weights", {"weights_shape": (FAR, FAR, 1, 1)}, "`weights_shape`"),
+    ("conv_transpose_backward_weights", {"weights_shape": (3, 3, 2**30, 2**30)}, "`weights_shape`"),
+    ("conv_transpose_backward_data", {"pads_begin": FAR, "pads_end": FAR}, "the result"),
+]  # fmt: skip
+SMALL = {"src": (1, 4, 4, 1), "diff_dst": (1, 4, 4, 1), "weights": (3, 3, 1, 1)}
+
+
+@pytest.mark.parametrize("ask", ["operation", "resolve", "explain"])
+@pytest.mark.parametrize(("op", "changes", "what"), TOO_LARGE)
+def test_too_many_elements(op, changes, what, ask):
+    names = {name: SMALL.get(name) for name in VALID[op]}
+    given = names | {"strides": 1, "dilations": 1, "groups": 1} | changes
+    if ask == "operation":
+        text = message(ValueError, op, **given)
+    else:
+        with pytest.raises(ValueError, match=f"^{op}: ") as caught:
+            getattr(jaxconv, ask)(op, **given)
+        text = str(caught.value).removeprefix(f"{op}: ")
+    assert text.startswith(f"{what} must have ")
+    assert "at most 2**48" in text
+    for name in changes.keys() - SMALL.keys():
+        assert f"`{name}`" in text
+
+
+def test_symbolic_and_empty_batches_have_no_such_limit():
+    (batch,) = export.symbolic_shape("b")
+    for n in (batch, 0):
+        found = jaxconv.resolve(jaxconv.convolution, (n, 4, 4, 1), (3, 3, 1, 1))
+        assert found.dst_shape == (n, 2, 2, 1)
+
+
 REFUSED_TYPES = [
     jnp.int32, jnp.int8, jnp.uint8, jnp.bool_, jnp.complex64, jnp.float8_e4m3fn, jnp.float8_e5m2,
 ]  # fmt: skip
@@ -430,14 +589,14 @@ RULES = [
      "5 in shape (3, 2, 2, 5) (XOI), groups=2, channels=6 from src shape (2, 3, 4, 6) (NXC)"),
     # Sizes.
     ("convolution", {"dilations": (1, 7)},
-     "the dilated kernel must fit into the padded src; got an extent of 8 (kernel 2, dilation 7) "
-     "over 6 (src 6, pads 0 and 0) (spatial axis 1)"),
+     "`weights`, dilated, must fit into the padded `src`; got an extent of 8 "
+     "(kernel 2, dilation 7) over 6 (src 6, pads 0 and 0) (spatial axis 1)"),
     ("convolution", {"weights": (9, 2, 2, 6), "pads_begin": 1, "auto_pad": "valid"},
-     "the dilated kernel must fit into the padded src; got an extent of 9 (kernel 9, dilation 1) "
-     "over 7 (src 7, pads 0 and 0) (spatial axis 0)"),
+     "`weights`, dilated, must fit into the padded `src`; got an extent of 9 "
+     "(kernel 9, dilation 1) over 7 (src 7, pads 0 and 0) (spatial axis 0)"),
     ("convolution_backward_weights", {"weights_shape": (9, 2, 2, 6), "pads_end": (1, 0)},
-     "the dilated kernel must fit into the padded src; got an extent of 9 (kernel 9, dilation 1) "
-     "over 8 (src 7, pads 0 and 1) (spatial axis 0)"),
+     "`weights_shape`, dilated, must fit into the padded `src`; got an extent of 9 "
+     "(kernel 9, dilation 1) over 8 (src 7, pads 0 and 1) (spatial axis 0)"),
     ("convolution_backward_weights", {"diff_dst": (2, 4, 4, 6)},
      "`diff_dst` must have the extent that convolution gives, 3; got 4 for src 7, kernel 3, "
      "stride 2, dilation 1, pads 0 and 0 (spatial axis 0)"),
@@ -460,8 +619,9 @@ RULES = [
      "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
      "and only 1 fits (spatial axis 0)"),
     ("convolution_backward_data", {"dst_shape": None, "pads_begin": (0, 7)},
-     "the result must have an extent of at least 1; got -1 = 1 * 3 + 3 + 0 - 7 = "
-     "stride * (diff_dst - 1) + dilated kernel + output_padding - pads (spatial axis 1)"),
+     "`pads_begin` and `pads_end` must leave the result an extent of at least 1; got -1 = "
+     "1 * 3 + 3 + 0 - 7 = stride * (diff_dst - 1) + dilated kernel + output_padding - pads "
+     "(spatial axis 1)"),
     ("convolution_backward_data", {"dst_shape": (2, 9, 6, 4), "output_padding": (1, 0)},
      "`dst_shape` and `output_padding` must agree; got 9, which implies an output_padding of 2, "
      "and output_padding=1 (spatial axis 0)"),
@@ -469,8 +629,9 @@ RULES = [
      "`dst_shape` must have an extent of at least 7, that without output_padding; got 6 "
      "(spatial axis 0)"),
     ("conv_transpose", {"pads_begin": (3, 0), "pads_end": (5, 0), "output_padding": (1, 0)},
-     "the result must have an extent of at least 1; got 0 = 2 * 2 + 3 + 1 - 8 = "
-     "stride * (src - 1) + dilated kernel + output_padding - pads (spatial axis 0)"),
+     "`pads_begin` and `pads_end` must leave the result an extent of at least 1; got 0 = "
+     "2 * 2 + 3 + 1 - 8 = stride * (src - 1) + dilated kernel + output_padding - pads "
+     "(spatial axis 0)"),
     ("conv_transpose", {"dst_shape": (2, 7, 4, 4), "pads_end": (0, 1)},
      "`dst_shape` must have an extent of at least 5, that without output_padding; got 4 "
      "(spatial axis 1)"),
@@ -478,8 +639,8 @@ RULES = [
      "`dst_shape` and `output_padding` must agree; got 9, which implies an output_padding of 2, "
      "and output_padding=3 (spatial axis 0)"),
     ("conv_transpose_backward_data", {"dilations": (1, 7)},
-     "the dilated kernel must fit into the padded diff_dst; got an extent of 8 (kernel 2, "
-     "dilation 7) over 6 (diff_dst 6, pads 0 and 0) (spatial axis 1)"),
+     "`weights`, dilated, must fit into the padded `diff_dst`; got an extent of 8 "
+     "(kernel 2, dilation 7) over 6 (diff_dst 6, pads 0 and 0) (spatial axis 1)"),
     ("conv_transpose_backward_data", {"output_padding": (1, 0)},
      "`output_padding` must leave a multiple of stride 2 of the 4 = diff_dst + pads - dilated "
      "kernel; got 1. Left out, it is 0 (spatial axis 0)"),
@@ -519,8 +680,8 @@ RULES = [
      "(6, 2, 3, 2) (XIO), groups=2, channels=4 from src shape (2, 7, 6, 4) "
      f"(NXC){FITS} weights_format='OIX'"),
     ("convolution", {"src": (2, 4, 7, 6), "weights_format": "IOX"},
-     "the dilated kernel must fit into the padded src; got an extent of 11 (kernel 6, dilation 2) "
-     "over 7 (src 7, pads 0 and 0) (spatial axis 1)"
+     "`weights`, dilated, must fit into the padded `src`; got an extent of 11 "
+     "(kernel 6, dilation 2) over 7 (src 7, pads 0 and 0) (spatial axis 1)"
      f"{FITS} data_format='NCX' and weights_format='XIO'"),
 ]  # fmt: skip
 

@@ -1,5 +1,6 @@
 """What `explain` says: the form in use, why, and the costs."""
 
+import random
 from dataclasses import replace
 
 import jax
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import _lowering
+from jaxconv import _explain, _lowering
+from jaxconv._geometry import Axis
 from tests.support.forms import DENSE, OPS, operands
 
 
@@ -50,6 +52,22 @@ def test_operations_are_those_of_a_sum_of_ones(op):
     assert found.flops == 2 * int(ones.sum())
     assert found.bytes == 4 * (a.size + b.size + ones.size)
     assert found.resolved == jaxconv.resolve(function, a, b, **attributes)
+
+
+def test_products_are_counted_without_a_loop():
+    rng = random.Random(0)
+    for _ in range(3000):
+        sizes = (rng.randint(1, most) for most in (9, 6, 7))
+        steps = (rng.choice((1, 2, 3, 11)) for _ in "sd")
+        axis = Axis(*sizes, *steps, pad_low=rng.randint(-9, 12))
+        assert _explain._met(axis) == sum(
+            0 <= axis.stride * q + axis.dilation * t - axis.pad_low < axis.fine
+            for q in range(axis.coarse)
+            for t in range(axis.kernel)
+        ), axis
+    # A square of taps and places; one more place for each tap than the one before.
+    assert _explain._met(Axis(2**30, 2**29, 2**29 + 1, 1, 1, 0)) == 2**29 * (2**29 + 1)
+    assert _explain._met(Axis(2**40, 2**40, 2**40, 1, 1, 0)) == 2**39 * (2**40 + 1)
 
 
 def test_the_type_is_that_of_the_arrays():

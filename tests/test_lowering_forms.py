@@ -10,12 +10,20 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
-from tests.support.random_problems import SLOTS, draw
+from tests.support.oracle import Axis
+from tests.support.random_problems import SLOTS, Problem, draw
 
 FORMS = [*_lowering.FORMS, _lowering.PORTABLE]
 FEW = 4  # problems for each form and slot; more in the slow tests
 
-POOL = draw(seed=3, count=400, most_channels=12)
+#: Windows reach over much padding, and little data.
+FAR = Axis(fine=4, kernel=2, coarse=3, stride=2**14, dilation=2**15, pad_begin=2**15, pad_end=2**15,
+           rest=3)  # fmt: skip
+POOL = [
+    *draw(seed=3, count=400, most_channels=12),
+    Problem("far", 2, 1, (3, 2), (FAR,)),
+    Problem("far", 2, 2, (1, 2), (FAR, Axis(4, 2, 5, 1, 1, 1, 1, 0))),
+]
 
 
 def claims(form, slot, problem):

@@ -102,6 +102,15 @@ def test_help():
     assert max(map(len, __main__.USAGE.splitlines())) <= 80
 
 
+def test_a_pipe_that_closes_early_is_no_traceback():
+    command = [sys.executable, "-m", "jaxconv", "--help"]
+    kinds = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **kinds) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 @pytest.mark.parametrize("flag", ["--quack", "quick"])
 def test_an_unknown_flag(flag, capsys):
     assert __main__.main(["jaxconv", flag]) == 2

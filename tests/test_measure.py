@@ -290,7 +290,17 @@ def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"one": '])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"one": ',
+        '{"here": 3}',
+        '{"here": {"one": [1]}}',
+        '{"here": {"one": {"chosen": "2"}}}',
+    ],
+)
 def test_another_file_is_told(text, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(text)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from jaxconv import onednn
+from jaxconv.onednn import _convolutions
 
 
 def array(values, *shape):
@@ -598,11 +599,22 @@ def test_errors_of_the_operation_name_the_kind(kind):
 
 
 def test_other_errors_pass_unchanged():
+    def convolution():
+        raise ValueError("Broken: no array today")
+
+    with pytest.raises(ValueError, match=r"^Broken: no array today$"):
+        _convolutions.named("Convolution", convolution)()
+
+
+def test_what_a_users_array_raises_is_the_cause():
     class Broken:
         def __jax_array__(self):
-            raise ValueError("Broken: no array today")
+            raise KeyError("mine")
 
-    refused("Broken: no array today", "Convolution", [Broken(), TAPS], WINDOW)
+    text = "^Convolution: `src` must be a JAX or NumPy array; got .* __jax_array__ raises KeyError$"
+    with pytest.raises(TypeError, match=text) as caught:
+        onednn.apply("Convolution", [Broken(), TAPS], WINDOW)
+    assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_under_jit_and_grad():

@@ -128,6 +128,12 @@ def _small_image(p: Problem) -> bool:
 _LINES: Table = (
     Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
     Regime(
+        "far-taps",
+        split.FAR_TAPS,
+        split.FAR_TAPS.fills,
+        "windows reach over far more padding than data: tap by tap, without it",
+    ),
+    Regime(
         "one-tap-channels-first",
         dots.BY_IMAGE,
         _image_by_image,

@@ -40,6 +40,7 @@ FORMS: dict[str, Form] = {
         split.GROUPS,
         split.BLOCKS,
         split.TAPS,
+        split.FAR_TAPS,
         split.FIRST_AXIS,
     )
 }

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import jax
@@ -108,10 +109,19 @@ def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]
         read = json.loads(Path(path).read_text())
         if not isinstance(read, dict):
             raise ValueError("no JSON object")
+        if not _nested(read, 3):
+            raise ValueError("other entries than seconds by machine, contraction and form")
     except ValueError as error:
         wrong = f"Measured: {os.fspath(path)} must be a file that `save` wrote; got {error}"
         raise ValueError(wrong) from None
     return read
+
+
+def _nested(value: Any, depth: int) -> bool:
+    """Whether it is numbers, in objects nested to this depth."""
+    if depth == 0:
+        return isinstance(value, int | float)
+    return isinstance(value, dict) and all(_nested(v, depth - 1) for v in value.values())
 
 
 def _here() -> str:

@@ -174,9 +174,11 @@ def _read(fine: Any, axis: Axis, at: int, start: Any, size: int) -> Any:
     return lax.dynamic_slice_in_dim(fine, axis.dilation * start, extent, axis=1 + at)
 
 
+def _pieces_or_taps(problem: Problem) -> tuple[Problem, ...]:
+    return _each_tap(problem) if problem.result == "fine" else _some_taps(problem)
+
+
 def _each_tap(problem: Problem) -> tuple[Problem, ...]:
-    if problem.result != "fine":
-        return _some_taps(problem)
     return tuple(
         replace(problem, geometry=replace(problem.geometry, axes=_of_tap(problem.geometry, tap)))
         for tap in window.taps(problem.geometry)
@@ -212,6 +214,51 @@ TAPS = Form(
     "by tap",
     {"coarse": taps_to_coarse, "fine": taps_to_fine, "kernel": taps_to_kernel},
     cannot=lambda p: p.result == "fine" and p.taps > MOST_TAPS,
+    parts=_pieces_or_taps,
+)
+
+
+# By far tap: strides and dilations beyond the image, where a padded image would be many times what
+# memory holds. XLA counts its extents in 31 bits, and beyond them is silently wrong.
+
+#: Elements of the padded image for each one of the tensors.
+FAR = 1000
+
+
+def _far(problem: Problem) -> bool:
+    """Whether padding is nearly all that windows reach over, and taps are few."""
+    axes = problem.geometry.axes
+    reach = [a.span - 1 + a.extent for a in axes]
+    tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
+    far = max(reach) >= 2**31 or math.prod(reach) > FAR * tensors
+    return far and problem.taps <= MOST_TAPS
+
+
+def far_taps_to_coarse(
+    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Any:
+    """The sum over single taps, each without what it reads of the padding."""
+    each = zip(window.taps(geometry), parts, strict=True)
+    ones = tuple(1 for _ in geometry.axes)
+    terms = (
+        part(fine, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
+        for tap, part in each
+    )
+    return reduce(lax.add, terms)
+
+
+def far_taps_to_kernel(
+    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Any:
+    """Single taps, side by side."""
+    shape = geometry.shape("kernel", fine.shape, coarse.shape)
+    return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
+
+
+FAR_TAPS = Form(
+    "by far tap",
+    {"coarse": far_taps_to_coarse, "kernel": far_taps_to_kernel},
+    cannot=lambda p: not _far(p),
     parts=_each_tap,
 )
 

@@ -131,7 +131,7 @@ def named(kind: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Ar
         except (TypeError, ValueError) as error:
             operation, separator, message = str(error).partition(": ")
             if separator and operation == function.__name__:
-                raise type(error)(f"{kind}: {message}") from None
+                raise type(error)(f"{kind}: {message}") from error.__cause__
             raise
 
     return renamed

@@ -225,6 +225,20 @@ RULES = (
         "test_main.py",
     ),
     Fault(
+        "the self-test counts wrong integers as right",
+        "_selftest.py",
+        'integers wrong" if wrong else ""',
+        'integers wrong" if wrong < 0 else ""',
+        "test_selftest.py",
+    ),
+    Fault(
+        "the self-test exits with 0 whatever it finds",
+        "__main__.py",
+        "flags.seed) > 0)",
+        "flags.seed) < 0)",
+        "test_selftest.py",
+    ),
+    Fault(
         "the self-check exits with 0 whatever it finds",
         "__main__.py",
         "    if wrong:\n",

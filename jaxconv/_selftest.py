@@ -1,0 +1,160 @@
+"""Random cases of the six operations and their gradients, each against the defining sum.
+
+Every operation fills one of three tensors from the other two, and so does each of its gradients:
+with a cotangent for the result, all three are checked at once. Integers must come out exact,
+rounded once to the type; random float32 must be within a bound.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxconv
+from jaxconv import _selfcheck
+from jaxconv._layouts import DATA_FORMATS, WEIGHTS_FORMATS
+from jaxconv._selfcheck import DTYPES, OPERATIONS, SHAPED, Array, Case, Tensors
+from jaxconv._terminal import Progress
+
+#: Spatial extents are at most about this, by rank.
+LONGEST = (0, 40, 12, 6)
+
+
+def test(count: int, seed: int) -> int:
+    """Check so many cases, print what came of them; return how many are wrong."""
+    rng = random.Random(seed)
+    right: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, str]] = Counter()
+    wrong: list[str] = []
+    progress = Progress(count)
+    for number in range(count):
+        operation = [*OPERATIONS][number % len(OPERATIONS)]
+        given = (operation, draw(rng), rng.choice([*DTYPES]))
+        formats = rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)
+        found = compare(*given, *formats)
+        key = operation, given[2]
+        total[key] += 1
+        right[key] += not found
+        if found:
+            wrong += [f"{found}; reproduce it by:\n{_line(*given, *formats)}"]
+        progress.step(f"{len(wrong)} wrong")
+        if number % 50 == 49:
+            jax.clear_caches()  # each case is a program of some MB
+    _summary(right, total, wrong)
+    return len(wrong)
+
+
+def _line(*given: Any) -> str:
+    arguments = ", ".join(map(repr, given))
+    return f"from jaxconv._selftest import *; print(compare({arguments}))"
+
+
+def _summary(right: Counter[Any], total: Counter[Any], wrong: Sequence[str]) -> None:
+    print(f"\n{'right of all':33}" + "".join(f"{label:>12}" for label in DTYPES))
+    for operation in OPERATIONS:
+        cells = (f"{right[operation, label]}/{total[operation, label]}" for label in DTYPES)
+        print(f"{operation:33}" + "".join(f"{cell:>12}" for cell in cells))
+    for text in wrong:
+        print(f"\n{text}")
+
+
+def draw(rng: random.Random) -> Case:
+    """A case that is valid for all six operations."""
+    rank = rng.choice((1, 2, 2, 3))
+    groups = rng.choice((1, 1, 2, 3, 8, 16))
+    inner, outer = (rng.choice((1, 1, 2, 3, 4, 8, 13)) for _ in "io")
+    axes = [_axis(rng, LONGEST[rank]) for _ in range(rank)]
+    coarse, kernel, strides, dilations, begin, end, rest = zip(*axes, strict=True)
+    return Case(
+        "", coarse, kernel, strides, dilations, begin, end, rest, (groups, inner, outer),
+        batch=rng.choice((1, 2, 2, 3)),
+    )  # fmt: skip
+
+
+def _axis(rng: random.Random, longest: int) -> tuple[int, ...]:
+    """Coarse extent, kernel, stride, dilation, pads and rest, which leave a fine pixel at least."""
+    while True:
+        coarse, kernel = rng.randint(1, longest), rng.choice((1, 2, 3, 3, 4, 5, 7))
+        stride, dilation = rng.choice((1, 1, 2, 2, 3, 5)), rng.choice((1, 1, 1, 2, 3))
+        extent = dilation * (kernel - 1) + 1
+        begin, end = (rng.choice((0, 0, 1, extent // 2, extent - 1, extent + 1)) for _ in "be")
+        rest = rng.randrange(stride)
+        fine = stride * (coarse - 1) + extent + rest - begin - end
+        if 1 <= fine <= 2 * longest:
+            return coarse, kernel, stride, dilation, begin, end, rest
+
+
+def compare(operation: str, case: Case, dtype: str, data_format: str, weights_format: str) -> str:
+    """What is wrong with an operation and its gradients in a case; nothing if all is right."""
+    rng = np.random.default_rng(0)
+    slots = tuple(case.shapes)
+    problems = [(_selfcheck.integers(rng, case, slots), DTYPES[dtype])]
+    if dtype == "f32":
+        problems.append((_selfcheck.floats(rng, case, slots), np.float32))
+    try:
+        found = _run(operation, case, problems, data_format, weights_format)
+    except Exception as error:  # a reader wants a line, not a traceback
+        return f"{operation}, {dtype}: {_selfcheck.one_line(error)}"
+    for exact, (tensors, kind), results in zip((True, False), problems, found, strict=False):
+        for slot, values in results.items():
+            others = {s: x for s, x in tensors.items() if s != slot}
+            expected = _selfcheck.reference(case, slot, others)
+            if said := _judge(values, expected, kind, None if exact else case.terms(slot)):
+                result, _ = OPERATIONS[operation]
+                what = "the result" if slot == result else f"the gradient by the {slot} tensor"
+                return f"{operation}, {dtype}: {what} {said}"
+    return ""
+
+
+def _judge(values: Array, expected: Array, kind: Any, terms: int | None) -> str:
+    if (values.shape, values.dtype) != (expected.shape, np.dtype(kind)):
+        return f"has type {values.dtype} and shape {values.shape}, not {expected.shape}"
+    if terms is None:
+        wrong = int(np.sum(values != expected.astype(kind)))
+        return f"has {wrong} of {values.size} integers wrong" if wrong else ""
+    error = float(np.max(np.abs(values - expected)))
+    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms) * np.max(np.abs(expected)))
+    return "" if error <= bound else f"is off by {error:.1e}, above {bound:.1e}"
+
+
+def _run(
+    operation: str, case: Case, problems: list[tuple[Tensors, Any]], data: str, weights: str
+) -> list[dict[str, Array]]:
+    """By slot, the result and both gradients of each problem, in the default formats."""
+    result, operands = OPERATIONS[operation]
+    transposed = operation.startswith("conv_transpose")
+    rank = len(case.kernel)
+    spatial = range(1, rank + 1)
+    orders = {"N": [0], "X": [*spatial], "C": [rank + 1]}
+    of_kernel = {"X": [*range(rank)], "OI"[transposed]: [rank + 1], "IO"[transposed]: [rank]}
+    order = {slot: [at for x in data for at in orders[x]] for slot in ("fine", "coarse")}
+    order["kernel"] = [at for x in weights for at in of_kernel[x]]
+    attributes: dict[str, Any] = {"output_padding": case.rest} if transposed else {}
+    shape = tuple(case.shapes[result][at] for at in order[result])
+    compute = partial(
+        getattr(jaxconv, operation),
+        strides=case.strides, pads_begin=case.pads_begin, pads_end=case.pads_end,
+        dilations=case.dilations, groups=case.channels[0], precision="highest",
+        data_format=data, weights_format=weights, **attributes,
+    )  # fmt: skip
+
+    @jax.jit
+    def run(cotangent: Any, *given: Any) -> Any:
+        function = (lambda *xs: compute(*xs, shape)) if operation in SHAPED else compute
+        found, gradients = jax.vjp(function, *given)
+        return (found, *gradients(cotangent))
+
+    found = []
+    for tensors, kind in problems:
+        arrays = (
+            jax.numpy.asarray(tensors[slot].transpose(order[slot]).astype(kind))
+            for slot in (result, *operands)
+        )
+        results = zip((result, *operands), run(*arrays), strict=True)
+        found.append({s: np.asarray(x).transpose(np.argsort(order[s])) for s, x in results})
+    return found

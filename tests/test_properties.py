@@ -1,0 +1,313 @@
+"""Any valid call is exact, by every form that claims it; any other is refused in our own words.
+
+Hypothesis draws the calls, and shrinks one that fails. The default tests draw the same calls in
+every run; the slow ones others each time, or those of `--hypothesis-seed`.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+import jaxconv
+from jaxconv import _explain, _lowering
+from jaxconv._op import OPS
+from tests.support import oracle
+from tests.support.exact import BF16, F16, F32, F64, demand_equal, exact_arrays
+from tests.support.grid import SHAPE_KINDS, SPELLINGS, Case
+from tests.support.oracle import round_to
+
+FORMS = [_lowering.PORTABLE, *_lowering.FORMS]
+COMMON = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
+SAME_IN_EVERY_RUN = settings(COMMON, derandomize=True)
+OTHERS_EACH_TIME = settings(COMMON, print_blob=True)
+
+# By rank: the largest extent, kernel and stride. Dilations skip whole images.
+LARGEST = {1: (40, 5, 7), 2: (9, 4, 5), 3: (4, 3, 3)}
+
+
+def one_of(*values):
+    return st.sampled_from(values)
+
+
+# Valid calls
+
+
+@st.composite
+def cases(draw):
+    """A valid call of one operation, by sizes that follow from those of its forward operation."""
+    op = draw(one_of(*OPS))
+    transposed, backward = op.startswith("conv_transpose"), op.removeprefix("conv")
+    rank = draw(one_of(2, 1, 3))
+    mode = draw(one_of("none", "none", *SPELLINGS))
+    forward = "conv_transpose" if transposed else "convolution"
+    rows = [draw(axes(forward, mode, LARGEST[rank])) for _ in range(rank)]
+    if draw(st.booleans()):
+        rows = rows[:1] * rank
+    axis = [row[0] for row in rows]
+    groups, ic, oc = draw(one_of(1, 2, 3, 5, 16)), *(draw(one_of(1, 2, 3, 7)) for _ in "io")
+    batch = draw(one_of(1, 2, 3, 0))
+    fine, coarse = tuple(a.fine for a in axis), tuple(a.coarse for a in axis)
+    src, dst = (coarse, fine) if transposed else (fine, coarse)
+
+    data_format = draw(one_of("NXC", "NCX"))
+    weights_format = draw(one_of("XIO", "OIX", "IOX", "XOI"))
+    letters = {"N": (batch,), "X": tuple(a.kernel for a in axis)}
+    of_src, of_dst = letters | {"X": src, "C": (groups * ic,)}, letters | {"X": dst}
+    of_dst["C"] = (groups * oc,)
+    if transposed and draw(st.booleans()):
+        of_weights = letters | {"I": (groups * ic,), "O": (oc,)}
+    else:
+        of_weights = letters | {"I": (ic,), "O": (groups * oc,)}
+
+    attributes = {
+        "strides": [a.stride for a in axis],
+        "dilations": [a.dilation for a in axis],
+        "pads_begin": [row[1][0] for row in rows],
+        "pads_end": [row[1][1] for row in rows],
+        "groups": groups,
+        "auto_pad": draw(st.sampled_from(SPELLINGS[mode])),
+        "data_format": data_format,
+        "weights_format": draw(one_of(weights_format, weights_format.lower())),
+    }
+    given_shape = draw(st.sampled_from(list(SHAPE_KINDS)))
+    if not op.endswith("weights"):
+        optional = op in ("conv_transpose", "convolution_backward_data")
+        needed = op == "convolution_backward_data" and mode.startswith("same")
+        if not optional or (not needed and draw(st.booleans())):
+            given_shape = None
+    if transposed:
+        attributes["output_padding"] = [row[2] for row in rows]
+    elif op == "convolution_backward_data" and given_shape is None:
+        attributes["output_padding"] = [a.rest for a in axis]
+    for name, value in attributes.items():
+        if isinstance(value, list):
+            alike = [value[0]] if len({*value}) == 1 else []
+            attributes[name] = draw(st.sampled_from([*alike, tuple(value), value]))
+    return Case(
+        f"{op} {src} {attributes} {batch} {ic} {oc}", op, attributes, tuple(axis),
+        *(
+            tuple(n for letter in order for n in shape[letter])
+            for order, shape in (
+                (data_format, of_src), (weights_format, of_weights), (data_format, of_dst)
+            )
+        ),
+        given_shape, not backward.partition("_backward")[1] and draw(st.booleans()),
+    )  # fmt: skip
+
+
+@st.composite
+def axes(draw, forward, mode, largest):
+    """One axis, its pads as they are given and its output padding; always valid.
+
+    Extents of 1, kernels as large as the padded data, strides and pads beyond kernels, dilations
+    beyond data and output padding beyond the stride are all among them.
+    """
+    longest, most_taps, farthest = largest
+    size, kernel = draw(st.integers(1, longest)), draw(st.integers(1, most_taps))
+    stride, dilation = draw(st.integers(1, farthest)), draw(one_of(1, 2, longest))
+    reach = dilation * (kernel - 1) + 1
+    begin, end = (draw(one_of(0, 1, reach - 1, reach + 2)) for _ in "be")
+    extra = draw(one_of(0, 0, 1, stride + 1))
+    fit = partial(oracle.fit_axis, forward, s=stride, d=dilation, mode=mode)
+    if forward == "convolution":
+        room = size + (begin + end if mode == "none" else 0)
+        size += max(reach - room, 0)
+        axis = fit(f=size, k=kernel, c=None, pads=(begin, end), extra=0)
+    else:
+        fine = stride * (size - 1) + reach + extra - begin - end
+        extra += max(1 - fine, 0)
+        axis = fit(f=None, k=kernel, c=size, pads=(begin, end), extra=extra)
+    return axis, (begin, end), extra
+
+
+def claims(form, case, dtype):
+    """Whether a form is part of the plan that forcing it makes."""
+    bound, (first, second, *bias) = case.bind(jaxconv), case.input_shapes
+    resolved = jaxconv.resolve(case.op, first, second, **bound.keywords)
+    inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape in (first, second)]
+    try:
+        with jaxconv.forced(form):
+            _explain._plan(resolved, inputs, np.dtype(F32 if bias else dtype), "cpu")
+    except ValueError:
+        return False
+    return True
+
+
+def check(case, dtype, forms):
+    arrays, sums = exact_arrays(case, dtype)
+    arrays, expected = [jnp.asarray(x, dtype) for x in arrays], round_to(sums, dtype)
+    for form in forms:
+        with jaxconv.forced(form):
+            demand_equal(jax.jit(case.bind(jaxconv))(*arrays), expected, case)
+
+
+@settings(SAME_IN_EVERY_RUN, max_examples=60)
+@given(st.data(), cases(), one_of(F32, BF16, F16))
+def test_a_valid_call_is_exact(data, case, dtype):
+    """By one of the forms that claim it."""
+    form = data.draw(st.sampled_from([None, *(f for f in FORMS if claims(f, case, dtype))]))
+    event(f"{form}")
+    check(case, dtype, [form])
+
+
+@pytest.mark.slow
+@settings(OTHERS_EACH_TIME, max_examples=40)
+@given(cases(), one_of(F32, BF16, F16))
+def test_a_valid_call_is_exact_by_every_form(case, dtype):
+    check(case, dtype, [None, *(f for f in FORMS if claims(f, case, dtype))])
+
+
+# Any call
+
+
+class Hostile:
+    """Whatever it is asked raises an error of its own."""
+
+    def _raise(self, *_):
+        raise RuntimeError("hostile")
+
+    __index__ = __int__ = __float__ = __repr__ = __str__ = __len__ = __iter__ = __array__ = _raise
+    __eq__ = __bool__ = __jax_array__ = __getitem__ = _raise
+    __hash__ = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """What is made when it is passed, for it has no repr that Hypothesis could show."""
+
+    by: Callable
+
+
+def deleted():
+    array = jnp.ones((1, 2, 3))
+    array.delete()
+    return array
+
+
+TENSORS = ("src", "diff_dst", "weights", "bias")
+LITTLE = st.integers(0, 4)
+NUMBERS = st.one_of(
+    LITTLE,
+    st.integers(),
+    one_of(2**31 - 1, 2**31, 2**48, 2**63, 10**5000, -1, True, 1.0, float("nan"), 1j),
+    one_of(np.int8(2), np.uint64(2**63), np.float32(1), np.bool_(True), np.array(2), np.ones(2)),
+)
+TEXTS = st.one_of(
+    one_of(
+        "", "same", "valid", "NHWC", "nxc", "XIO", "X\u0131o", "float32", "highest", "x" * 10**6
+    ),
+    st.text(max_size=4),
+)
+SEQUENCES = st.one_of(
+    st.lists(LITTLE, max_size=5),
+    st.lists(NUMBERS, max_size=4),
+    st.lists(st.one_of(NUMBERS, TEXTS, st.none(), st.lists(LITTLE)), max_size=4).map(tuple),
+    st.builds(range, LITTLE),
+    st.builds(np.array, st.lists(LITTLE, max_size=5)),
+    st.just([1] * 10**6),
+)
+OBJECTS = st.one_of(
+    st.none(),
+    one_of(Made(Hostile), Made(lambda: [1, Hostile()]), Made(object), Made(deleted)),
+    one_of(Made(lambda: memoryview(np.ones((1, 2, 3))))),
+    one_of(int, np.float32, {}, {1, 2}, b"1", ..., np.ma.masked, np.datetime64("2000"), lambda: 1),
+)
+TYPES = one_of(
+    F32, F32, F32, F16, BF16, np.float64, np.int32, bool, np.complex64, "U1", object, "V4"
+)  # fmt: skip
+ARRAYS = st.builds(
+    lambda shape, dtype, of: of(np.ones(shape, dtype)),
+    st.lists(LITTLE, max_size=5),
+    TYPES,
+    one_of(np.asarray, np.asarray, np.ma.array, np.ndarray.tolist),
+)
+FEW = st.one_of(st.integers(1, 3), st.lists(LITTLE, min_size=1, max_size=3))
+ANYTHING = st.one_of(NUMBERS, TEXTS, SEQUENCES, OBJECTS, ARRAYS)
+#: What may be right.
+NEAR = dict.fromkeys(TENSORS, ARRAYS) | {
+    "groups": st.integers(1, 3),
+    "auto_pad": one_of(*sum(SPELLINGS.values(), ())),
+    "data_format": one_of("NXC", "NCX", "nxc"),
+    "weights_format": one_of("XIO", "OIX", "IOX", "XOI", "xio"),
+    "precision": one_of(None, "high", ("highest", None)),
+    "preferred_element_type": one_of(None, F32, "float32", BF16),
+    "out_sharding": st.none(),
+}
+
+
+@st.composite
+def calls(draw):
+    """A valid call of integers with one or two arguments replaced, by what may be anything."""
+    case = draw(cases())
+    function, record = case.bind(jaxconv), OPS[case.op]
+    names = [*record.inputs, "bias"][: len(case.input_shapes)]
+    arguments = function.keywords | {
+        name: np.resize(np.arange(-3.0, 4.0), shape).astype(F32)
+        for name, shape in zip(names, case.input_shapes, strict=True)
+    }
+    known = inspect.signature(function.func).parameters
+    for name in draw(st.lists(one_of(*known), min_size=1, max_size=2)):
+        arguments[name] = draw(NEAR.get(name, FEW) if draw(st.booleans()) else ANYTHING)
+    return function.func, arguments
+
+
+MOST_ELEMENTS = 10**5
+
+
+def check_outcome(function, arguments):
+    """A right result, or a TypeError or ValueError that names operation and argument."""
+    op, known = function.__name__, inspect.signature(function).parameters
+    arguments = {k: v.by() if isinstance(v, Made) else v for k, v in arguments.items()}
+    out = result_or_error(lambda: jax.eval_shape(lambda: function(**arguments)))
+    if isinstance(out, Exception):
+        event("refused")
+        text = str(out)
+        assert type(out) in (TypeError, ValueError), text
+        assert text.startswith(f"{op}: "), text
+        assert any(f"`{name}`" in text for name in known), text
+        assert len(text) < 500, text
+    elif math.prod(out.shape) > MOST_ELEMENTS:
+        event("too large to compute")
+    else:
+        event("computed")
+        result = function(**arguments)
+        asked = {k: plain(k, v) for k, v in arguments.items() if k not in NUMERICS}
+        expected = round_to(getattr(oracle, op)(**asked), result.dtype)
+        np.testing.assert_array_equal(np.asarray(result, F64), expected.astype(F64))
+
+
+def result_or_error(function):
+    try:
+        return function()
+    except Exception as error:
+        return error
+
+
+def plain(name, value):
+    """Python's ints instead of NumPy's, which overflow when the oracle counts with them."""
+    return value if name in TENSORS or isinstance(value, str | None) else np.asarray(value).tolist()
+
+
+NUMERICS = ("precision", "preferred_element_type", "out_sharding")
+
+
+@settings(SAME_IN_EVERY_RUN, max_examples=60)
+@given(calls())
+def test_any_call_is_right_or_refused(call):
+    check_outcome(*call)
+
+
+@pytest.mark.slow
+@settings(OTHERS_EACH_TIME, max_examples=1500)
+@given(calls())
+def test_any_call_is_right_or_refused_at_length(call):
+    check_outcome(*call)

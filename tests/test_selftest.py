@@ -1,0 +1,92 @@
+"""`python -m jaxconv --selftest`: random cases, right as they are, and a planted wrong lowering."""
+
+import random
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import __main__, _selfcheck, _selftest
+from jaxconv._lowering import phases
+from tests.support.grid import OPS
+
+
+def selftest(*flags):
+    return __main__.main(["jaxconv", "--selftest", *flags])
+
+
+def table(text):
+    """Of each operation, the three counts of right cases and of all."""
+    rows = [line.split() for line in text.splitlines()]
+    return {words[0]: words[1:] for words in rows if words and words[0] in OPS}
+
+
+def test_all_is_right(capsys):
+    assert selftest("6", "--seed", "5") == 0
+    lines = capsys.readouterr().out
+    assert "6 random cases of seed 5" in lines
+    assert "6/6, 0 min left, 0 wrong" in lines
+    found = table(lines)
+    assert [*found] == [*OPS]
+    for cells in found.values():
+        right, of = zip(*(map(int, cell.split("/")) for cell in cells), strict=True)
+        assert right == of
+        assert sum(of) == 1
+    assert max(map(len, lines.splitlines())) <= 80
+
+
+def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
+    patched(phases.lax, "rev", lambda kernel, axes: kernel)
+    with jaxconv.forced("portable"):
+        assert selftest("6", "--seed", "5") == 1
+        out = capsys.readouterr().out
+        wrong = out.split("\n\n")[-1]
+        assert wrong
+        right = sum(int(cell.split("/")[0]) for cells in table(out).values() for cell in cells)
+        said, line = wrong.strip().split("; reproduce it by:\n")
+        exec(line, {})
+        assert capsys.readouterr().out.strip() == said
+    assert right == 6 - out.count("reproduce it by") < 6
+    assert re.search("(result|gradient by the fine tensor) has [0-9]+ of [0-9]+ integers", out)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda out: out.at[(0,) * out.ndim].add(1), r"the result has 1 of \d+ integers wrong"),
+        (lambda out: out[..., None], "ValueError"),
+        (lambda out: out[:1], "ValueError"),
+        (lambda out: out * (1 + 1e-5), "the result (is off by|has)"),
+        (lambda out: out * jnp.nan, "the result has"),
+    ],
+)
+def test_what_it_says(change, text, monkeypatch):
+    case, formats = _selfcheck.CASES[4], ("NCX", "OIX")
+    right = jaxconv.convolution
+    monkeypatch.setattr(jaxconv, "convolution", lambda *a, **k: change(right(*a, **k)))
+    assert re.match(
+        f"convolution, f32: ({text})", _selftest.compare("convolution", case, "f32", *formats)
+    )
+
+
+@pytest.mark.parametrize("operation", OPS)
+def test_a_case_of_padding_alone_is_right(operation):
+    case = _selfcheck.Case("", (1,), (2,), (1,), (3,), (1,), (1,), (0,), (1, 2, 3))
+    tensors = {name: np.ones(case.shapes[name]) for name in ("fine", "kernel")}
+    assert not _selfcheck.reference(case, "coarse", tensors).any()
+    assert _selftest.compare(operation, case, "f32", "NXC", "XIO") == ""
+
+
+def test_the_same_seed_draws_the_same_cases():
+    one, same, other = ([_selftest.draw(random.Random(s)) for _ in range(9)] for s in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("flags", [("0",), ("-3",), ("12", "--seed"), ("--fast",)])
+def test_what_cannot_be_asked_for(flags, capsys):
+    with pytest.raises(SystemExit) if flags[-1] == "--seed" else pytest.MonkeyPatch.context():
+        assert selftest(*flags) == 2
+    assert "--selftest [N]" in capsys.readouterr().err
