@@ -4,13 +4,25 @@ import re
 
 import griffe
 
+REWRITES = {
+    r"^Example:$": "Examples:",
+    r"^::\n": "",
+    r"::$": ":",
+    r":(func|mod):`": "`",
+    r"^(\w.*)\n    (?=\S)": r"- **\1**:\n    ",  # a term and what it means
+}
+
 
 class Docstrings(griffe.Extension):
-    """Names sections as griffe does, and removes what is reStructuredText."""
+    """Names sections as griffe does, and replaces what is reStructuredText."""
 
     def on_object(self, *, obj, **_):
-        """Rewrite one docstring, of a module, class, function or attribute."""
+        """Rewrite the docstring of a module, class, function or attribute."""
         if obj.docstring:
-            text = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
-            text = re.sub(r"^::\n", "", text, flags=re.MULTILINE)
-            obj.docstring.value = text.replace("::\n", ":\n").replace(":func:`", "`")
+            for pattern, new in REWRITES.items():
+                found = obj.docstring.value
+                obj.docstring.value = re.sub(pattern, new, found, flags=re.MULTILINE)
+
+    def on_package(self, *, pkg, **_):
+        """The same for a package, which griffe hands out apart."""
+        self.on_object(obj=pkg)
