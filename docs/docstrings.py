@@ -9,6 +9,7 @@ REWRITES = {
     r"^::\n": "",
     r"::$": ":",
     r":(func|mod):`": "`",
+    r"^(>>> (?:.+\n?)+)": r"```pycon\n\1\n```\n",
     r"^(\w.*)\n    (?=\S)": r"- **\1**:\n    ",  # a term and what it means
 }
 

@@ -19,7 +19,8 @@ ELSEWHERE = {
 def on_files(files, config):
     """Copy what is elsewhere."""
     for source, name in ELSEWHERE.items():
-        files.append(File.generated(config, name, content=(ROOT / source).read_text()))
+        text = (ROOT / source).read_text().replace("](docs/", "](")
+        files.append(File.generated(config, name, content=text))
 
 
 def on_page_markdown(markdown, page, config, files):
