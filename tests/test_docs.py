@@ -6,6 +6,8 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import jax
@@ -15,6 +17,7 @@ import jaxconv
 from benchmarks import figures
 from jaxconv._lowering import cpu, onednn_call
 from jaxconv._op import OPS
+from tests.support.peers import peer
 
 ROOT = Path(jaxconv.__file__).parents[1]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
@@ -166,6 +169,21 @@ def test_the_figures_of_a_page_are_those_of_the_results(page):
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_drawings_are_current(tmp_path, monkeypatch):
+    """Their words in their order; positions may differ with matplotlib's version."""
+    peer("matplotlib").use("agg")
+    monkeypatch.setattr(sys, "path", [str(ROOT / "docs"), *sys.path])
+    importlib.import_module("drawings").save(tmp_path)
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert [path.name for path in drawn] == ["transposed.svg", "windows.svg"]
+    for path in drawn:
+        committed, again = (
+            ["".join(x.itertext()) for x in ET.parse(p).iter() if x.tag.endswith("}text")]
+            for p in (ROOT / "docs" / path.name, path)
+        )
+        assert committed == again
 
 
 def test_the_api_pages_have_every_public_name():
