@@ -197,7 +197,7 @@ RULES = (
         "test_install.py",
     ),
     Fault(
-        "install: a narrower result counts as one to be widened",
+        "install: bfloat16 of float16 counts as wider",
         "_install.py",
         "dtype.itemsize <= lhs.dtype.itemsize)",
         "dtype.itemsize > 99)",
