@@ -18,11 +18,11 @@ import jaxconv
 from jaxconv import _lowering, _operate
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._lowering import cudnn, plain
-from tests.stablehlo import Match, convolutions, match
 from tests.support import exact, oracle
 from tests.support.forms import integers
 from tests.support.grid import CASES
 from tests.support.programs import collectives
+from tests.support.stablehlo import Match, convolutions, match
 
 pytestmark = pytest.mark.usefixtures("however_little")
 

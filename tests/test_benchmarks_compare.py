@@ -7,49 +7,7 @@ import pytest
 
 from benchmarks import compare, files
 from benchmarks.pool import ROOT
-
-
-def entry(*rounds, **more):
-    """An engine's entry with these rounds."""
-    middle = sorted(rounds)[len(rounds) // 2]
-    return {
-        "status": "ok",
-        "rounds_s": list(rounds),
-        "median_s": middle,
-        "min_s": min(rounds),
-        "spread": (max(rounds) - min(rounds)) / middle,
-        "roofline": 0.5,
-        **more,
-    }
-
-
-def row(name, op="forward", kind="dense 2-D", **engines):
-    """A row of the results."""
-    return {
-        "layer": name,
-        "class": kind,
-        "op": op,
-        "dtype": "f32",
-        "layout": "NXC",
-        "problem": "" if op == "step" else f'conv mb1ic8ih8oc8kh3ph1n"{name}"',
-        "flops": 10**9,
-        "bytes": 10**8,
-        "engines": engines,
-    }
-
-
-def results(*rows):
-    """A results file."""
-    return {
-        "date": "2026-01-02T03:04:05+00:00",
-        "seconds": 61.0,
-        "command": ["--preset", "<cpu-small>"],
-        "machine": {"cpu": "Some & Sons", "cores": 2, "isa": ["avx2"], "memory_bytes": 2**33},
-        "git": {"commit": "0123456789abcdef", "changed": True},
-        "engines": {"jaxconv": {"jax": "1.2.3"}, "lax": {"jax": "1.2.3"}, "torch": None},
-        "roofline": {"flops_per_s": {"f32": 1e11}, "bytes_per_s": 1e10},
-        "rows": list(rows),
-    }
+from tests.support.results import entry, results, row
 
 
 @pytest.fixture

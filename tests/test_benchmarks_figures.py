@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import figures, files
 from benchmarks.pool import ROOT
-from tests.test_benchmarks_compare import entry, results, row
+from tests.support.results import entry, results, row
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "README.md"]
 

@@ -6,7 +6,7 @@ from benchmarks import files, table
 from benchmarks.layer import OPS, layer_class
 from benchmarks.pool import ROOT
 from benchmarks.problem import spell
-from tests.test_benchmarks_compare import entry, results, row
+from tests.support.results import entry, results, row
 
 ROOF = {"flops_per_s": {"f32": 2e9}, "bytes_per_s": 1e12}
 

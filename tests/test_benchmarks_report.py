@@ -4,7 +4,7 @@ import html
 
 import pytest
 
-from tests.test_benchmarks_compare import entry, results, row
+from tests.support.results import entry, results, row
 
 pytest.importorskip("matplotlib")
 from benchmarks import report

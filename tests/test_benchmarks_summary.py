@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.summary import summary
-from tests.test_benchmarks_compare import entry, results, row
+from tests.support.results import entry, results, row
 
 
 def timed(seconds):

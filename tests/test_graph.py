@@ -10,41 +10,7 @@ import pytest
 
 from jaxconv import onednn
 from tests.support import oracle
-
-
-def tensor(number, *shape, dtype="f32", **more):
-    """A logical tensor as a dump has it; its strides say channels last, and count for nothing."""
-    last = np.argsort(np.argsort([0, *range(2, len(shape)), 1][: len(shape)]))
-    return {
-        "id": number,
-        "dtype": dtype,
-        "shape": list(shape),
-        "stride": last.tolist(),
-        "layout_type": "strided",
-        "property_type": "undef",
-        **more,
-    }
-
-
-def wrapped(value):
-    """With its type beside it, as in a dump."""
-    types = {int: "s64", str: "string", float: "f32", bool: "bool"}
-    if isinstance(value, list):
-        return {"type": f"{types[type(value[0])]}[]", "value": value}
-    return {"type": types[type(value)], "value": value}
-
-
-def node(number, kind, inputs, output, **attributes):
-    attrs = {name: wrapped(value) for name, value in attributes.items()}
-    return {
-        "id": number,
-        "name": f"{kind.upper()}_{number}",
-        "kind": kind,
-        "attrs": attrs,
-        "inputs": inputs,
-        "outputs": [output],
-    }
-
+from tests.support.graphs import graph, integers, node, tensor
 
 WINDOW = {
     "strides": [2, 1],
@@ -60,20 +26,7 @@ FINE, TAPS, COARSE = (2, 4, 7, 6), (6, 2, 3, 2), (2, 6, 3, 6)
 SRC, DST = tensor(0, *FINE), tensor(3, *COARSE)
 CONVOLUTION = node(7, "Convolution", [SRC, tensor(1, *TAPS)], DST, **WINDOW)
 RELU = node(2, "ReLU", [DST], tensor(9, *COARSE))
-
-
-def graph(*nodes, **more):
-    head = {"version": "3.0.0", "engine_kind": "cpu", "fpmath_mode": "strict"}
-    return {**head, **more, "graph": list(nodes)}
-
-
 TWO = graph(RELU, CONVOLUTION)  # the second before the first
-
-
-def integers(*shape, seed=0, dtype=np.float32):
-    return np.random.default_rng((seed, *shape)).integers(-4, 5, shape).astype(dtype)
-
-
 X, W = integers(*FINE), integers(*TAPS)
 EXACT = oracle.convolution(X, W, **(WINDOW | {"auto_pad": "none"}))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxconv import onednn
-from tests.test_graph import graph, node, tensor
+from tests.support.graphs import graph, node, tensor
 
 SHAPE = (2, 3, 4, 5)
 X = np.random.default_rng(1).integers(-24, 25, SHAPE) / 8  # from -3 to 3

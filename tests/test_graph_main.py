@@ -14,7 +14,7 @@ from jaxconv import onednn
 from jaxconv.onednn import __main__ as main
 from jaxconv.onednn import _check, _time
 from jaxconv.onednn._run import convolution_calls, evaluate
-from tests.test_graph_write import KINDS, exact, integers, written
+from tests.support.graphs import KINDS, exact, integers, written
 
 PUBLISHED = {
     "strides": [2],

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from jaxconv import onednn
+from tests.support.graphs import graph, node, tensor
 from tests.support.peers import integers, peer
-from tests.test_graph import graph, node, tensor
 
 torch = peer("torch")
 F = torch.nn.functional

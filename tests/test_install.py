@@ -135,6 +135,24 @@ def test_explicit_sharding(shape):
         assert np.array_equal(got, expected)
 
 
+def test_an_explicit_sharding_of_groups_that_move():
+    """Those of a transposed convolution's weights gradient; it has the kernel's sharding."""
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+
+    def up(x, k):
+        return lax.conv_general_dilated(
+            x, k, (1, 1), [(1, 1)] * 2, (2, 1), dimension_numbers=LAST, feature_group_count=6
+        )
+
+    gradient = jax.jit(jax.grad(lambda x, k: (up(x, k) ** 2).sum(), 1))
+    exact = gradient(X, K)
+    with jax.set_mesh(mesh), jaxconv.installed():
+        x, k = (jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((X, P("d")), (K, P())))
+        got = gradient(x, k)
+    assert jax.typeof(got) == jax.typeof(k)
+    assert np.array_equal(got, exact)
+
+
 @pytest.mark.parametrize("asked", [P("d", "e"), P(None, "e"), P("d", None, "e")])
 def test_an_explicit_sharding_that_is_asked_for(asked):
     """Of the channels, in a layout other than that of the data."""
@@ -376,6 +394,12 @@ F32 = np.float32
 STAYS = {
     "int32": ((2, 4, 6), (6, 4, 3), np.int32, {}),
     "int8 to int32": ((2, 4, 6), (6, 4, 3), np.int8, {"preferred_element_type": np.int32}),
+    "float16 to bfloat16": (
+        (2, 4, 6),
+        (6, 4, 3),
+        np.float16,
+        {"preferred_element_type": jnp.bfloat16},
+    ),
     "float8": ((2, 4, 6), (6, 4, 3), jnp.float8_e4m3fn, {}),
     "a dot algorithm": ((2, 4, 6), (6, 4, 3), F32, {"precision": "F32_F32_F32"}),
     "no spatial axis": ((2, 4), (6, 4), F32, {"window_strides": (), "padding": []}),

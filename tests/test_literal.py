@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from tests.test_oracle import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
+from tests.support.literal import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
 
 FORMATS = {"data_format": "NCX", "weights_format": "OIX"}
 

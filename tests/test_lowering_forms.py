@@ -10,6 +10,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
+from jaxconv._lowering import im2col, phases, split
 from tests.support.oracle import Axis
 from tests.support.random_problems import SLOTS, Problem, draw
 
@@ -64,6 +65,33 @@ def test_exact(form, slot):
     if not problems:
         pytest.skip(f"{form} claims none to {slot}")
     check(form, slot, problems)
+
+
+#: What is done in blocks, or otherwise, from so much data on that no test has it.
+LIMITS = {
+    "by block": [(split, "TOGETHER", 1 << 10), (split, "MANY_GROUPS", 2)],
+    "by tap": [(split, "DEPTHWISE", 2), (split, "OTHERS", 2)],
+    "im2col": [(im2col, "WHOLE", 0), (im2col, "BLOCK", 1 << 10), (im2col, "LEAST", 0)],
+    "phases": [(phases, "MOST_APART", 1)],
+    "swap": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "slot"), [(form, slot) for form in LIMITS for slot in _lowering.FORMS[form].emit]
+)
+def test_exact_in_blocks(patched, form, slot):
+    for limit in LIMITS[form]:
+        patched(*limit)
+    problems = [p for p in POOL if several(p) and claims(form, slot, p)]
+    problems = sorted(problems, key=lambda p: -max(a.stride for a in p.axes))[:8]
+    assert problems
+    check(form, slot, problems)
+
+
+def several(problem):
+    """Whether it has what can be in the wrong place: windows, taps, and residues of a stride."""
+    return all(a.coarse > 2 and a.kernel > 2 for a in problem.axes)
 
 
 def test_every_form_claims_something():

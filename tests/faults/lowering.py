@@ -112,10 +112,10 @@ LOWERING: tuple[Fault, ...] = (
         FORMS,
     ),
     Fault(
-        "the last piece of a kernel starts too late",
+        "the last piece of a kernel is one tap too early",
         "_lowering/split.py",
         "        start = jnp.minimum(n * size, axis.kernel - size)",
-        "        start = n * size",
+        "        start = jnp.minimum(n * size, axis.kernel - size - 1)",
         FORMS,
     ),
     Fault(
