@@ -1,4 +1,6 @@
-"""CPU: which form computes a contraction when. The first line that holds decides.
+"""CPU: which form computes a contraction when.
+
+The first line that holds, and whose form can compute the contraction, decides.
 
 A contraction to the fine tensor becomes ones to the coarse tensor first. oneDNN then takes what it
 is fast at, where jaxlib carries it; the lines below it are the portable forms, for all else.
@@ -58,8 +60,7 @@ def _few_products(p: Problem) -> bool:
 
 def _few_products_of_much_data(p: Problem) -> bool:
     """A weights gradient that dots would not serve, of more than a cache holds."""
-    fills = p.result == "kernel" and split.BLOCKS.fills(p)
-    return fills and _few_products(p) and not p.partitioned
+    return _few_products(p) and not p.partitioned
 
 
 def _many_taps(p: Problem) -> bool:
@@ -91,7 +92,7 @@ def _one_dot(p: Problem) -> bool:
 
 def _image_by_image(p: Problem) -> bool:
     """One tap, channels first, where the dots of an image are long."""
-    rows = p.pointwise and p.channels_first and max(p.fine, p.coarse) <= p.positions
+    rows = p.channels_first and max(p.fine, p.coarse) <= p.positions
     return rows and not p.partitioned and not (p.bits == 16 and p.result == "kernel")
 
 
@@ -103,8 +104,7 @@ def _few_terms_channels_first(p: Problem) -> bool:
 
 def _narrow_coarse(p: Problem) -> bool:
     """A weights gradient whose coarse tensor has fewer channels to be copied for each tap."""
-    fills = p.result == "kernel" and swap.FORM.fills(p)
-    return fills and p.coarse < p.fine and not p.partitioned
+    return p.coarse < p.fine and not p.partitioned
 
 
 def _wide_groups(p: Problem) -> bool:
@@ -130,7 +130,7 @@ _LINES: Table = (
     Regime(
         "far-taps",
         split.FAR_TAPS,
-        split.FAR_TAPS.fills,
+        lambda p: True,
         "windows reach over far more padding than data: tap by tap, without it",
     ),
     Regime(
@@ -149,26 +149,20 @@ _LINES: Table = (
     Regime(
         "stride-1",
         phases.FLIP,
-        lambda p: p.result == "fine" and not p.strided,
+        lambda p: True,
         "a convolution by the reversed kernel",
     ),
     Regime(
         "strided",
         phases.PHASES,
-        lambda p: p.result == "fine" and phases.PHASES.fills(p),
+        lambda p: True,
         "stride-1 convolutions of the residues by the stride",
     ),
     Regime(
         "odd-strides",
         split.TAPS,
-        lambda p: p.result == "fine" and split.TAPS.fills(p),
-        "too many phases: each tap puts the coarse pixels where it reads",
-    ),
-    Regime(
-        "odd-strides-many-taps",
-        convolution.FORM,
         lambda p: p.result == "fine",
-        "too many phases and taps: one slow convolution",
+        "too many phases: each tap puts the coarse pixels where it reads",
     ),
     Regime(
         "few-terms-beat-onednn",
@@ -185,7 +179,7 @@ _LINES: Table = (
     Regime(
         "onednn",
         onednn.FORM,
-        lambda p: p.work >= LITTLE_WORK and onednn.FORM.fills(p),
+        lambda p: p.work >= LITTLE_WORK,
         "oneDNN, which jaxlib carries",
     ),
     # From here on: without oneDNN, or what it cannot do.

@@ -19,25 +19,25 @@ TABLE: Table = (
     Regime(
         "stride 1",
         phases.FLIP,
-        lambda p: _no_backward_data(p) and not p.strided,
+        _no_backward_data,
         "no backward data form; it is a forward convolution by the reversed kernel",
     ),
     Regime(
         "strided",
         phases.PHASES,
-        lambda p: _no_backward_data(p) and phases.PHASES.fills(p),
+        _no_backward_data,
         "no backward data form; a forward one would write out the coarse tensor spread out",
     ),
     Regime(
         "strided, one tap",
         dot.FORM,
-        lambda p: _no_backward_data(p) and p.pointwise,
+        _no_backward_data,
         "no backward data form, and too large strides for phases",
     ),
     Regime(
         "odd strides",
         split.TAPS,
-        lambda p: _no_backward_data(p) and split.TAPS.fills(p),
+        _no_backward_data,
         "no backward data form, and too many phases",
     ),
     Regime(

@@ -1,9 +1,9 @@
 """A plan says as data how a contraction is computed; emission follows it and decides nothing.
 
-A platform has a table of regimes, read from the top: the first that holds names the form. A form
-computes a contraction, or rewrites it as other ones, its parts, which are planned by the same
-table. So a plan is a tree, made of sizes alone before anything is traced: `explain` prints it,
-`forced` and `measure` make others.
+A platform has a table of regimes, read from the top: the first that holds, and whose form can
+compute the contraction, decides. A form computes a contraction, or rewrites it as other ones, its
+parts, which are planned by the same table. So a plan is a tree, made of sizes alone before anything
+is traced: `explain` prints it, `forced` and `measure` make others.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,12 +57,16 @@ class Form:
 
 @dataclass(frozen=True)
 class Regime:
-    """A line of a table: where `when` holds, compute by `form`, because of `why`."""
+    """A line of a table: where `when` holds, compute by `form` if it can, because of `why`."""
 
     name: str
     form: Form
     when: Callable[[Problem], bool]
     why: str
+
+    def holds(self, problem: Problem) -> bool:
+        """Whether it decides about this contraction, if none before it does."""
+        return self.form.fills(problem) and self.when(problem)
 
 
 Table = tuple[Regime, ...]
@@ -99,10 +103,10 @@ def plan(
     that is isolated, nothing is isolated once more.
     """
     normal, trim = normalise(problem)
-    if forced is not None and forced.form.fills(normal) and not normal.empty:
+    if forced is not None and forced.holds(normal) and not normal.empty:
         regime, forced = forced, None
     else:
-        regime = next(r for r in table if r.when(normal))
+        regime = next(r for r in table if r.holds(normal))
     form = regime.form
     if form.any_sizes:
         normal, trim = problem, None

@@ -239,13 +239,6 @@ RULES = (
         "test_install.py",
     ),
     Fault(
-        "install: a weights gradient of groups loses the sharding of its result",
-        "_from_lax.py",
-        "reshard(out, sharding) if moved and sharding is not None else out",
-        "reshard(out, sharding) if False else out",
-        "test_install.py",
-    ),
-    Fault(
         "oneDNN: an older name for another attribute",
         "onednn/_names.py",
         '"output_shape": "dst_shape",\n}\nOLDER_INPUTS',
