@@ -25,7 +25,7 @@ POINTWISE = replace(DENSE, kernel=(1, 1), dilations=(1, 1))
 MADE_OF = {
     "multiply-adds": {"slice", "multiply", "add"},
     "im2col": {"slice", "concatenate", "dot"},
-    "by group": {"slice", "concatenate"},
+    "by group": {"transpose", "add"},
     "dot": {"slice", "dot"},
 }
 
