@@ -6,6 +6,7 @@ from typing import Any
 
 _repr = reprlib.Repr()
 _repr.maxtuple = _repr.maxlist = 12  # more than the axes of any layer
+_repr.maxlevel = 2  # pairs of pads, but not the numbers of an image
 
 
 def short(value: Any) -> str:

@@ -226,6 +226,7 @@ for number, problem in enumerate(draw({seed}, {count})):
     dtype = (jnp.float32, jnp.float32, jnp.bfloat16, jnp.float16)[number % 4]
     tensors = problem.integers()
     for slot in SLOTS:
+        dtype = jnp.float32 if slot == "kernel" else dtype
         try:  # forced, so that what is too little work is tried, too
             taken = "onednn" in dict(problem.plan(slot, "onednn").steps())
         except ValueError:
