@@ -185,6 +185,10 @@ class _Op:
     data_format: str = "NXC"
     output_padding: object = 0
 
+    @property
+    def channels_last(self):
+        return self.data_format.upper() == "NXC"
+
     def axes(self, fine, kernel, coarse):
         rank = len(kernel)
         mode = (self.auto_pad or "none").lower()
@@ -207,12 +211,12 @@ class _Op:
         if shape is None:
             return None
         sizes = tuple(int(size) for size in shape)
-        return sizes[1:-1] if self.data_format == "NXC" else sizes[2:]
+        return sizes[1:-1] if self.channels_last else sizes[2:]
 
     def split(self, data):
         """Data as (N, G, channels of a group, spatial...)."""
         data = np.asarray(data, np.float64)
-        data = np.moveaxis(data, -1, 1) if self.data_format == "NXC" else data
+        data = np.moveaxis(data, -1, 1) if self.channels_last else data
         n, channels, *sizes = data.shape
         return data.reshape(n, self.groups, channels // self.groups, *sizes)
 
@@ -221,7 +225,7 @@ class _Op:
         n, g, channels, *sizes = data.shape
         data = np.moveaxis(data.reshape(n, g * channels, *sizes), 1, -1)
         data = data if bias is None else data + np.asarray(bias, np.float64)
-        return data if self.data_format == "NXC" else np.moveaxis(data, -1, 1)
+        return data if self.channels_last else np.moveaxis(data, -1, 1)
 
     def kernel(self, weights, o=None, i=None):
         """Weights as (G, O, I, taps...), where I is fine and O coarse.
