@@ -4,8 +4,8 @@ A form of several XLA operations is fast as it is written: what it reads is in m
 writes its result. XLA's fusion knows nothing of that. It puts the normalisation or activation
 before a convolution inside the convolution's loop, where it is computed again for every tap, and
 the whole sum inside each of its consumers: training steps took up to four times as long. A barrier
-does not help, since XLA:CPU drops barriers before it fuses. A branch does: fusion never crosses its
-border. On a GPU a branch would wait for the host, so this is for CPU only.
+does not help, since XLA:CPU drops barriers before it fuses. A function that is not inlined does:
+fusion never crosses its border. This is for CPU only.
 """
 
 import math
@@ -13,32 +13,27 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
-from jaxconv import _sharding
-
-#: Elements of both operands below which a branch is not worth the time to compile it.
+#: Elements of both operands below which a function of its own is not worth the time to compile it.
 LITTLE = 1 << 12
 
 
 def isolated(form: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The same form as a branch that is always taken."""
+    """The same form as a function that XLA does not inline."""
 
     def kept(first: Any, second: Any) -> Any:
         if _little(first, second):
             return form(first, second)
-        taken = jax.jit(form)  # traced once, for its shape and as branch
-        result = jax.eval_shape(taken, first, second)
-
-        def never(first: Any, second: Any) -> Any:
-            zeros = jnp.zeros(result.shape, result.dtype)
-            return _sharding.vary_alike(zeros, first, second)[0]
-
-        # Behind a barrier, nobody knows the condition until branches have been simplified.
-        return lax.cond(lax.optimization_barrier(jnp.array(True)), taken, never, first, second)
+        return apart(form, first, second)
 
     return kept
+
+
+def apart(function: Callable[..., Any], *operands: Any) -> Any:
+    """The function's one result, which XLA computes once, from operands that it has computed."""
+    # JAX writes this at the operation that makes the value, which is the call.
+    return set_xla_metadata(jax.jit(function)(*operands), inlineable="false")
 
 
 def _little(*operands: Any) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
+import jax
 from jax import lax
 
 from jaxconv._geometry import OPERANDS, Geometry, Slot
@@ -137,7 +138,8 @@ def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
     form = plan.form.emit[result]
     if plan.form.parts:
         form = partial(form, parts=tuple(partial(emit, part) for part in plan.parts))
-    out = form(first, second, geometry=there, numerics=numerics)
+    with jax.named_scope(plan.form.name):  # what profiles show
+        out = form(first, second, geometry=there, numerics=numerics)
     out = lax.convert_element_type(out, numerics.dtype)  # before it is moved: there is less of it
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))

@@ -210,7 +210,7 @@ LOWERING: tuple[Fault, ...] = (
         PLANS,
     ),
     Fault(
-        "GPU programs have branches",
+        "GPU programs have functions that are not inlined",
         "_lowering/lower.py",
         '    inside = platform != "cpu"',
         "    inside = False",
