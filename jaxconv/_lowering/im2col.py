@@ -14,7 +14,7 @@ from jax import lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
-from jaxconv._lowering import dot, window
+from jaxconv._lowering import dot, isolate, window
 from jaxconv._lowering.blocks import added, by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
@@ -79,11 +79,17 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     """
     data = geometry.data
     channels = fine.shape[-1]
-    source, view = window.padded(dot.movable(fine), geometry), geometry
-    if by_channel := channels < FEW:
+    by_channel, view = channels < FEW, geometry
+    if by_channel:
         spatial = tuple(at + 1 for at in data.spatial)
-        source = jnp.moveaxis(source, -1, 0)  # C, N, X
         view = replace(geometry, data=data._replace(spatial=spatial))
+
+    def moved(fine: Any) -> Any:
+        padded = window.padded(dot.movable(fine), geometry)
+        return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
+
+    # Else XLA would move and pad what each tap reads, in a loop for each.
+    source = isolate.apart(moved, fine)
 
     def product(start: Any, size: int) -> Any:
         windows = jnp.concatenate(_reads(source, view, along, start, size), 0 if by_channel else -1)

@@ -28,8 +28,7 @@ MOST_FACTORS = 9
 #: It has so many products, for each of two or three places. The compiler does not write out a
 #: loop over places that has twice as many, and then makes no vectors.
 MOST_PRODUCTS = 49
-#: What is written out for all factors, for each of two places: it compiles in a second, or in two
-#: with several channels a group.
+#: What is written out for all factors, for each of two places: it compiles in a second.
 MOST_IN_ALL = 490
 #: Where loops add up fewer neighbours, they leave more than is worth it.
 FEWEST_PLACES = 4
@@ -67,17 +66,29 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     # Padded in this shape: XLA would write a padded tensor twice that it finds in two shapes.
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     coarse = _widened(coarse, numerics.sums)
-    factors = [(tap, i) for tap in window.taps(geometry) for i in range(fine.shape[-1])]
-    together, every = _unrolled(geometry, len(factors))
-    out = []
-    for first in range(0, len(factors), together):
-        some = factors[first : first + together]
-        parts = [
-            _sums(fine, coarse, some, box, moves, geometry)
-            for box, moves in _cover(geometry, every)
-        ]
-        out += [reduce(lax.add, one) for one in zip(*parts, strict=True)]
-    return jnp.stack(out).reshape(*(a.kernel for a in geometry.axes), -1, out[0].shape[-1])
+    channels = fine.shape[-1]
+    taps = list(window.taps(geometry))
+    together, every = _unrolled(geometry, len(taps) * channels)
+    boxes = list(_cover(geometry, every))
+
+    def of_channel(fine: Any) -> Any:
+        """For each tap, the sums of one fine channel a group."""
+        out = []
+        for first in range(0, len(taps), together):
+            some = taps[first : first + together]
+            parts = [_sums(fine, coarse, some, box, moves, geometry) for box, moves in boxes]
+            out += [reduce(lax.add, one) for one in zip(*parts, strict=True)]
+        return jnp.stack(out)
+
+    if channels == 1:
+        out = of_channel(fine)
+    else:  # in a loop: a program with a piece for each would take as many times to compile
+        out = lax.map(
+            lambda i: of_channel(lax.dynamic_slice_in_dim(fine, i, 1, axis=fine.ndim - 1)),
+            jnp.arange(channels),
+        )
+        out = jnp.moveaxis(out, 0, 1)
+    return out.reshape(*(a.kernel for a in geometry.axes), channels, out.shape[-1])
 
 
 def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
@@ -96,20 +107,19 @@ def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
 def _sums(
     fine: Any,
     coarse: Any,
-    factors: list[tuple[Tap, int]],
+    taps: list[Tap],
     box: Box,
     moves: int,
     geometry: Geometry,
 ) -> list[Any]:
-    """Of each factor, over a box and where it moves to."""
+    """For each tap, over a box and where it moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
     places = [_moved(box, geometry.rank - 1, by) for by in range(moves)]
     products = []
-    for tap, i in factors:
-        one = lax.slice_in_dim(fine, i, i + 1, axis=geometry.rank + 2)
+    for tap in taps:
         reads = [list(map(_read_by, tap, box, axes)) for box in places]
         terms = [
-            _cut(one, read, spatial) * _cut(coarse, box, spatial)
+            _cut(fine, read, spatial) * _cut(coarse, box, spatial)
             for read, box in zip(reads, places, strict=True)
         ]
         products.append(reduce(lax.add, terms))
