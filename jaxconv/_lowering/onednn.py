@@ -73,7 +73,8 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     each = [_Rows.of(a) for a in (some, *axes[1:-1])]
 
     def block(n: Any) -> Any:
-        image, row = n // (first.coarse // rows), n % (first.coarse // rows)
+        each_image = jnp.int32(first.coarse // rows)
+        image, row = lax.div(jnp.int32(n), each_image), lax.rem(jnp.int32(n), each_image)
         part = _slice(fine, image * images, images, row * rows * first.stride, some.fine)
         block_of = _slice(coarse, image * images, images, row * rows, rows)
         return _sum(part, block_of, each, geometry)

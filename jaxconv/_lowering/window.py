@@ -15,10 +15,11 @@ Tap = tuple[int, ...]
 
 def padded(fine: Any, geometry: Geometry) -> Any:
     """The fine tensor from the first element that any window reads to the last."""
-    config = [(0, 0, 0)] * fine.ndim
     for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
+        config = [(0, 0, 0)] * fine.ndim
         config[at] = (a.pad_low, a.pad_high, 0)
-    return lax.pad(fine, jnp.zeros((), fine.dtype), config)
+        fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    return fine
 
 
 def of_padded(geometry: Geometry) -> Geometry:
