@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from jaxconv import _layouts
-from jaxconv._attributes import Shape
 from jaxconv._op import Op
+from jaxconv._typing import Shape
 
 Tensors = dict[str, Shape]  # the given data tensors by name
 

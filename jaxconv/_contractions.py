@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax import lax
+from jax import Array, lax
+from jax.sharding import NamedSharding
 
 from jaxconv import _batching, _lowering, _sharding
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._jax_names import (
     Primitive,
@@ -34,20 +34,21 @@ from jaxconv._jax_names import (
     retyped,
     type_of_sought,
 )
+from jaxconv._typing import DType
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
 
 def contract(
     result: Slot,
-    operands: dict[Slot, Any],
+    operands: dict[Slot, Array],
     *,
     geometry: Geometry,
     precision: Precision,
     dtype: DType,
     early_rounding: bool = False,
-    sharding: Any = None,
-) -> jax.Array:
+    sharding: NamedSharding | None = None,
+) -> Array:
     """Contract two slots of the form into the third.
 
     Args:
@@ -62,7 +63,7 @@ def contract(
     """
     first, second = (operands[slot] for slot in OPERANDS[result])
     first, second = _sharding.vary_alike(first, second)
-    out: jax.Array = PRIMITIVES[result].bind(
+    out: Array = PRIMITIVES[result].bind(
         first,
         second,
         geometry=geometry,
@@ -86,8 +87,8 @@ def _register(result: Slot) -> None:
         return retyped(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
     def transpose(wrt: Slot) -> Any:
-        def rule(cotangent: Any, first: Any, second: Any, **params: Any) -> jax.Array:
-            operands: dict[Slot, Any] = dict(zip(slots, (first, second), strict=True))
+        def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
+            operands: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
             aval = type_of_sought(operands.pop(wrt))
             # The one rounding of a cotangent that is wider than the operands.
             operands[result] = lax.convert_element_type(cotangent, aval.dtype)

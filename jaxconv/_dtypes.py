@@ -4,11 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxconv._messages import either, shown
-
-DType = np.dtype[Any]
+from jaxconv._typing import DType
 
 #: operand type -> the type that holds its sums. 16-bit products are exact in float32.
 ACCUMULATION: dict[DType, DType] = {
@@ -27,7 +25,7 @@ def canonical(dtype: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
-def result_dtype(op: str, operand: DType, preferred: Any) -> DType:
+def result_dtype(op: str, operand: DType, preferred: object) -> DType:
     """The type of an op's result: the operands' own, or a wider one asked for."""
     if preferred is None:
         return operand

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +13,13 @@ import jax.numpy as jnp
 from jax.export import is_symbolic_dim
 
 from jaxconv import _arguments, _inspect, _lowering
-from jaxconv._dtypes import ACCUMULATION, DType, canonical
+from jaxconv._dtypes import ACCUMULATION, canonical
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._reshape import move_groups
 from jaxconv._resolve import Resolved
+from jaxconv._typing import DType, Typed
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def explain(
     )
 
 
-def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
+def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
     """The type asked for, or that of the arrays, or float32."""
     if asked is None:
         return _arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
@@ -123,7 +124,9 @@ def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
     raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
 
 
-def _plan(resolved: Resolved, inputs: list[Any], dtype: DType, platform: str) -> _lowering.Plan:
+def _plan(
+    resolved: Resolved, inputs: Sequence[Typed], dtype: DType, platform: str
+) -> _lowering.Plan:
     """The plan of the contraction that the operation is."""
     geometry, record = resolved.geometry, OPS[resolved.op]
     result = record.slot(record.result)

@@ -15,6 +15,7 @@ from jaxconv._from_lax import compute
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._install import as_contraction
 from jaxconv._jax_names import Equation, equations
+from jaxconv._typing import DType, Typed
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _convolution(equation: Equation) -> Convolution | None:
     return None
 
 
-def _plan(result: Slot, first: Any, second: Any, *, geometry: Geometry, dtype: Any) -> str:
+def _plan(result: Slot, first: Typed, second: Typed, *, geometry: Geometry, dtype: DType) -> str:
     """What the CPU lowering does with a contraction of these types, on one device."""
     plan = _lowering.plan_of(result, first, second, geometry, dtype, "cpu", _lowering.forced_here())
     steps = Counter(plan.steps())

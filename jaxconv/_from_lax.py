@@ -19,16 +19,20 @@ The second wants a stride of 1, the last an rhs_dilation of 1; what has more has
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-from jax import lax
+from jax import Array, lax
 from jax.export import is_symbolic_dim
+from jax.sharding import NamedSharding
 
+from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._reshape import move_groups, reorder
+from jaxconv._typing import DType, Shape
+
+Numbers = lax.ConvDimensionNumbers
 
 #: Why a convolution has no contraction.
 NO_AXIS = "no spatial axis"
@@ -45,14 +49,20 @@ class Mapped:
     geometry: Geometry
     #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on its fine axis
     dilated: bool
-    numbers: lax.ConvDimensionNumbers
+    numbers: Numbers
     #: so many groups of a weights gradient lead the batch of lhs, and not its channels
     groups_in_batch: int = 1
 
 
 def compute(
-    found: Mapped, lhs: Any, rhs: Any, *, precision: Any, dtype: DType, sharding: Any = None
-) -> jax.Array:
+    found: Mapped,
+    lhs: Array,
+    rhs: Array,
+    *,
+    precision: Precision,
+    dtype: DType,
+    sharding: NamedSharding | None = None,
+) -> Array:
     """What lax would, by one contraction."""
     lhs_spec, rhs_spec = tuple(found.numbers.lhs_spec), tuple(found.numbers.rhs_spec)
     geometry, kernel = found.geometry, found.geometry.kernel
@@ -83,14 +93,14 @@ def compute(
 
 
 def mapped(
-    lhs: tuple[Any, ...],
-    rhs: tuple[Any, ...],
+    lhs: Shape,
+    rhs: Shape,
     *,
     window_strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int],
     rhs_dilation: Sequence[int],
-    dimension_numbers: lax.ConvDimensionNumbers,
+    dimension_numbers: Numbers,
     feature_group_count: int,
     batch_group_count: int,
 ) -> Mapped | str:
@@ -173,7 +183,7 @@ def _like_a_gradient(batch: int, axes: list[_Axis]) -> bool:
     return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
 
 
-def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Any) -> Mapped:
+def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) -> Mapped:
     """To coarse, or to fine if lhs is dilated, in the layout of the result."""
     _, (outputs, inputs, *window), (batch, features, *spatial) = numbers
     data = DataLayout(batch, features, tuple(spatial))
@@ -190,7 +200,11 @@ def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Any) -> Map
 
 
 def _to_kernel(
-    axes: list[_Axis], feature_groups: int, batch_groups: int, dilated: bool, numbers: Any
+    axes: list[_Axis],
+    feature_groups: int,
+    batch_groups: int,
+    dilated: bool,
+    numbers: Numbers,
 ) -> Mapped:
     """To the kernel, in the layout of lhs, whose batch lax takes for its channels."""
     (lhs_batch, lhs_features, *spatial), _, (channels, outputs, *window) = numbers

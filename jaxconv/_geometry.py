@@ -10,7 +10,9 @@ where `fine` reads as zero outside 0..f-1. Everything else about an axis follows
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from jaxconv._typing import Shape
 
 Slot = Literal["fine", "kernel", "coarse"]
 
@@ -101,7 +103,7 @@ class Geometry:
         """Where the tensor in a slot keeps its axes."""
         return self.kernel.spec if slot == "kernel" else self.data.spec
 
-    def shape(self, slot: Slot, first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    def shape(self, slot: Slot, first: Shape, second: Shape) -> Shape:
         """The shape of the tensor in a slot, from the shapes of the other two."""
         data, kernel = self.data, self.kernel
         if slot == "kernel":

@@ -10,6 +10,7 @@ from jaxconv import _attributes, _conv_transpose, _convolution, _resolve
 from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._resolve import Resolved
+from jaxconv._typing import Shape
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: vars(_convolution).get(name) or vars(_conv_transpose)[name] for name in OPS
@@ -70,7 +71,7 @@ def arguments(asked: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[st
     return name, dict(bound.arguments)
 
 
-def shape(op: str, name: str, value: Any) -> _attributes.Shape:
+def shape(op: str, name: str, value: object) -> Shape:
     """Of a tensor that is given by its shape or as an array."""
     try:
         found = getattr(value, "shape", value)

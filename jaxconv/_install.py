@@ -4,6 +4,7 @@ One hook reaches every library on JAX, since all of them end in one primitive. I
 CPU is replaced; how it is traced, differentiated, batched and typed is not.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from jaxconv import _dtypes, _sharding
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._from_lax import Mapped, compute, mapped
 from jaxconv._jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
+from jaxconv._typing import Shape, Typed
 
 #: Why a convolution stays with lax that has a contraction.
 FASTER = "lax is faster: a weights gradient from one channel to one"
@@ -91,7 +93,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     return context
 
 
-def as_contraction(operands: Any, result: Any, **params: Any) -> Mapped | str:
+def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
     """What is computed instead of a convolution of lax's of these types, or why nothing is.
 
     The parameters are those of `jax.lax.conv_general_dilated_p`.
@@ -111,7 +113,7 @@ def as_contraction(operands: Any, result: Any, **params: Any) -> Mapped | str:
     return found
 
 
-def gains(found: Mapped, lhs: Any, rhs: Any) -> bool:
+def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
     """Whether the library computes a contraction at least as fast as lax, by the shapes of lax.
 
     Weights gradients from one channel to one, as of `jax.numpy.convolve`, took 1.0 to 3.5 times

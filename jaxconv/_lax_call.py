@@ -7,12 +7,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
+from jax import Array, lax
+from jax.sharding import NamedSharding
 
 from jaxconv import _arguments, _attributes, _dtypes, _from_lax, _sharding
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
-from jaxconv._from_lax import Mapped
+from jaxconv._from_lax import Mapped, Numbers
+from jaxconv._typing import DType, Shape, Typed
 
 OP = "conv_general_dilated"
 
@@ -21,7 +22,7 @@ def convolve(
     lhs: Any, rhs: Any, strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     dimension_numbers: Any, feature_group_count: Any, batch_group_count: Any,
     precision: Any, preferred: Any, out_sharding: Any,
-) -> jax.Array:  # fmt: skip
+) -> Array:  # fmt: skip
     """By a contraction if there is one, else by lax, which also says what is malformed."""
     if isinstance(padding, Iterator):  # of a zip, say, which can be read once
         padding = tuple(padding)
@@ -35,7 +36,7 @@ def convolve(
         return lax.conv_general_dilated(
             lhs, rhs, *window, numbers, *groups, *numerics, out_sharding
         )
-    out: jax.Array = _compiled(call, _arguments.array(OP, "lhs", lhs), rhs)
+    out: Array = _compiled(call, _arguments.array(OP, "lhs", lhs), rhs)
     return out
 
 
@@ -47,10 +48,10 @@ class _Call:
     zeros: tuple[tuple[int, int, int], ...]  # written out in lhs before, as `lax.pad` takes them
     precision: Precision
     dtype: DType
-    sharding: Any
+    sharding: NamedSharding | None
 
 
-def _run(call: _Call, lhs: Any, rhs: Any) -> jax.Array:
+def _run(call: _Call, lhs: Array, rhs: Array) -> Array:
     _sharding.check_meshes(OP, call.sharding, {"lhs": lhs, "rhs": rhs})
     if call.zeros:
         lhs = lax.pad(lhs, np.zeros((), lhs.dtype), call.zeros)
@@ -63,7 +64,7 @@ _run.__name__ = _run.__qualname__ = OP  # what jaxprs and profiles show
 _compiled = jax.jit(_run, static_argnums=0)
 
 
-def _known(lhs: Any, rhs: Any, precision: Any, preferred: Any, out_sharding: Any) -> bool:
+def _known(lhs: Typed, rhs: Typed, precision: Any, preferred: Any, out_sharding: Any) -> bool:
     """Whether the library has these types and this precision, and can say `out_sharding`."""
     try:
         operand = _arguments.common_dtype("", lhs=lhs, rhs=rhs)
@@ -78,7 +79,13 @@ def _known(lhs: Any, rhs: Any, precision: Any, preferred: Any, out_sharding: Any
 
 
 def _find(
-    lhs: Any, rhs: Any, numbers: Any, window: Any, groups: Any, numerics: Any, sharding: Any
+    lhs: Array,
+    rhs: Array,
+    numbers: Numbers,
+    window: Any,
+    groups: Any,
+    numerics: Any,
+    sharding: Any,
 ) -> _Call | None:
     """The contraction, or None: there is none, or what is given is malformed."""
     params = _params(lhs.shape, rhs.shape, numbers, groups, *window)
@@ -103,7 +110,7 @@ def _find(
     return _Call(found, zeros or (), _attributes.precision(OP, precision), dtype, sharding)
 
 
-def _shape(found: Mapped, lhs: Any, rhs: Any, batch_groups: int) -> tuple[Any, ...]:
+def _shape(found: Mapped, lhs: Shape, rhs: Shape, batch_groups: int) -> Shape:
     """The shape of the result."""
     lhs_spec, rhs_spec, (batch, features, *spatial) = found.numbers
     places = [getattr(axis, found.result) for axis in found.geometry.axes]
@@ -113,7 +120,7 @@ def _shape(found: Mapped, lhs: Any, rhs: Any, batch_groups: int) -> tuple[Any, .
 
 
 def _params(
-    lhs: Any, rhs: Any, numbers: Any, groups: Any,
+    lhs: Shape, rhs: Shape, numbers: Numbers, groups: Any,
     strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
 ) -> dict[str, Any] | None:  # fmt: skip
     """The parameters of lax's primitive in ints, or None: they are malformed."""

@@ -157,7 +157,7 @@ def contenders(problem: Problem) -> list[str]:
     return found
 
 
-def _compiled(problem: Problem, form: str, operands: list[Any]) -> Callable[[], Any] | None:
+def _compiled(problem: Problem, form: str, operands: list[jax.Array]) -> Callable[[], Any] | None:
     """A call; None if the form takes too much to compile or to run."""
     chosen = form == CHOSEN
     run = partial(

@@ -4,16 +4,16 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jax.export import is_symbolic_dim
 
 from jaxconv import _attributes as parse
 from jaxconv import _channels, _layouts, _sizes
-from jaxconv._attributes import Shape
 from jaxconv._geometry import Geometry
 from jaxconv._messages import either, short
 from jaxconv._op import Op
+from jaxconv._typing import Shape
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ def find(
     op: Op,
     first: Shape,
     second: Shape,
-    given_shape: Any,
+    given_shape: object,
     *,
-    strides: Any,
-    pads_begin: Any,
-    pads_end: Any,
-    dilations: Any,
-    output_padding: Any,
-    auto_pad: Any,
-    groups: Any,
-    data_format: Any,
-    weights_format: Any,
+    strides: object,
+    pads_begin: object,
+    pads_end: object,
+    dilations: object,
+    output_padding: object,
+    auto_pad: object,
+    groups: object,
+    data_format: object,
+    weights_format: object,
 ) -> Resolved:
     """Parse what the user gave to `op`, whose two inputs have these shapes; find the sizes."""
     name = op.name

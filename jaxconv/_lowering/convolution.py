@@ -7,10 +7,9 @@ channels-last.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import UNIT, Geometry
 from jaxconv._lowering import reference, window
@@ -19,7 +18,7 @@ from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups, replace_axes
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The reference; a signal, and what is much padded in float64, slightly rewritten."""
     convolve = partial(reference.to_coarse, numerics=numerics.wide)
     if fine.dtype.itemsize == 8 and _deep(geometry):
@@ -40,7 +39,7 @@ def _deep(geometry: Geometry) -> bool:
     return any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in geometry.axes)
 
 
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The reference with the kernel transposed, not renumbered."""
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
@@ -48,7 +47,7 @@ def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return reference.spread(coarse, kernel, layout.spec, geometry=geometry, numerics=numerics.wide)
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """A convolution with the channels as batch and the batch as channels.
 
     Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)): as batch groups, as lax's

@@ -13,10 +13,10 @@ same at both ends, the lhs with its padding and a dilated kernel with its zeros.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering import reference
@@ -30,7 +30,7 @@ MOST_WORK = 1.5
 Pairs = list[tuple[int, int]]
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Forward, each axis padded alike at both ends.
 
     A surplus at an end gives results beyond those asked for, which are cut off: that moves
@@ -40,7 +40,9 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     """
     spatial = geometry.data.spatial
     even = [_Even.of(a) for a in geometry.axes]
-    work = math.prod((e.before + a.coarse + e.after) / a.coarse for e, a in _zip(even, geometry))
+    work = math.prod(
+        (e.before + a.coarse + e.after) / a.coarse for e, a in zip(even, geometry.axes, strict=True)
+    )
     if work > MOST_WORK:
         pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
         fine = lax.optimization_barrier(_pad(fine, spatial, pads))
@@ -55,12 +57,12 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 
 
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Backward data, of one group and undilated."""
     return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Backward filter, undilated: the fine tensor is the lhs, whichever came from the user."""
     return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
 
@@ -81,11 +83,7 @@ class _Even(NamedTuple):
         return cls(pad, before, count - before - axis.coarse)
 
 
-def _zip(values: list[Any], geometry: Geometry) -> Any:
-    return zip(values, geometry.axes, strict=True)
-
-
-def _pad(x: Any, spatial: tuple[int, ...], pairs: Pairs) -> Any:
+def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
     """Zeros at both ends of the spatial axes; negative ones cut off."""
     if not any(low or high for low, high in pairs):
         return x
@@ -101,9 +99,9 @@ def _as_plane(result: Slot, form: Emit) -> Emit:
     So a signal in 16 bits is an image of one row.
     """
 
-    def emit(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
+    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
         if geometry.rank > 1 or first.dtype.itemsize > 2:
-            return form(first, second, geometry=geometry, **params)
+            return form(first, second, geometry=geometry, numerics=numerics)
         at = {slot: geometry.layout(slot)[2] for slot in OPERANDS}
         first, second = (
             replace_axes(x, at[slot], 1, (1, x.shape[at[slot]]))
@@ -115,7 +113,7 @@ def _as_plane(result: Slot, form: Emit) -> Emit:
             DataLayout(*_widened(geometry.data)),
             KernelLayout(*_widened(geometry.kernel)),
         )
-        return lax.squeeze(form(first, second, geometry=plane, **params), (at[result],))
+        return lax.squeeze(form(first, second, geometry=plane, numerics=numerics), (at[result],))
 
     return emit
 

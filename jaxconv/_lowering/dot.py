@@ -8,28 +8,27 @@ sharded over devices stays so. Groups are the batch of the dot.
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.blocks import by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
+from jaxconv._typing import DType, Shape
 
 
 @by_group()
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Each window is a row of patches."""
     weights = kernel.reshape(-1, kernel.shape[-1])
     return by_weights(_patches(fine, geometry), weights, numerics)
 
 
 @by_group()
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Each coarse element makes a window of its own."""
     windows = lax.dot_general(
         coarse,
@@ -42,7 +41,7 @@ def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
 
 
 @by_group()
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """All windows at once: one dot over batch and extents."""
     out = by_rows(_patches(fine, geometry), coarse, numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
@@ -55,7 +54,7 @@ FORM = Form(
 )
 
 
-def _patches(fine: Any, geometry: Geometry) -> Any:
+def _patches(fine: Array, geometry: Geometry) -> Array:
     """(N, coarse extents, taps * C): the windows, which do not overlap."""
     if all(a.kernel == 1 for a in geometry.axes):
         return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
@@ -67,7 +66,7 @@ def _patches(fine: Any, geometry: Geometry) -> Any:
     return split.reshape(batch, *(a.coarse for a in geometry.axes), taps * channels)
 
 
-def _unpatched(windows: Any, channels: int, geometry: Geometry) -> Any:
+def _unpatched(windows: Array, channels: int, geometry: Geometry) -> Array:
     """The reverse: lay the windows (N, coarse extents, taps * C) side by side and crop."""
     batch = windows.shape[0]
     if any(a.kernel > 1 for a in geometry.axes):
@@ -96,7 +95,7 @@ def _outside_in(geometry: Geometry) -> list[int]:
 _BITS = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
-def by_weights(rows: Any, weights: Any, numerics: Numerics) -> Any:
+def by_weights(rows: Array, weights: Array, numerics: Numerics) -> Array:
     """(N, X, i) by (i, o) to (N, X, o)."""
     return lax.dot_general(
         rows,
@@ -107,7 +106,7 @@ def by_weights(rows: Any, weights: Any, numerics: Numerics) -> Any:
     )
 
 
-def by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
+def by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
     """(N, X, i) by (N, X, o) to (i, o)."""
     swap = _narrower_is_coarse(fine.shape, coarse.shape)
     one, other = (coarse, fine) if swap else (fine, coarse)
@@ -118,7 +117,7 @@ def by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
     return lax.optimization_barrier(out).T if swap else out
 
 
-def first_by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
+def first_by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
     """(i, N, X) by (N, X, o) to (i, o)."""
     rows = range(coarse.ndim - 1)
     return lax.dot_general(
@@ -130,7 +129,7 @@ def first_by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
     )
 
 
-def _narrower_is_coarse(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
+def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
     """Whether transposing the coarse tensor, and then the result, moves less than the fine one."""
     i, o = fine[-1], coarse[-1]
     if not isinstance(fine[0], int):  # a symbolic batch: many rows
@@ -139,21 +138,21 @@ def _narrower_is_coarse(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
     return bool(count * o + i * o < count * i)
 
 
-def _channels_first(x: Any) -> Any:
+def _channels_first(x: Array) -> Array:
     """Transposed as bits: XLA would fold a transposition of numbers into the dot."""
     return as_numbers(jnp.moveaxis(as_bits(x), -1, 0), x.dtype)
 
 
-def movable(x: Any) -> Any:
+def movable(x: Array) -> Array:
     """What XLA moves as it is: 16 bits as integers, since as numbers they go through float32."""
     return as_bits(x) if x.dtype.itemsize == 2 else x
 
 
-def as_bits(x: Any) -> Any:
+def as_bits(x: Array) -> Array:
     """Numbers as integers of their size."""
     return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
 
 
-def as_numbers(x: Any, dtype: DType) -> Any:
+def as_numbers(x: Array, dtype: DType) -> Array:
     """The reverse, of what `movable` left as it is too."""
     return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)

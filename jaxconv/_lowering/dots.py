@@ -11,10 +11,9 @@ For each image and group, of one tap and channels first: no data is transposed.
 import math
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import DataLayout, Geometry
 from jaxconv._lowering import dot, window
@@ -25,7 +24,7 @@ from jaxconv._reshape import merge_groups, replace_axes, split_groups
 # For each tap.
 
 
-def taps_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def taps_to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The sum over taps of what the tap reads times its weights."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
@@ -44,7 +43,7 @@ def taps_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Nume
     return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
 
 
-def taps_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     coarse = _grouped(coarse, groups, data)
@@ -66,7 +65,7 @@ def taps_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Nume
     return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
 
 
-def _each_read(fine: Any, geometry: Geometry) -> Iterator[tuple[window.Tap, Any]]:
+def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:
     """Each tap, and what it reads of the fine tensor."""
     # Shifted data, which are split over devices as they were, exchange halos only.
     strided = any(a.stride > 1 for a in geometry.axes)
@@ -76,7 +75,7 @@ def _each_read(fine: Any, geometry: Geometry) -> Iterator[tuple[window.Tap, Any]
     return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
 
 
-def _grouped(x: Any, groups: int, data: DataLayout) -> Any:
+def _grouped(x: Array, groups: int, data: DataLayout) -> Array:
     """The channels as two axes: groups, and the channels of one."""
     return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))
 
@@ -93,7 +92,9 @@ BY_TAP = Form(
 # with a batch: XLA moves the batch of images last otherwise.
 
 
-def images_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def images_to_coarse(
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
     """(n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
     bits = jnp.moveaxis(_matrices(dot.as_bits(kernel), geometry), -1, -2)
     weights = dot.as_numbers(bits, kernel.dtype)  # XLA would turn the dot around, see dot
@@ -101,7 +102,9 @@ def images_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Nu
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 
 
-def images_to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def images_to_fine(
+    coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
     """(n, g, i, o) by (n, g, o, X) to (n, g, i, X), with zeros where nothing is read."""
     out = _multiplied(_matrices(kernel, geometry), _flat(coarse, geometry), 2, numerics)
     batch, _, *extents = coarse.shape
@@ -110,7 +113,9 @@ def images_to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Nu
     return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0), (0, 0, 0), *spread])
 
 
-def images_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def images_to_kernel(
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
     """(n, g, i, X) by (n, g, o, X) to (n, g, i, o), and the sum over n."""
     read = _flat(_read(fine, geometry), geometry)
     out = _multiplied(read, _flat(coarse, geometry), 3, numerics).sum(0)
@@ -118,7 +123,7 @@ def images_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Nu
     return out.reshape(*(1 for _ in geometry.axes), *out.shape)
 
 
-def _multiplied(one: Any, other: Any, axis: int, numerics: Numerics) -> Any:
+def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
     """For each image and group, over the last axis of `one` and this of `other`."""
     if one.ndim < other.ndim:
         one = jnp.broadcast_to(one, (other.shape[0], *one.shape))
@@ -131,20 +136,20 @@ def _multiplied(one: Any, other: Any, axis: int, numerics: Numerics) -> Any:
     )
 
 
-def _matrices(kernel: Any, geometry: Geometry) -> Any:
+def _matrices(kernel: Array, geometry: Geometry) -> Array:
     """(g, i, o)."""
     weights = kernel.reshape(kernel.shape[-2:])
     return jnp.moveaxis(split_groups(weights, geometry.groups), 0, 1)
 
 
-def _flat(data: Any, geometry: Geometry) -> Any:
+def _flat(data: Array, geometry: Geometry) -> Array:
     """(n, g, channels of a group, X)."""
     batch, channels, *extents = data.shape
     groups = geometry.groups
     return data.reshape(batch, groups, channels // groups, math.prod(extents))
 
 
-def _read(fine: Any, geometry: Geometry) -> Any:
+def _read(fine: Array, geometry: Geometry) -> Array:
     """What the tap reads, of the coarse extents."""
     return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
 

@@ -7,10 +7,9 @@ batch. Groups are taken a few at a time, each one contiguous.
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
@@ -18,6 +17,7 @@ from jaxconv._lowering import dot, window
 from jaxconv._lowering.blocks import added, by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
+from jaxconv._typing import Index
 
 #: Bytes of windows that are written at once, and else of one block. The C library maps
 #: buffers above 32 MiB anew at each call, and first touching their pages takes longer
@@ -35,25 +35,25 @@ FEW = 8
 SOME_BATCH = 8
 
 
-def _bytes(fine: Any, geometry: Geometry) -> int:
+def _bytes(fine: Array, geometry: Geometry) -> int:
     """Of all windows."""
     batch = fine.shape[0] if isinstance(fine.shape[0], int) else SOME_BATCH
     extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
     return batch * extents * int(fine.shape[geometry.data.channel]) * int(fine.dtype.itemsize)
 
 
-def _together(fine: Any, geometry: Geometry) -> int:
+def _together(fine: Array, geometry: Geometry) -> int:
     """How many groups are taken at a time."""
     return geometry.groups * TOGETHER // max(_bytes(fine, geometry), 1)
 
 
 @by_group(_together)
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Windows by the whole kernel."""
     source = window.padded(dot.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
-    def some(start: Any, size: int) -> Any:
+    def some(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_reads(source, geometry, along, start, size), -1)
         return dot.by_weights(dot.as_numbers(windows, fine.dtype), weights, numerics)
 
@@ -62,17 +62,18 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     if size == total:
         return some(0, total)
 
-    def step(block: Any, out: Any) -> Any:
+    def step(block: Index, out: Array) -> Array:
         start = jnp.minimum(block * size, total - size)  # the last block overlaps its neighbour
         return lax.dynamic_update_slice_in_dim(out, some(start, size), start, 1 + along)
 
     shape = (*fine.shape[:1], *(a.coarse for a in geometry.axes), kernel.shape[-1])
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
-    return lax.fori_loop(0, -(-total // size), step, out)
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
+    out: Array = lax.fori_loop(0, -(-total // size), step, zeros)
+    return out
 
 
 @by_group(_together)
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Windows by the coarse tensor, over all rows; of few channels, channel by channel.
 
     Then the windows of each channel and tap are whole rows, one after another.
@@ -85,7 +86,7 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
         source = jnp.moveaxis(source, -1, 0)  # C, N, X
         view = replace(geometry, data=data._replace(spatial=spatial))
 
-    def product(start: Any, size: int) -> Any:
+    def product(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_reads(source, view, along, start, size), 0 if by_channel else -1)
         block = _some(coarse, start, size, data.spatial[along])
         multiply = dot.first_by_rows if by_channel else dot.by_rows
@@ -102,12 +103,12 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
 
 
-def _some(x: Any, start: Any, size: Any, axis: int) -> Any:
+def _some(x: Array, start: Index, size: int, axis: int) -> Array:
     """So many along an axis, which is not touched if they are all."""
     return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
-def _reads(source: Any, geometry: Geometry, along: int, start: Any, size: int) -> list[Any]:
+def _reads(source: Array, geometry: Geometry, along: int, start: Index, size: int) -> list[Array]:
     """What the taps read for some places of the coarse tensor along one axis."""
     axes, at = list(geometry.axes), geometry.data.spatial[along]
     axis = axes[along]
@@ -118,7 +119,7 @@ def _reads(source: Any, geometry: Geometry, along: int, start: Any, size: int) -
     return [window.read_by(tap, source, some) for tap in window.taps(some)]
 
 
-def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:
+def _block(fine: Array, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:
     """Along which axis of the coarse tensor, and how many pixels of it, make a block.
 
     Along the first axis, whose pixels are whole rows, unless one of them has too many windows. Each

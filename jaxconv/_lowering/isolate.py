@@ -10,38 +10,41 @@ border. On a GPU a branch would wait for the host, so this is for CPU only.
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
+
+Operation = Callable[[Array, Array], Array]
 
 #: Elements of both operands below which a branch is not worth the time to compile it.
 LITTLE = 1 << 12
 
 
-def isolated(form: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def isolated(form: Operation) -> Operation:
     """The same form as a branch that is always taken."""
 
-    def kept(first: Any, second: Any) -> Any:
+    def kept(first: Array, second: Array) -> Array:
         if _little(first, second):
             return form(first, second)
         taken = jax.jit(form)  # traced once, for its shape and as branch
         result = jax.eval_shape(taken, first, second)
 
-        def never(first: Any, second: Any) -> Any:
+        def never(first: Array, second: Array) -> Array:
             zeros = jnp.zeros(result.shape, result.dtype)
             return _sharding.vary_alike(zeros, first, second)[0]
 
         # Behind a barrier, nobody knows the condition until branches have been simplified.
-        return lax.cond(lax.optimization_barrier(jnp.array(True)), taken, never, first, second)
+        always = lax.optimization_barrier(jnp.array(True))
+        out: Array = lax.cond(always, taken, never, first, second)
+        return out
 
     return kept
 
 
-def _little(*operands: Any) -> bool:
+def _little(*operands: Array) -> bool:
     """Never of a symbolic batch."""
     known = all(isinstance(n, int) for x in operands for n in x.shape)
     return known and sum(math.prod(x.shape) for x in operands) < LITTLE

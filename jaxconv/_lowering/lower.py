@@ -1,19 +1,18 @@
 """From a primitive's parameters to a plan, and from the plan to lax: one way for all platforms."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering import cpu, gpu, onednn_call, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Plan, Regime, Table, emit, plan
 from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._typing import DType, Typed
 
 #: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
@@ -23,8 +22,8 @@ Forced = str | Measured | None
 
 def lower(
     result: Slot,
-    first: Any,
-    second: Any,
+    first: Array,
+    second: Array,
     *,
     platform: str | None,
     geometry: Geometry,
@@ -34,7 +33,7 @@ def lower(
     forced: Forced,
     devices: int,
     exported: bool,
-) -> Any:
+) -> Array:
     """The third tensor, summed in a wide type and rounded once.
 
     An accelerator accumulates a 16-bit convolution in float32 by itself. Asking for a float32
@@ -54,8 +53,8 @@ def lower(
 
 def plan_of(
     result: Slot,
-    first: Any,
-    second: Any,
+    first: Typed,
+    second: Typed,
     geometry: Geometry,
     dtype: DType,
     platform: str | None,

@@ -6,7 +6,6 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import jax
@@ -117,7 +116,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]
     return read
 
 
-def _nested(value: Any, depth: int) -> bool:
+def _nested(value: object, depth: int) -> bool:
     """Whether it is numbers, in objects nested to this depth."""
     if depth == 0:
         return isinstance(value, int | float)

@@ -7,18 +7,17 @@ Multiply-adds also partition on a sharded batch, where a grouped convolution gat
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
+from jaxconv._typing import DType
 
 Box = list[range]
 
@@ -35,7 +34,7 @@ MOST_IN_ALL = 490
 FEWEST_PLACES = 4
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Sum over taps and fine channels i of (N, X, g, 1) times (g, o); or with channels first."""
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     kernel = _widened(kernel, numerics.sums)
@@ -51,13 +50,13 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return replace_axes(_added(terms), channel, 2, (kernel.shape[-1],))
 
 
-def _added(terms: list[Any]) -> Any:
+def _added(terms: list[Array]) -> Array:
     """By two sums, as an addition that waits for the one before takes several times as long."""
     sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
     return reduce(lax.add, sums)
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Over places, the sum of (N, X, g, 1), for each tap and fine channel i, by (N, X, g, o).
 
     A loop adds up a few places of a few such factors; of what it leaves, which is several times
@@ -94,13 +93,13 @@ def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
 
 
 def _sums(
-    fine: Any,
-    coarse: Any,
+    fine: Array,
+    coarse: Array,
     factors: list[tuple[Tap, int]],
     box: Box,
     moves: int,
     geometry: Geometry,
-) -> list[Any]:
+) -> list[Array]:
     """Of each factor, over a box and where it moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
     places = [_moved(box, geometry.rank - 1, by) for by in range(moves)]
@@ -174,7 +173,7 @@ def _read_by(tap: int, places: range, axis: Axis) -> range:
     return range(start, last + 1, axis.stride * places.step)
 
 
-def _cut(x: Any, box: Box, spatial: Sequence[int]) -> Any:
+def _cut(x: Array, box: Box, spatial: Sequence[int]) -> Array:
     """A tensor at the places of a box along its spatial axes."""
     starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
     for at, places in zip(spatial, box, strict=True):
@@ -182,7 +181,7 @@ def _cut(x: Any, box: Box, spatial: Sequence[int]) -> Any:
     return lax.slice(x, starts, limits, strides)
 
 
-def _widened(x: Any, dtype: DType) -> Any:
+def _widened(x: Array, dtype: DType) -> Array:
     """In `dtype` once and for all: in the fused loop, each tap would convert again."""
     return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
 

@@ -13,10 +13,9 @@ What is left out of an operand is cut off; what is left out of a result is zero.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering.problem import Problem
@@ -34,19 +33,19 @@ class Trim:
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
-    def operands(self, result: Slot, first: Any, second: Any) -> tuple[Any, ...]:
+    def operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
         """The operands without it."""
         pair = zip(OPERANDS[result], (first, second), strict=True)
         return tuple(self._without(slot, x) for slot, x in pair)
 
-    def _without(self, slot: Slot, x: Any) -> Any:
+    def _without(self, slot: Slot, x: Array) -> Array:
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
         return lax.squeeze(x, [spatial[n] for n in self.units]) if self.units else x
 
-    def result(self, slot: Slot, x: Any) -> Any:
+    def result(self, slot: Slot, x: Array) -> Array:
         """The result with it: zeros."""
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         if self.units:

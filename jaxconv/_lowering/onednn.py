@@ -2,10 +2,9 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import UNIT, Axis, Geometry, KernelLayout
 from jaxconv._lowering import onednn_call, window
@@ -13,9 +12,10 @@ from jaxconv._lowering.blocks import added, divisor
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
+from jaxconv._typing import Index
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """One call, in which the padding is, unless that would make oneDNN choose its fallback."""
     layout = geometry.kernel
     depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
@@ -62,7 +62,7 @@ def _worth(problem: Problem) -> bool:
     return problem.dense and problem.rank > 1 and problem.bits > 16 and not few
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The sum over blocks: of several images, or of some rows of one."""
     fine, geometry = window.padded(fine, geometry), window.of_padded(geometry)
     axes = geometry.axes
@@ -72,7 +72,7 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     some = replace(some, fine=some.span - 1 + some.extent)
     each = [_Rows.of(a) for a in (some, *axes[1:-1])]
 
-    def block(n: Any) -> Any:
+    def block(n: Index) -> Array:
         image, row = n // (first.coarse // rows), n % (first.coarse // rows)
         part = _slice(fine, image * images, images, row * rows * first.stride, some.fine)
         block_of = _slice(coarse, image * images, images, row * rows, rows)
@@ -84,7 +84,7 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     return _in_order(out, each)
 
 
-def _slice(x: Any, image: Any, images: int, row: Any, rows: int) -> Any:
+def _slice(x: Array, image: Index, images: int, row: Index, rows: int) -> Array:
     if (images, rows) == x.shape[:2]:
         return x
     zeros = [jnp.zeros((), jnp.int32)] * (x.ndim - 2)
@@ -120,7 +120,7 @@ class _Rows:
         return Axis(self.rows, a.coarse, self.taps, a.dilation, a.stride, 0)
 
 
-def _sum(fine: Any, coarse: Any, rows: list[_Rows], geometry: Geometry) -> Any:
+def _sum(fine: Array, coarse: Array, rows: list[_Rows], geometry: Geometry) -> Array:
     """(N, Y, X, i), (N, y, x, o) to ((s, residues), t, i, o)."""
     rank, last = len(rows), geometry.axes[-1]
     # Transposed once to (residues, Y, i, residue of X, N, X), so that what a tap reads along the
@@ -152,7 +152,7 @@ def _sum(fine: Any, coarse: Any, rows: list[_Rows], geometry: Geometry) -> Any:
     return onednn_call.call(data, kernel, sliding, pads, jnp.dtype(jnp.float32))
 
 
-def _in_order(out: Any, rows: list[_Rows]) -> Any:
+def _in_order(out: Array, rows: list[_Rows]) -> Array:
     """(s, r1, r2, ..., m1, m2, ..., i, o) to (t1, t2, ..., s, i, o): tap t is m*stride + r."""
     rank = len(rows)
     pairs = [at for n in range(rank) for at in (1 + rank + n, 1 + n)]

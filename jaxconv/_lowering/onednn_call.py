@@ -19,15 +19,15 @@ import platform
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxconv import _sharding
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering.problem import Problem
+from jaxconv._typing import DType
 
 #: The call, with XLA's oldest calling convention for it, in which the configuration is JSON.
 TARGET, API_VERSION = "__onednn$convolution", 1
@@ -102,7 +102,7 @@ def safe(problem: Problem) -> bool:
 MOST_TAPS, MOST_TAPS_16 = 1024, 256
 
 
-def _treacherous(kernel: Any, geometry: Geometry) -> bool:
+def _treacherous(kernel: Array, geometry: Geometry) -> bool:
     """Whether oneDNN 3.7 to 3.12 fail in bfloat16: such operands are widened.
 
     Of one channel to several, padded, the sums are wrong; of 2,048 taps the process ends.
@@ -116,8 +116,8 @@ def _treacherous(kernel: Any, geometry: Geometry) -> bool:
 
 
 def call(
-    data: Any, kernel: Any, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
-) -> Any:
+    data: Array, kernel: Array, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
+) -> Array:
     """The contraction to coarse: (N, X, (g, i)) by a kernel in any layout to (N, X, (g, o)).
 
     The pads are those of the call: an axis that is cropped at its end has none there.

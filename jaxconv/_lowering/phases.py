@@ -18,7 +18,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry, KernelLayout
@@ -57,19 +57,19 @@ def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
 
 
 def flip(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     parts: Parts,
-) -> Any:
+) -> Array:
     """One contraction to coarse by the reversed kernel."""
     (part,) = parts
     return part(coarse, _turned(kernel, geometry), numerics)
 
 
-def _turned(kernel: Any, geometry: Geometry) -> Any:
+def _turned(kernel: Array, geometry: Geometry) -> Array:
     """The kernel reversed; its fine and coarse channels take each other's place.
 
     Of one group they stay where they are, and the part's layout says so.
@@ -122,7 +122,7 @@ def alike(axis: Axis, apart: bool = False) -> list[Alike]:
     start, stop = axis.pad_low // stride, (axis.pad_low + axis.fine - 1) // stride + 1
     shared = math.gcd(stride, dilation)
     step, apart_by = stride // shared, dilation // shared
-    kinds: dict[Any, list[tuple[int, int]]] = {}
+    kinds: dict[tuple[int, int, int | None], list[tuple[int, int]]] = {}
     for r in range(stride):
         # The first tap with dilation*t = r modulo the stride, if there is any.
         t = r // shared * pow(apart_by, -1, step) % step if r % shared == 0 else axis.kernel
@@ -175,19 +175,19 @@ def _phases(problem: Problem) -> tuple[Problem, ...]:
 
 
 def phases(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     parts: Parts,
-) -> Any:
+) -> Array:
     """Channels-last: a contraction for each kind of residues, and the results interleaved."""
     problem = Problem.of("fine", coarse, kernel, geometry)
     kinds, rank, groups = _kinds(problem), geometry.rank, geometry.groups
     done = dict(zip(_chosen(kinds), parts, strict=True))
 
-    def part(some: tuple[Alike, ...]) -> Any:
+    def part(some: tuple[Alike, ...]) -> Array:
         """(N, a1, r1, a2, r2, ..., C): residue r at place a, of each axis."""
         counts = tuple(len(a.residues) for a in some)
         places = tuple(a.axis.fine for a in some)
@@ -206,7 +206,7 @@ def phases(
         out = lax.transpose(out, (0, *behind, rank + 1, 2 * rank + 2))
         return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine,))
 
-    def together(some: tuple[Alike, ...]) -> Any:
+    def together(some: tuple[Alike, ...]) -> Array:
         """All residues of the axes of which no kind is chosen yet."""
         n = len(some)
         if n == rank:
@@ -227,7 +227,7 @@ def phases(
     return out
 
 
-def _by_residue(kernel: Any, kind: Alike, n: int) -> Any:
+def _by_residue(kernel: Array, kind: Alike, n: int) -> Array:
     """The taps of each residue along axis n, with the residues as an axis before it."""
     if len(kind.first) > MOST_APART:
         return jnp.take(kernel, kind.taps, n, mode="clip")

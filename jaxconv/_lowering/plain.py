@@ -6,21 +6,19 @@ lax's by JAX's caches of lowerings, too; a context in Python around the emission
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import jax
-from jax import lax
+from jax import Array, lax
 
-from jaxconv._dtypes import DType
 from jaxconv._jax_names import Primitive, abstract_result, lowering_of, mlir
+from jaxconv._typing import DType
 
 #: Named as lax's, which is what jaxprs and profiles show.
 PRIMITIVE = Primitive("conv_general_dilated")
 
 
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
+    lhs: Array,
+    rhs: Array,
     *,
     window_strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
@@ -29,12 +27,12 @@ def conv_general_dilated(
     rhs_dilation: Sequence[int] | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision: Any = None,
+    precision: lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv_general_dilated`, of the library's types, inside a lowering."""
     ones = (1,) * len(padding)
-    out: jax.Array = PRIMITIVE.bind(
+    out: Array = PRIMITIVE.bind(
         lhs,
         rhs,
         window_strides=tuple(window_strides),

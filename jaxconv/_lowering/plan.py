@@ -6,12 +6,12 @@ parts, which are planned by the same table. So a plan is a tree, made of sizes a
 is traced: `explain` prints it, `forced` and `measure` make others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Protocol
 
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering.isolate import isolated
@@ -19,13 +19,32 @@ from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import reorder
 
-Part = Callable[[Any, Any, Numerics], Any]
+#: A part of a rewrite, planned: it contracts two operands.
+Part = Callable[[Array, Array, Numerics], Array]
 Parts = tuple[Part, ...]
 
 
-#: How a form computes one result: `emit(first, second, geometry=, numerics=)`, of two operands in
-#: the layouts of the geometry; a rewrite takes its `parts` too, as functions.
-Emit = Callable[..., Any]
+class Emit(Protocol):
+    """How a form computes one result from two operands in the layouts of the geometry."""
+
+    def __call__(
+        self, first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
+    ) -> Array: ...
+
+
+class Rewrite(Protocol):
+    """The same, by its parts."""
+
+    def __call__(
+        self,
+        first: Array,
+        second: Array,
+        /,
+        *,
+        geometry: Geometry,
+        numerics: Numerics,
+        parts: Parts,
+    ) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,7 @@ class Form:
 
     name: str
     #: by the slot that it fills; a slot that is not here it cannot fill
-    emit: dict[Slot, Emit] = field(hash=False)
+    emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
     #: what else it cannot do
     cannot: Callable[[Problem], bool] = lambda p: False
     #: of a rewrite: the contractions that it makes
@@ -119,13 +138,13 @@ def plan(
     return Plan(form, regime.why, inner, normal.geometry, trim, parts, isolate)
 
 
-def emit(plan: Plan, first: Any, second: Any, numerics: Numerics) -> Any:
+def emit(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Array:
     """Compute the plan's contraction of two operands in the layouts at hand."""
     run = partial(_emit, plan, numerics)
     return (isolated(run) if plan.isolated else run)(first, second)
 
 
-def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
+def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
     if plan.trim:
         first, second = plan.trim.operands(result, first, second)
@@ -134,7 +153,7 @@ def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
             reorder(x, here.layout(slot), there.layout(slot))
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
-    form = plan.form.emit[result]
+    form: Callable[..., Array] = plan.form.emit[result]
     if plan.form.parts:
         form = partial(form, parts=tuple(partial(emit, part) for part in plan.parts))
     out = form(first, second, geometry=there, numerics=numerics)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import ACCUMULATION, DType
+from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._typing import DType, Shape, Typed
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Problem:
 
     @classmethod
     def of(
-        cls, result: Slot, first: Any, second: Any, geometry: Geometry, **program: Any
+        cls, result: Slot, first: Typed, second: Typed, geometry: Geometry, **program: Any
     ) -> "Problem":
         """The contraction of two operands, or of their types, in the order of `OPERANDS`."""
         shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
@@ -67,10 +68,10 @@ class Problem:
             **program,
         )
 
-    def shape(self, slot: Slot) -> tuple[Any, ...]:
+    def shape(self, slot: Slot) -> Shape:
         """The shape of the tensor in a slot."""
         geometry, groups = self.geometry, self.geometry.groups
-        sizes: dict[Slot, tuple[Any, ...]] = {
+        sizes: dict[Slot, Shape] = {
             "fine": (self.batch, groups * self.fine, *(a.fine for a in geometry.axes)),
             "coarse": (self.batch, groups * self.coarse, *(a.coarse for a in geometry.axes)),
             "kernel": (groups * self.coarse, self.fine, *(a.kernel for a in geometry.axes)),

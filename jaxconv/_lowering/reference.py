@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry, Slot
@@ -18,8 +18,12 @@ from jaxconv._reshape import move_groups
 
 
 def convolve(
-    lhs: Any, rhs: Any, padding: Sequence[tuple[int, int]], numbers: Any, **params: Any
-) -> Any:
+    lhs: Array,
+    rhs: Array,
+    padding: Sequence[tuple[int, int]],
+    numbers: lax.ConvDimensionNumbers,
+    **params: Any,
+) -> Array:
     """`lax.conv_general_dilated`, but an axis that is padded at its end alone is cropped before.
 
     In a convolution that crops it and pads its end, XLA:CPU reads beyond the data, and computes
@@ -37,13 +41,13 @@ def convolve(
 
 
 def to_coarse(
-    fine: Any,
-    kernel: Any,
+    fine: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     padding: Sequence[tuple[int, int]] | None = None,
-) -> Any:
+) -> Array:
     """The forward convolution, with the geometry's padding unless another is given."""
     return convolve(
         fine,
@@ -58,7 +62,7 @@ def to_coarse(
     )
 
 
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The coarse tensor spread out by the stride, under the reversed kernel.
 
     With groups the kernel's group axis moves from the coarse to the fine channels, since
@@ -75,13 +79,13 @@ def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
 
 
 def spread(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     spec: tuple[int, ...],
     *,
     geometry: Geometry,
     numerics: Numerics,
-) -> Any:
+) -> Array:
     """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
     return convolve(
         coarse,
@@ -98,7 +102,7 @@ def spread(
     )
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The coarse tensor, spread out by the stride, slides over the fine one by the dilation."""
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
@@ -133,7 +137,7 @@ FORM = Form(
 
 
 def _zeros(result: Slot) -> Emit:
-    def emit(first: Any, second: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
         shape = geometry.shape(result, first.shape, second.shape)
         return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
 

@@ -6,10 +6,9 @@ All data is channels-last. Parts are added up or put together, which follows fro
 import math
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
@@ -18,6 +17,7 @@ from jaxconv._lowering.blocks import added, at_most, divisor
 from jaxconv._lowering.plan import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
+from jaxconv._typing import Index
 
 #: As many taps as may each have a piece of the program.
 MOST_TAPS = 256
@@ -35,12 +35,12 @@ def _one_group(problem: Problem) -> tuple[Problem, ...]:
 
 
 def by_group(
-    first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    first: Array, second: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """One group after the other."""
     (part,) = parts
 
-    def one(_: int, first: Any, second: Any) -> Any:
+    def one(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics)
 
     return at_most(1, one, first, second, geometry.groups)
@@ -78,16 +78,16 @@ def _one_block(problem: Problem) -> tuple[Problem, ...]:
 
 
 def blocks_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The sum over blocks of images, of each group."""
     (part,) = parts
     images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
 
-    def some(_: int, first: Any, second: Any) -> Any:
+    def some(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics.wide)
 
-    def block(n: Any) -> Any:
+    def block(n: Index) -> Array:
         first, second = (lax.dynamic_slice_in_dim(x, n * images, images, 0) for x in (fine, coarse))
         return at_most(groups, some, first, second, geometry.groups)
 
@@ -131,26 +131,30 @@ def _some_taps(problem: Problem) -> tuple[Problem, ...]:
 
 
 def taps_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The sum over pieces."""
     at, size = _pieces(Problem.of("coarse", fine, kernel, geometry))
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.padded(fine, geometry)
 
-    def piece(part: Part, start: Any, size: int) -> Any:
+    def piece(part: Part, start: Index, size: int) -> Array:
         some = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
         return part(_read(fine, geometry.axes[at], at, start, size), some, numerics.wide)
 
     count, left = divmod(geometry.axes[at].kernel, size)
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
-    out = lax.fori_loop(0, count, lambda n, out: out + piece(parts[0], n * size, size), out)
+
+    def step(n: Index, out: Array) -> Array:
+        return out + piece(parts[0], n * size, size)
+
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
+    out: Array = lax.fori_loop(0, count, step, zeros)
     return out + piece(parts[1], count * size, left) if left else out
 
 
 def taps_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The pieces one after the other; the last overlaps its neighbour."""
     (part,) = parts
     at, size = _pieces(Problem.of("kernel", fine, coarse, geometry))
@@ -158,16 +162,17 @@ def taps_to_kernel(
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     fine = window.padded(fine, geometry)
 
-    def step(n: Any, out: Any) -> Any:
+    def step(n: Index, out: Array) -> Array:
         start = jnp.minimum(n * size, axis.kernel - size)
         piece = part(_read(fine, axis, at, start, size), coarse, numerics)
         return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
 
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), fine, coarse)
-    return lax.fori_loop(0, -(-axis.kernel // size), step, out)
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), fine, coarse)
+    out: Array = lax.fori_loop(0, -(-axis.kernel // size), step, zeros)
+    return out
 
 
-def _read(fine: Any, axis: Axis, at: int, start: Any, size: int) -> Any:
+def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
     """What so many taps along an axis read of the padded fine tensor."""
     some = replace(axis, kernel=size)
     extent = some.span - 1 + some.extent
@@ -193,13 +198,13 @@ def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
 
 
 def taps_to_fine(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     parts: Parts,
-) -> Any:
+) -> Array:
     """The sum over single taps, each of which puts the coarse pixels where it reads."""
     each = zip(window.taps(geometry), parts, strict=True)
     ones = tuple(1 for _ in geometry.axes)
@@ -235,8 +240,8 @@ def _far(problem: Problem) -> bool:
 
 
 def far_taps_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The sum over single taps, each without what it reads of the padding."""
     each = zip(window.taps(geometry), parts, strict=True)
     ones = tuple(1 for _ in geometry.axes)
@@ -248,8 +253,8 @@ def far_taps_to_coarse(
 
 
 def far_taps_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """Single taps, side by side."""
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
@@ -274,8 +279,8 @@ def _without_first(problem: Problem) -> tuple[Problem, ...]:
 
 
 def axis_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The sum over the first axis's taps."""
     (part,) = parts
     sums = [
@@ -286,15 +291,15 @@ def axis_to_coarse(
 
 
 def axis_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The first axis's taps one by one."""
     (part,) = parts
     coarse = _into_batch(coarse)
     return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])
 
 
-def _slabs(fine: Any, geometry: Geometry) -> list[Any]:
+def _slabs(fine: Array, geometry: Geometry) -> list[Array]:
     """What each tap of the first axis reads, with that axis in the batch."""
     a = geometry.axes[0]
     config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
@@ -307,7 +312,7 @@ def _slabs(fine: Any, geometry: Geometry) -> list[Any]:
     ]
 
 
-def _into_batch(x: Any) -> Any:
+def _into_batch(x: Array) -> Array:
     """(N, X1, ...) to ((N, X1), ...): the batch stays major, so that it may be sharded."""
     return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
 

@@ -11,10 +11,9 @@ finite throughout needs no care; any other is computed anew as it is defined.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import convolution
@@ -32,18 +31,19 @@ def _swapped(problem: Problem) -> tuple[Problem, ...]:
 
 
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The reversed kernel of one contraction, its channels in each other's place."""
     (part,) = parts
     out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
     out = lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
 
-    def anew() -> Any:
+    def anew() -> Array:
         defined = convolution.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
         return lax.convert_element_type(defined, out.dtype)
 
-    return lax.cond(jnp.isfinite(out).all(), lambda: out, anew)
+    safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, anew)
+    return safe
 
 
 FORM = Form(

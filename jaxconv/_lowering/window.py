@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import Geometry
 
 Tap = tuple[int, ...]
 
 
-def padded(fine: Any, geometry: Geometry) -> Any:
+def padded(fine: Array, geometry: Geometry) -> Array:
     """The fine tensor from the first element that any window reads to the last."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
@@ -32,7 +31,7 @@ def taps(geometry: Geometry) -> Iterator[Tap]:
     return product(*(range(a.kernel) for a in geometry.axes))
 
 
-def read_by(tap: Tap, fine: Any, geometry: Geometry) -> Any:
+def read_by(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     """What one tap reads of the padded fine tensor, of the coarse extents."""
     starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
@@ -41,7 +40,7 @@ def read_by(tap: Tap, fine: Any, geometry: Geometry) -> Any:
     return lax.slice(fine, starts, limits, strides)
 
 
-def shifted(tap: Tap, fine: Any, geometry: Geometry) -> Any:
+def shifted(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     """What one tap reads with stride 1, of the fine tensor as it is: zeros come in at an end."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
@@ -50,7 +49,7 @@ def shifted(tap: Tap, fine: Any, geometry: Geometry) -> Any:
     return lax.pad(fine, jnp.zeros((), fine.dtype), config)
 
 
-def at(tap: Tap, kernel: Any) -> Any:
+def at(tap: Tap, kernel: Array) -> Array:
     """The weights of one tap, of a kernel whose other axes follow."""
     rest = kernel.shape[len(tap) :]
     starts, limits = (*tap, *(0 for _ in rest)), (*(t + 1 for t in tap), *rest)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-from jax import lax
+from jax import Array, lax
 
+from jaxconv._attributes import PrecisionLike
 from jaxconv._messages import either
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find, todays_names
 from jaxconv.onednn._values import entries, is_int, unwrapped
@@ -16,9 +16,9 @@ def apply(
     inputs: Sequence[Any] | Mapping[str, Any],
     attributes: Mapping[str, Any],
     *,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     fpmath_mode: str | None = None,
-) -> jax.Array:
+) -> Array:
     """Compute the one output of an operation of this kind.
 
     Names may be today's or older ones in every kind, but not both for the same thing.
@@ -69,7 +69,7 @@ def apply(
     return named(kind, function)(**arguments, precision=precision)
 
 
-def fpmath_precision(where: str, mode: Any) -> lax.Precision:
+def fpmath_precision(where: str, mode: object) -> lax.Precision:
     """The least precision that a graph's `fpmath_mode` asks for."""
     if not isinstance(mode, str) or mode not in _FPMATH:
         raise ValueError(
@@ -88,8 +88,8 @@ _FPMATH = {
 
 
 def call(
-    kind: str, inputs: Any, attributes: Any, shape: Any = None
-) -> tuple[Callable[..., jax.Array], dict[str, Any]]:
+    kind: str, inputs: object, attributes: object, shape: tuple[int, ...] | None = None
+) -> tuple[Callable[..., Array], dict[str, Any]]:
     """The operation of this kind and all that it is called with, by name.
 
     `shape` is the one that it takes if neither an input nor an attribute gives it.
@@ -122,10 +122,10 @@ def call(
     return row.function, arguments | attributes
 
 
-def named(kind: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def named(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
     """An operation, of which the errors tell the kind instead of its own name."""
 
-    def renamed(*args: Any, **kwargs: Any) -> jax.Array:
+    def renamed(*args: Any, **kwargs: Any) -> Array:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError) as error:
@@ -152,7 +152,7 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
             )
 
 
-def _inputs(row: Kind, given: Any) -> dict[str, Any]:
+def _inputs(row: Kind, given: object) -> dict[str, Any]:
     """The inputs that are there, by today's names."""
     listed = ", ".join(f"`{name}`" for name in row.inputs)
     if isinstance(given, Mapping):

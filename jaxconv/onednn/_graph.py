@@ -7,6 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from jaxconv._typing import DType, Shape
+
 #: The name of a type in a dump -> the type of an array.
 DTYPES = {
     "f32": np.dtype(np.float32),
@@ -38,7 +40,7 @@ class Tensor:
     def __str__(self) -> str:
         return f"{self.id}: {self.dtype} {self.shape}"
 
-    def fits(self, shape: tuple[Any, ...], dtype: Any) -> bool:
+    def fits(self, shape: Shape, dtype: DType) -> bool:
         """Whether an array of this shape and type may be it."""
         return (
             self.dtype in (UNKNOWN, *(name for name, known in DTYPES.items() if known == dtype))

@@ -7,19 +7,23 @@ import numpy as np
 
 from jaxconv._dtypes import canonical
 from jaxconv._messages import shown
+from jaxconv._typing import DType
 from jaxconv.onednn._graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._kinds import TABLE
-from jaxconv.onednn._load import load_graph
+from jaxconv.onednn._load import GraphLike, load_graph
 from jaxconv.onednn._names import KINDS, find
 from jaxconv.onednn._values import suggestion
 
 Arrays = dict[int, Any]
 
+#: By id, by name, or in order.
+InputsLike = Mapping[Any, Any] | Sequence[Any]
+
 #: All kinds that a graph may have.
 GRAPH_KINDS = (*KINDS, *TABLE)
 
 
-def random_inputs(graph: Any, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
+def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
     """Arrays for all inputs of a graph, of their shapes and types, by id.
 
     Floats are normal with variance 1, without a sign where a node wants none; 8-bit integers are
@@ -58,13 +62,13 @@ def _random(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.ndarra
     return drawn.astype(dtype)
 
 
-def known(tensor: Tensor) -> np.dtype[Any]:
+def known(tensor: Tensor) -> DType:
     if not tensor.known or tensor.dtype == UNKNOWN:
         raise ValueError(f"graph: an input's shape and type must be known; got tensor {tensor}")
     return DTYPES[tensor.dtype]
 
 
-def given(graph: Graph, inputs: Any) -> Arrays:
+def given(graph: Graph, inputs: InputsLike | None) -> Arrays:
     """The arrays of all inputs by id, from those by id, by name or in order."""
     if inputs is None:
         inputs = random_inputs(graph)

@@ -107,7 +107,7 @@ BY_NAME = _TODAYS | {
 KINDS = tuple(BY_NAME)
 
 
-def find(kind: Any) -> Kind:
+def find(kind: object) -> Kind:
     """The row of a kind, by its name."""
     if not isinstance(kind, str):
         raise TypeError(f"onednn.apply: `kind` must be a string; got {kind!r}")

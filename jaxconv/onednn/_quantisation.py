@@ -1,12 +1,13 @@
 """Quantize and Dequantize: 8-bit integers for numbers, by a scale and a zero point."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
+from jaxconv._typing import DType
 from jaxconv.onednn._values import NO_DEFAULT, Attribute
 
 ATTRIBUTES = {
@@ -17,7 +18,7 @@ ATTRIBUTES = {
 }
 
 
-def quantize(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
+def quantize(dtype: DType, src: Array, **attributes: Any) -> Array:
     """``round(src/scale + zp)``: a tie goes to the even integer, the rest to the nearest end."""
     scales, zero_points = _along(src, **attributes)
     ends = jnp.iinfo(dtype)
@@ -27,13 +28,15 @@ def quantize(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
     return lax.convert_element_type(found, dtype)
 
 
-def dequantize(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
+def dequantize(dtype: DType, src: Array, **attributes: Any) -> Array:
     """``(src - zp) * scale``, in float32."""
     scales, zero_points = _along(src, **attributes)
     return lax.convert_element_type((src.astype(jnp.float32) - zero_points) * scales, dtype)
 
 
-def _along(src: Any, qtype: str, axis: int, scales: Any, zps: Any) -> tuple[Any, Any]:
+def _along(
+    src: Array, qtype: str, axis: int, scales: Sequence[float], zps: Sequence[int] | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Scales and zero points as float32, in a shape that broadcasts to src."""
     zps = [0] * len(scales) if zps is None else zps
     if qtype == "per_tensor":

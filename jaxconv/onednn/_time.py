@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._inspect import resolve
 from jaxconv._op import OPS
@@ -20,7 +20,7 @@ from jaxconv.onednn._run import TENSORS, convolution_calls, evaluate
 BUDGET, FEWEST, MOST = 0.5, 3, 200
 
 
-def plain(function: Callable[..., jax.Array], arguments: dict[str, Any]) -> jax.Array:
+def plain(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     """An operation as one writes it in lax: a convolution, or the transpose of one."""
     resolved = resolve(function, **arguments)
     op, geometry = OPS[resolved.op], resolved.geometry
@@ -36,7 +36,7 @@ def plain(function: Callable[..., jax.Array], arguments: dict[str, Any]) -> jax.
         precision=arguments.get("precision"),
     )
 
-    def to_coarse(fine: jax.Array, kernel: jax.Array) -> jax.Array:
+    def to_coarse(fine: Array, kernel: Array) -> Array:
         if resolved.groups_on_fine:
             layout = geometry.kernel
             kernel = move_groups(kernel, resolved.groups, layout.fine, layout.coarse)
@@ -90,13 +90,16 @@ def each(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
     return found
 
 
-def _called(function: Callable[..., jax.Array], arguments: dict[str, Any]) -> jax.Array:
+def _called(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     return function(**arguments)
 
 
 def _of_tensors(
-    way: Callable[..., jax.Array], function: Any, rest: dict[str, Any], tensors: dict[str, Any]
-) -> jax.Array:
+    way: Callable[..., Array],
+    function: Callable[..., Array],
+    rest: dict[str, Any],
+    tensors: dict[str, Any],
+) -> Array:
     return way(function, rest | tensors)
 
 
