@@ -1,4 +1,4 @@
-"""Equal parts, one after the other: groups, of which none sees another's numbers, and sums."""
+"""Loops over equal parts: groups, which are independent of each other, and sums over blocks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,10 +21,10 @@ def _all(first: Array, geometry: Geometry) -> int:
 
 
 def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], Emit]:
-    """Make a form of one group, channels-last, one of all groups, each contiguous.
+    """Make a channels-last form for one group a form for all groups, each contiguous.
 
-    At most `most(first operand, geometry)` groups at a time, which bounds the memory of a
-    form that needs much, and of moving the groups to the front.
+    It takes at most `most(first operand, geometry)` groups at a time, which bounds the memory of
+    the form and of moving the groups to the front.
     """
 
     def decorate(form: Emit) -> Emit:
@@ -36,11 +36,11 @@ def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], 
                 return form(first, second, geometry=geometry, numerics=numerics)
             one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
 
-            def some(count: int, *operands: Array) -> Array:
+            def together(count: int, *operands: Array) -> Array:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
                 return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            return at_most(most(first, geometry), some, first, second, geometry.groups)
+            return at_most(most(first, geometry), together, first, second, geometry.groups)
 
         return each
 
@@ -48,12 +48,12 @@ def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], 
 
 
 def divisor(total: int, most: int) -> int:
-    """The largest divisor of a number up to some other; 1 at least."""
+    """The largest divisor of `total` that is at most `most`, or 1."""
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
 
 def added(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
-    """The sum of `block(n)` over so many blocks; the operands are what it reads."""
+    """The sum of `block(n)` over n below `count`; `operands` are what blocks read."""
     if count == 1:
         return block(0)
     shape = jax.eval_shape(block, 0)
@@ -70,14 +70,14 @@ def at_most(
     groups: int,
     channels: tuple[int, int, int] | None = None,
 ) -> Array:
-    """`form(groups, first, second)`, in a loop over equal parts of at most so many groups.
+    """`form(groups, first, second)`, in a loop over equal parts of at most `most` groups.
 
     `channels` are the axes of the groups in the operands and the result, if not the last.
     """
-    some = divisor(groups, most)
-    if some == groups:
+    size = divisor(groups, most)
+    if size == groups:
         return form(groups, first, second)
-    count = groups // some
+    count = groups // size
     *ins, out_axis = channels or (first.ndim - 1, second.ndim - 1, first.ndim - 1)
     parts = [
         replace_axes(x, axis, 1, (count, x.shape[axis] // count))
@@ -85,11 +85,11 @@ def at_most(
     ]
 
     def part(n: Array) -> Array:
-        one = [
+        operands = [
             lax.dynamic_index_in_dim(x, n, a, keepdims=False)
             for x, a in zip(parts, ins, strict=True)
         ]
-        return form(some, *one)
+        return form(size, *operands)
 
     out = jnp.moveaxis(lax.map(part, jnp.arange(count)), 0, out_axis)
     return replace_axes(out, out_axis, 2, (out.shape[out_axis] * out.shape[out_axis + 1],))

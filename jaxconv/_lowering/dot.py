@@ -1,9 +1,9 @@
 """One dot: kernels of one tap, and windows that tile the fine tensor.
 
-A dot runs at the machine's peak, in 16 bits too as long as it gives a float32 result and the left
-operand contracts its last axis; other orientations take up to 20 times as long. Data is
-channels-last. No axis is merged but the taps and channels, which nobody shards: a batch that is
-sharded over devices stays so. Groups are the batch of the dot.
+A dot runs at the machine's peak. In 16 bits it does so only if its result is float32 and the left
+operand contracts its last axis: other orientations take up to 20 times as long. Data is
+channels-last. Only taps and channels are merged, which nobody shards, so a sharded batch stays
+sharded. Groups are the batch of the dot.
 """
 
 import math
@@ -42,7 +42,7 @@ def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
 @by_group()
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """All windows at once: one dot over batch and extents."""
+    """One dot over the batch and all coarse pixels."""
     out = by_rows(_patches(fine, geometry), coarse, numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
@@ -55,10 +55,10 @@ FORM = Form(
 
 
 def _patches(fine: Array, geometry: Geometry) -> Array:
-    """(N, coarse extents, taps * C): the windows, which do not overlap."""
+    """The windows, which do not overlap, as (N, coarse extents, taps * C)."""
     if all(a.kernel == 1 for a in geometry.axes):
         return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
-    fine = window.padded(fine, geometry)  # kernel == stride: exactly coarse * kernel long
+    fine = window.padded(fine, geometry)  # coarse * kernel pixels an axis, since kernel == stride
     extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
     batch, channels = fine.shape[0], fine.shape[-1]
     split = fine.reshape(batch, *extents, channels).transpose(_outside_in(geometry))
@@ -67,7 +67,7 @@ def _patches(fine: Array, geometry: Geometry) -> Array:
 
 
 def _unpatched(windows: Array, channels: int, geometry: Geometry) -> Array:
-    """The reverse: lay the windows (N, coarse extents, taps * C) side by side and crop."""
+    """Lay the windows (N, coarse extents, taps * C) side by side, and crop."""
     batch = windows.shape[0]
     if any(a.kernel > 1 for a in geometry.axes):
         split = windows.reshape(
@@ -130,7 +130,7 @@ def first_by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
 
 
 def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
-    """Whether transposing the coarse tensor, and then the result, moves less than the fine one."""
+    """Whether it moves less to transpose the coarse tensor and the result than the fine tensor."""
     i, o = fine[-1], coarse[-1]
     if not isinstance(fine[0], int):  # a symbolic batch: many rows
         return bool(o < i)
@@ -139,20 +139,20 @@ def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
 
 
 def _channels_first(x: Array) -> Array:
-    """Transposed as bits: XLA would fold a transposition of numbers into the dot."""
+    """Transpose as integers: XLA would fold a transposition of floats into the dot."""
     return as_numbers(jnp.moveaxis(as_bits(x), -1, 0), x.dtype)
 
 
 def movable(x: Array) -> Array:
-    """What XLA moves as it is: 16 bits as integers, since as numbers they go through float32."""
+    """16-bit floats as integers: XLA moves such floats by way of float32."""
     return as_bits(x) if x.dtype.itemsize == 2 else x
 
 
 def as_bits(x: Array) -> Array:
-    """Numbers as integers of their size."""
+    """Floats as integers of the same size."""
     return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
 
 
 def as_numbers(x: Array, dtype: DType) -> Array:
-    """The reverse, of what `movable` left as it is too."""
+    """The reverse of `as_bits` and of `movable`."""
     return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)

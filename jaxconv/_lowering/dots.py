@@ -1,11 +1,11 @@
 """Several dots: one for each tap, or one for each image.
 
-For each tap, in the layouts at hand, where no convolution will do. On GPU that is where cuDNN has
-none. On CPU, groups that are split over devices: dots partition on a sharded batch, where a grouped
-convolution gathers it (openxla/xla#47945). Groups are a batch axis of the dot. Sums over taps are
-wide: a dot does not widen its operands for that.
+A dot for each tap, in any layouts, serves where no convolution will do. On GPU, cuDNN lacks some.
+On CPU, a grouped convolution gathers a sharded batch (openxla/xla#47945); dots partition on it.
+Groups are a batch axis of the dots. The sums over taps are in a wide type, for which a dot does not
+convert its operands.
 
-For each image and group, of one tap and channels first: no data is transposed.
+A dot for each image and group serves one tap with the channels first: no data is transposed.
 """
 
 import math
@@ -67,7 +67,7 @@ def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: 
 
 def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:
     """Each tap, and what it reads of the fine tensor."""
-    # Shifted data, which are split over devices as they were, exchange halos only.
+    # To shift data that is split over devices, the devices exchange halos only.
     strided = any(a.stride > 1 for a in geometry.axes)
     fine, read_by = (
         (window.padded(fine, geometry), window.read_by) if strided else (fine, window.shifted)
@@ -88,16 +88,16 @@ BY_TAP = Form(
 )
 
 
-# For each image: data is (N, C, X). The weights are copied for each image, so that the dots are one
-# with a batch: XLA moves the batch of images last otherwise.
+# For each image: data is (N, C, X). The weights are copied for each image, which makes one batched
+# dot: otherwise XLA would move the batch to the last axis.
 
 
 def images_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
-    """(n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
+    """From (n, g, o, i) and (n, g, i, X) to (n, g, o, X)."""
     bits = jnp.moveaxis(_matrices(dot.as_bits(kernel), geometry), -1, -2)
-    weights = dot.as_numbers(bits, kernel.dtype)  # XLA would turn the dot around, see dot
+    weights = dot.as_numbers(bits, kernel.dtype)  # as integers, see `dot._channels_first`
     out = _multiplied(weights, _flat(_read(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 
@@ -105,7 +105,7 @@ def images_to_coarse(
 def images_to_fine(
     coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
-    """(n, g, i, o) by (n, g, o, X) to (n, g, i, X), with zeros where nothing is read."""
+    """From (n, g, i, o) and (n, g, o, X) to (n, g, i, X); pixels that nothing reads are zero."""
     out = _multiplied(_matrices(kernel, geometry), _flat(coarse, geometry), 2, numerics)
     batch, _, *extents = coarse.shape
     out = out.reshape(batch, geometry.groups * kernel.shape[-2], *extents)
@@ -116,7 +116,7 @@ def images_to_fine(
 def images_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
-    """(n, g, i, X) by (n, g, o, X) to (n, g, i, o), and the sum over n."""
+    """From (n, g, i, X) and (n, g, o, X) to (n, g, i, o), summed over n."""
     read = _flat(_read(fine, geometry), geometry)
     out = _multiplied(read, _flat(coarse, geometry), 3, numerics).sum(0)
     out = merge_groups(jnp.moveaxis(out, 0, 1))  # i, (g, o)
@@ -124,7 +124,7 @@ def images_to_kernel(
 
 
 def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
-    """For each image and group, over the last axis of `one` and this of `other`."""
+    """A dot for each image and group, over the last axis of `one` and `axis` of `other`."""
     if one.ndim < other.ndim:
         one = jnp.broadcast_to(one, (other.shape[0], *one.shape))
     return lax.dot_general(
@@ -137,20 +137,20 @@ def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Arra
 
 
 def _matrices(kernel: Array, geometry: Geometry) -> Array:
-    """(g, i, o)."""
+    """The weights as (g, i, o)."""
     weights = kernel.reshape(kernel.shape[-2:])
     return jnp.moveaxis(split_groups(weights, geometry.groups), 0, 1)
 
 
 def _flat(data: Array, geometry: Geometry) -> Array:
-    """(n, g, channels of a group, X)."""
+    """Data as (n, g, channels of a group, X)."""
     batch, channels, *extents = data.shape
     groups = geometry.groups
     return data.reshape(batch, groups, channels // groups, math.prod(extents))
 
 
 def _read(fine: Array, geometry: Geometry) -> Array:
-    """What the tap reads, of the coarse extents."""
+    """What the one tap reads: a pixel for each coarse pixel."""
     return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
 
 

@@ -19,7 +19,7 @@ from jaxconv import _sharding
 
 Operation = Callable[[Array, Array], Array]
 
-#: Elements of both operands below which a branch is not worth the time to compile it.
+#: Fewest elements of both operands with which a branch is worth the time to compile it.
 LITTLE = 1 << 12
 
 
@@ -29,14 +29,14 @@ def isolated(form: Operation) -> Operation:
     def kept(first: Array, second: Array) -> Array:
         if _little(first, second):
             return form(first, second)
-        taken = jax.jit(form)  # traced once, for its shape and as branch
+        taken = jax.jit(form)  # traced once, for the shape and for the branch
         result = jax.eval_shape(taken, first, second)
 
         def never(first: Array, second: Array) -> Array:
             zeros = jnp.zeros(result.shape, result.dtype)
             return _sharding.vary_alike(zeros, first, second)[0]
 
-        # Behind a barrier, nobody knows the condition until branches have been simplified.
+        # The barrier hides the condition from XLA until it has simplified branches.
         always = lax.optimization_barrier(jnp.array(True))
         out: Array = lax.cond(always, taken, never, first, second)
         return out
@@ -45,6 +45,6 @@ def isolated(form: Operation) -> Operation:
 
 
 def _little(*operands: Array) -> bool:
-    """Never of a symbolic batch."""
+    """Whether operands are too small for a branch; not if the batch is symbolic."""
     known = all(isinstance(n, int) for x in operands for n in x.shape)
     return known and sum(math.prod(x.shape) for x in operands) < LITTLE

@@ -36,18 +36,17 @@ def lower(
 ) -> Array:
     """The third tensor, summed in a wide type and rounded once.
 
-    An accelerator accumulates a 16-bit convolution in float32 by itself. Asking for a float32
-    result instead makes XLA:GPU convert both operands first, so a result that the caller rounds
-    anyway (`early_rounding`: a bias is added in between) is left in 16 bits there. This is the one
-    place where a sum is rounded twice.
+    An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
+    XLA:GPU would convert both operands first. So a result that the caller rounds anyway, after
+    adding a bias (`early_rounding`), has 16 bits there. Only here is a sum rounded twice.
     """
-    found = plan_of(
+    chosen = plan_of(
         result, first, second, geometry, dtype, platform, forced, devices=devices, exported=exported
     )
-    if dtype.itemsize == 8:  # sums in float64 want float64 operands
+    if dtype.itemsize == 8:  # float64 sums need float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     native = first.dtype if early_rounding and platform != "cpu" else dtype
-    out = emit(found, first, second, Numerics(precision, native))
+    out = emit(chosen, first, second, Numerics(precision, native))
     return lax.convert_element_type(out, dtype)
 
 
@@ -78,7 +77,7 @@ def plan_of(
 def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
     """The plan for a contraction; other forms than the reference are forced on CPU only."""
     table = TABLES.get(platform, TABLES[None])
-    inside = platform != "cpu"  # nothing is isolated elsewhere: a branch would wait for the host
+    inside = platform != "cpu"  # elsewhere nothing is isolated: a branch waits for the host
     why = "forced"
     if isinstance(forced, Measured):
         forced, why = forced.form(problem) if platform == "cpu" else (None, "")
@@ -87,7 +86,7 @@ def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Pl
     if forced is None or (platform != "cpu" and forced != "reference"):
         return plan(problem, table, inside=inside)
     found = None
-    if form := FORMS.get(forced):  # what was measured may be of another version
+    if form := FORMS.get(forced):  # another version may have measured a form that is gone
         found = plan(problem, table, Regime(forced, form, lambda p: True, why), inside)
     if found and (found.problem.empty or any(reason == why for _, reason in found.steps())):
         return found

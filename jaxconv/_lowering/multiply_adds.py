@@ -21,16 +21,16 @@ from jaxconv._typing import DType
 
 Box = list[range]
 
-#: One loop of a weights gradient has all taps and fine channels, if they are so few, or else a
-#: row of them.
+#: Most factors (a tap and a fine channel each) in one loop of a weights gradient. If there are
+#: more, a loop has one row of them.
 MOST_FACTORS = 9
-#: It has so many products, for each of two or three places. The compiler does not write out a
-#: loop over places that has twice as many, and then makes no vectors.
+#: Most products in one loop, for each of two or three pixels. LLVM does not unroll a loop over
+#: pixels that has twice as many, and then makes no vectors.
 MOST_PRODUCTS = 49
-#: What is written out for all factors, for each of two places: it compiles in a second, or in two
+#: Most products written out for all factors, for each of two pixels: they compile in 1 s, or in 2 s
 #: with several channels a group.
 MOST_IN_ALL = 490
-#: Where loops add up fewer neighbours, they leave more than is worth it.
+#: Fewest neighbours that a loop should add up: with fewer, it leaves too much to sum after it.
 FEWEST_PLACES = 4
 
 
@@ -51,36 +51,36 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
 
 def _added(terms: list[Array]) -> Array:
-    """By two sums, as an addition that waits for the one before takes several times as long."""
-    sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
+    """The sum of terms by two sums: additions that wait for each other are several times slower."""
+    sums = (reduce(lax.add, half) for half in (terms[::2], terms[1::2]) if half)
     return reduce(lax.add, sums)
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """Over places, the sum of (N, X, g, 1), for each tap and fine channel i, by (N, X, g, o).
+    """For each tap and fine channel i, the sum of (N, X, g, 1) times (N, X, g, o) over pixels.
 
-    A loop adds up a few places of a few such factors; of what it leaves, which is several times
-    less than the data, the sum is taken after.
+    A loop adds up a few neighbouring pixels for a few such factors. It leaves several times less
+    than the data, which is summed after it.
     """
     fine, coarse = (split_groups(x, geometry.groups) for x in (fine, coarse))
-    # Padded in this shape: XLA would write a padded tensor twice that it finds in two shapes.
+    # Padded in this shape: XLA would write a padded tensor twice if it is read in two shapes.
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     coarse = _widened(coarse, numerics.sums)
     factors = [(tap, i) for tap in window.taps(geometry) for i in range(fine.shape[-1])]
     together, every = _unrolled(geometry, len(factors))
     out = []
     for first in range(0, len(factors), together):
-        some = factors[first : first + together]
+        chunk = factors[first : first + together]
         parts = [
-            _sums(fine, coarse, some, box, moves, geometry)
+            _sums(fine, coarse, chunk, box, moves, geometry)
             for box, moves in _cover(geometry, every)
         ]
-        out += [reduce(lax.add, one) for one in zip(*parts, strict=True)]
+        out += [reduce(lax.add, sums) for sums in zip(*parts, strict=True)]
     return jnp.stack(out).reshape(*(a.kernel for a in geometry.axes), -1, out[0].shape[-1])
 
 
 def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
-    """How many factors a loop has, and how many neighbours it adds up for each."""
+    """How many factors one loop has, and how many neighbours it adds up for each."""
     extent = geometry.axes[-1].coarse
     row = geometry.axes[-1].kernel
     row = row if 3 <= row <= MOST_FACTORS else MOST_FACTORS
@@ -100,7 +100,7 @@ def _sums(
     moves: int,
     geometry: Geometry,
 ) -> list[Array]:
-    """Of each factor, over a box and where it moves to."""
+    """The sum for each factor, over a box and the boxes that it moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
     places = [_moved(box, geometry.rank - 1, by) for by in range(moves)]
     products = []
@@ -114,8 +114,7 @@ def _sums(
         products.append(reduce(lax.add, terms))
     along, few = _few_neighbours(box, geometry)
     if few > 1:
-        # So short a loop is written out, and is none. All factors in one reduction read the
-        # data once.
+        # LLVM unrolls so short a loop. One reduction for all factors reads the data once.
         at = spatial[along]
         products = lax.reduce(
             [replace_axes(x, at, 1, (len(box[along]) // few, few)) for x in products],
@@ -126,14 +125,14 @@ def _sums(
     return [merge_groups(jnp.sum(x, (0, *spatial))) for x in products]
 
 
-# Boxes: a range of places of the coarse tensor along each spatial axis. XLA makes vectors of
-# neighbours in memory only if there is no loop over places within, so a loop adds up a few places.
+# A box is a range of coarse pixels along each spatial axis. XLA makes vectors of neighbours in
+# memory only if no loop over pixels is inside, so a loop adds up a few pixels, written out.
 
 
 def _cover(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
-    """Every so many places along the last summed axis, and how often to move them by one.
+    """Boxes of every `every`-th pixel along the last axis, and how often to move them by one.
 
-    All boxes, so often moved, are all places. Each has pairs of places, or threes, if it can.
+    Moved so often, they cover each pixel once. An axis of each has 2n or 3n pixels, if possible.
     """
     axes = range(geometry.rank)
     whole = [range(a.coarse) for a in geometry.axes]
@@ -162,19 +161,19 @@ def _with(box: Box, at: int, places: range) -> Box:
 
 
 def _moved(box: Box, at: int, by: int) -> Box:
-    """Along one axis."""
+    """The box moved by `by` pixels along one axis."""
     places = box[at]
     return _with(box, at, range(places.start + by, places.stop + by, places.step))
 
 
 def _read_by(tap: int, places: range, axis: Axis) -> range:
-    """What a tap reads of the padded fine tensor along an axis, at some places."""
+    """The pixels of the padded fine tensor that a tap reads along an axis, for some places."""
     start, last = (axis.stride * place + axis.dilation * tap for place in (places[0], places[-1]))
     return range(start, last + 1, axis.stride * places.step)
 
 
 def _cut(x: Array, box: Box, spatial: Sequence[int]) -> Array:
-    """A tensor at the places of a box along its spatial axes."""
+    """The part of a tensor in a box."""
     starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
     for at, places in zip(spatial, box, strict=True):
         starts[at], limits[at], strides[at] = places[0], places[-1] + 1, places.step
@@ -182,7 +181,7 @@ def _cut(x: Array, box: Box, spatial: Sequence[int]) -> Array:
 
 
 def _widened(x: Array, dtype: DType) -> Array:
-    """In `dtype` once and for all: in the fused loop, each tap would convert again."""
+    """`x` in `dtype`, converted once: inside the fused loop, each tap would convert again."""
     return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
 
 

@@ -1,7 +1,7 @@
-"""lax's convolution with lax's own lowering, also where `jaxconv.install` has put another.
+"""lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that.
 
-What the library emits must not come back to it. A primitive of its own is told apart from
-lax's by JAX's caches of lowerings, too; a context in Python around the emission is not.
+A convolution that the library emits must not come back to the library. So it has a primitive of
+its own, which JAX's caches of lowerings tell from lax's. They would not see a Python context.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def conv_general_dilated(
     precision: lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> Array:
-    """As `jax.lax.conv_general_dilated`, of the library's types, inside a lowering."""
+    """`jax.lax.conv_general_dilated` for lowerings, which give all arguments in lax's types."""
     ones = (1,) * len(padding)
     out: Array = PRIMITIVE.bind(
         lhs,
@@ -49,8 +49,8 @@ def conv_general_dilated(
     return out
 
 
-# Step by step, lax's own does: what is compiled for that gets by without this.
+# Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
 PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
-# lax's rule for all platforms is the one: the others differ in complex numbers alone.
+# lax's rule for all platforms serves: those of single platforms differ in complex numbers alone.
 PRIMITIVE.def_abstract_eval(partial(abstract_result, lax.conv_general_dilated_p))
 mlir.register_lowering(PRIMITIVE, lowering_of(lax.conv_general_dilated_p, None))

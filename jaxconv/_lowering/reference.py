@@ -24,17 +24,17 @@ def convolve(
     numbers: lax.ConvDimensionNumbers,
     **params: Any,
 ) -> Array:
-    """`lax.conv_general_dilated`, but an axis that is padded at its end alone is cropped before.
+    """`lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
 
-    In a convolution that crops it and pads its end, XLA:CPU reads beyond the data, and computes
-    with whatever lies there (openxla/xla#48713).
+    In one convolution that crops the start and pads the end, XLA:CPU reads beyond the data, and
+    computes with whatever lies there (openxla/xla#48713).
     """
     padding = list(padding)
     dilations = params.get("lhs_dilation") or [1] * len(padding)
     for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
         if low < 0 < high and dilation == 1:
             at = numbers.lhs_spec[2 + n]
-            beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
+            beyond = min(lhs.shape[at] + low, 0)  # what is cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
     return plain.conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **params)
@@ -48,7 +48,7 @@ def to_coarse(
     numerics: Numerics,
     padding: Sequence[tuple[int, int]] | None = None,
 ) -> Array:
-    """The forward convolution, with the geometry's padding unless another is given."""
+    """The forward convolution, with the geometry's padding unless `padding` is given."""
     return convolve(
         fine,
         kernel,
@@ -63,10 +63,10 @@ def to_coarse(
 
 
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The coarse tensor spread out by the stride, under the reversed kernel.
+    """The coarse tensor, dilated by the stride, convolved with the reversed kernel.
 
-    With groups the kernel's group axis moves from the coarse to the fine channels, since
-    lax keeps the groups on the channels of the result.
+    The kernel's groups move from its coarse to its fine channels, since lax has the groups on the
+    channels of the result.
     """
     layout = geometry.kernel
     return spread(
@@ -89,7 +89,7 @@ def spread(
     """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
     return convolve(
         coarse,
-        # outermost, not under a transpose: XLA:GPU knows a data gradient by this
+        # outermost, not under a transpose: so XLA:GPU recognises a data gradient
         lax.rev(kernel, geometry.kernel.spatial),
         [(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
         lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
@@ -103,7 +103,7 @@ def spread(
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The coarse tensor, spread out by the stride, slides over the fine one by the dilation."""
+    """The coarse tensor, dilated by the stride, slides over the fine one by the dilation."""
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
         return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)

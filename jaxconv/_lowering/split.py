@@ -1,6 +1,6 @@
 """One contraction as several smaller ones: by group, block, tap, or the taps of the first axis.
 
-All data is channels-last. Parts are added up or put together, which follows from what is split.
+Data is channels-last. Parts are summed or concatenated, which follows from what is split.
 """
 
 import math
@@ -19,11 +19,11 @@ from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
 from jaxconv._typing import Index
 
-#: As many taps as may each have a piece of the program.
+#: Most taps that a program may write out one by one.
 MOST_TAPS = 256
 
-#: As many taps as are taken together of a kernel of more, depthwise and otherwise. Of twice as
-#: many, a depthwise 31 x 31 takes twice as long; of half as many, 17 x 17 with 16 channels a group.
+#: Most taps in one piece of a kernel: with one fine channel a group, and with more. With twice as
+#: many, depthwise 31 x 31 takes twice as long; with half as many, 17 x 17 with 16 channels a group.
 DEPTHWISE, OTHERS = 32, 64
 
 
@@ -54,17 +54,18 @@ GROUPS = Form(
 )
 
 
-# By block: a weights gradient of as much data as stays in a cache, and is not mapped anew.
+# By block: a weights gradient of as much data at a time as a cache holds, in buffers that the C
+# library does not map anew.
 
-#: Bytes of the data that are taken together: of several images, or of some groups of one.
+#: Most bytes of data in a block: of several images, or of some groups of one image.
 TOGETHER = 4 << 20
 
-#: Groups of an image, from which a few at a time are still whole vectors.
+#: Fewest groups of which a few at a time are still whole vectors.
 MANY_GROUPS = 64
 
 
 def _block(problem: Problem) -> tuple[int, int]:
-    """How many images, and how many groups of them, make a block; all divide into such blocks."""
+    """How many images, and how many of their groups, make a block; both divide all there are."""
     batch, groups = problem.batch or 1, problem.geometry.groups
     image = 4 * math.prod(problem.shape("fine")[1:]) + 4 * math.prod(problem.shape("coarse")[1:])
     if image > TOGETHER and groups >= MANY_GROUPS:
@@ -80,16 +81,16 @@ def _one_block(problem: Problem) -> tuple[Problem, ...]:
 def blocks_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The sum over blocks of images, of each group."""
+    """For some groups at a time, the sum over blocks of images."""
     (part,) = parts
     images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
 
-    def some(_: int, first: Array, second: Array) -> Array:
+    def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics.wide)
 
     def block(n: Index) -> Array:
         first, second = (lax.dynamic_slice_in_dim(x, n * images, images, 0) for x in (fine, coarse))
-        return at_most(groups, some, first, second, geometry.groups)
+        return at_most(groups, of_groups, first, second, geometry.groups)
 
     return added(block, fine.shape[0] // images, fine, coarse)
 
@@ -107,7 +108,7 @@ BLOCKS = Form(
 
 
 def _pieces(problem: Problem) -> tuple[int, int]:
-    """The axis whose taps make pieces, and how many of them one has."""
+    """The kernel axis that pieces split, and how many of its taps one piece has."""
     most = DEPTHWISE if problem.fine == 1 else OTHERS
     kernel = [a.kernel for a in problem.geometry.axes]
     at = next((n for n, k in enumerate(kernel) if k > 1), 0)
@@ -117,8 +118,8 @@ def _pieces(problem: Problem) -> tuple[int, int]:
 def _piece(problem: Problem, size: int) -> Problem:
     at, _ = _pieces(problem)
     axes = list(window.of_padded(problem.geometry).axes)
-    one = replace(axes[at], kernel=size)
-    axes[at] = replace(one, fine=one.span - 1 + one.extent)
+    axis = replace(axes[at], kernel=size)
+    axes[at] = replace(axis, fine=axis.span - 1 + axis.extent)
     return replace(problem, geometry=replace(problem.geometry, axes=tuple(axes)))
 
 
@@ -133,14 +134,14 @@ def _some_taps(problem: Problem) -> tuple[Problem, ...]:
 def taps_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The sum over pieces."""
+    """The sum over pieces of the kernel."""
     at, size = _pieces(Problem.of("coarse", fine, kernel, geometry))
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.padded(fine, geometry)
 
     def piece(part: Part, start: Index, size: int) -> Array:
-        some = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
-        return part(_read(fine, geometry.axes[at], at, start, size), some, numerics.wide)
+        taps = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
+        return part(_read(fine, geometry.axes[at], at, start, size), taps, numerics.wide)
 
     count, left = divmod(geometry.axes[at].kernel, size)
 
@@ -155,7 +156,7 @@ def taps_to_coarse(
 def taps_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The pieces one after the other; the last overlaps its neighbour."""
+    """The pieces of the kernel one after the other; the last may overlap its neighbour."""
     (part,) = parts
     at, size = _pieces(Problem.of("kernel", fine, coarse, geometry))
     axis = geometry.axes[at]
@@ -173,9 +174,9 @@ def taps_to_kernel(
 
 
 def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
-    """What so many taps along an axis read of the padded fine tensor."""
-    some = replace(axis, kernel=size)
-    extent = some.span - 1 + some.extent
+    """What `size` taps along an axis read of the padded fine tensor."""
+    piece = replace(axis, kernel=size)
+    extent = piece.span - 1 + piece.extent
     return lax.dynamic_slice_in_dim(fine, axis.dilation * start, extent, axis=1 + at)
 
 
@@ -205,7 +206,7 @@ def taps_to_fine(
     numerics: Numerics,
     parts: Parts,
 ) -> Array:
-    """The sum over single taps, each of which puts the coarse pixels where it reads."""
+    """The sum over single taps: each adds its products to the pixels that it reads."""
     each = zip(window.taps(geometry), parts, strict=True)
     ones = tuple(1 for _ in geometry.axes)
     terms = (
@@ -224,14 +225,14 @@ TAPS = Form(
 
 
 # By far tap: strides and dilations beyond the image, where a padded image would be many times what
-# memory holds. XLA counts its extents in 31 bits, and beyond them is silently wrong.
+# memory holds. XLA counts extents in 31 bits, and is silently wrong about larger ones.
 
-#: Elements of the padded image for each one of the tensors.
+#: Most elements of the padded image, in multiples of those of the tensors.
 FAR = 1000
 
 
 def _far(problem: Problem) -> bool:
-    """Whether padding is nearly all that windows reach over, and taps are few."""
+    """Whether windows reach over little else than padding, and taps are few."""
     axes = problem.geometry.axes
     reach = [a.span - 1 + a.extent for a in axes]
     tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
@@ -242,7 +243,7 @@ def _far(problem: Problem) -> bool:
 def far_taps_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The sum over single taps, each without what it reads of the padding."""
+    """The sum over single taps, each without the padding that it reads."""
     each = zip(window.taps(geometry), parts, strict=True)
     ones = tuple(1 for _ in geometry.axes)
     terms = (
@@ -268,8 +269,8 @@ FAR_TAPS = Form(
 )
 
 
-# By the taps of the first axis, which goes into the batch: XLA:CPU has fast convolutions of two
-# spatial axes only, cuDNN none of more than three.
+# By the taps of the first axis, which joins the batch. XLA:CPU has fast convolutions of two spatial
+# axes only, and cuDNN none of more than three.
 
 
 def _without_first(problem: Problem) -> tuple[Problem, ...]:
@@ -293,7 +294,7 @@ def axis_to_coarse(
 def axis_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The first axis's taps one by one."""
+    """The weights of the first axis's taps, one by one."""
     (part,) = parts
     coarse = _into_batch(coarse)
     return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])

@@ -13,7 +13,7 @@ Tap = tuple[int, ...]
 
 
 def padded(fine: Array, geometry: Geometry) -> Array:
-    """The fine tensor from the first element that any window reads to the last."""
+    """The fine tensor, padded: from the first pixel that any window reads to the last."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
         config[at] = (a.pad_low, a.pad_high, 0)
@@ -27,12 +27,12 @@ def of_padded(geometry: Geometry) -> Geometry:
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:
-    """All taps of the kernel, in its own order."""
+    """All taps of the kernel, in the order of its axes."""
     return product(*(range(a.kernel) for a in geometry.axes))
 
 
 def read_by(tap: Tap, fine: Array, geometry: Geometry) -> Array:
-    """What one tap reads of the padded fine tensor, of the coarse extents."""
+    """What one tap reads of the padded fine tensor: a pixel for each coarse pixel."""
     starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         starts[at], strides[at] = a.dilation * t, a.stride
@@ -41,7 +41,7 @@ def read_by(tap: Tap, fine: Array, geometry: Geometry) -> Array:
 
 
 def shifted(tap: Tap, fine: Array, geometry: Geometry) -> Array:
-    """What one tap reads with stride 1, of the fine tensor as it is: zeros come in at an end."""
+    """What one tap reads with stride 1 of the unpadded fine tensor, which is shifted over zeros."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         low = a.pad_low - a.dilation * t
@@ -50,7 +50,7 @@ def shifted(tap: Tap, fine: Array, geometry: Geometry) -> Array:
 
 
 def at(tap: Tap, kernel: Array) -> Array:
-    """The weights of one tap, of a kernel whose other axes follow."""
+    """The weights of one tap; the other axes of the kernel follow the taps."""
     rest = kernel.shape[len(tap) :]
     starts, limits = (*tap, *(0 for _ in rest)), (*(t + 1 for t in tap), *rest)
     return lax.slice(kernel, starts, limits).reshape(rest)
