@@ -13,10 +13,10 @@ from jaxconv._typing import ArrayLike, DType, Typed
 
 
 class HoldsArray(Protocol):
-    """A module's parameter, say."""
+    """What holds an array: a module's parameter, say."""
 
     def __jax_array__(self) -> Array:
-        """What it holds."""
+        """The array."""
 
 
 #: What operations take for a tensor.
@@ -24,7 +24,7 @@ TensorLike = ArrayLike | HoldsArray
 
 
 def array(op: str, name: str, value: Any) -> ArrayLike:
-    """`value` as something jax.jit takes as an array."""
+    """`value` as an array that `jax.jit` takes, or an error."""
     if isinstance(value, Array):
         if not isinstance(value, jax.core.Tracer) and value.is_deleted():
             raise ValueError(

@@ -34,10 +34,10 @@ AUTO_PADS = {
     "explicit": "none",
 }
 
-#: What any tensor can need, and small enough that no product of two of them leaves 64 bits.
+#: Most of any int: more than a tensor can need, and no product of two exceeds 64 bits.
 MOST = 2**31 - 1
 
-#: Of a tensor: more than any memory holds, and far from the 2**63 bytes that XLA can count.
+#: Most elements of a tensor: more than any memory holds, far below the 2**63 bytes that XLA counts.
 MOST_ELEMENTS = 2**48
 
 
@@ -88,7 +88,7 @@ def precision(op: str, value: object) -> Precision:
     """A precision for each operand; None reads JAX's default now, for the derivatives too."""
     if value is None:
         value = default_matmul_precision()
-        # An algorithm, which JAX lets one set for dots. Convolutions have none: lax does as here.
+        # JAX's default may be an algorithm for dots, which lax's convolutions ignore as well.
         if isinstance(value, str) and value in lax.DotAlgorithmPreset.__members__:
             value = None
     pair = value if isinstance(value, tuple | list) else (value, value)
@@ -110,9 +110,9 @@ def _spelling(
     expected = either(map(repr, known))
     if not isinstance(value, str):
         raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
-    found = known.get(fold(value)) if value.isascii() else None  # a dotless i is none of ours
+    found = known.get(fold(value)) if value.isascii() else None  # the capital of a dotless i is I
     if found is None:
-        general = re.sub("[DHW]+", "X", fold(value))  # NHWC and HWIO are how others write
+        general = re.sub("[DHW]+", "X", fold(value))  # others write NHWC and HWIO
         near = get_close_matches(general, known, n=1, cutoff=0.5) if len(value) < 40 else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{op}: `{name}` must be {expected}; got {short(value)}{hint}")
@@ -143,7 +143,7 @@ def _sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any]
     if isinstance(value, np.ndarray | jax.Array):
         try:
             array = np.asarray(value)
-        except Exception as error:  # of an array that was deleted, say
+        except Exception as error:  # from a deleted array, say
             raise _unreadable(op, name, value, expected) from error
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             raise TypeError(
@@ -162,7 +162,7 @@ def _sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any]
 
 
 def _int(op: str, name: str, value: Any, expected: str) -> int:
-    """`value` as an int; bools and floats are none."""
+    """`value` as an int; bools and floats are not ints."""
     if type(value) is int:
         return value
     if isinstance(value, jax.core.Tracer):
@@ -172,7 +172,7 @@ def _int(op: str, name: str, value: Any, expected: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-        except Exception as error:  # out of a user's __index__, or of an array that was deleted
+        except Exception as error:  # from a user's __index__, or a deleted array
             raise _unreadable(op, name, value, expected) from error
     raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
 

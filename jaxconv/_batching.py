@@ -55,7 +55,7 @@ def batch(
         return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
 
     if "kernel" in {*mapped, result} and geometry.groups > 1 and maps_over_devices(axis_data):
-        # Behind the groups the axis would be gathered; as their major part it stays split.
+        # Inside the groups, the axis would be gathered; as their major part, it stays split.
         for slot in operands.keys() - mapped:
             operands[slot] = _repeat(operands[slot], size, mapped_mesh_axis(axis_data))
             mapped[slot] = 0
@@ -76,7 +76,7 @@ def batch(
 
 
 def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Extent) -> dict[Slot, Site]:
-    """The table above."""
+    """Where the mapped axis goes in each tensor, by the table above."""
     data, kernel, groups = geometry.data, geometry.kernel, geometry.groups
     if len(folded) == 3:
         channel = Site(data.channel, MAJOR)
@@ -95,10 +95,10 @@ def _batch_outer(
 ) -> Extent:
     """Whether the mapped axis goes outside the batch (MAJOR) or inside it (the batch's extent).
 
-    Outside is free: no data moves. But an axis that is sharded over devices must be the
-    major one of a merged pair, or the merge gathers it. Explicit axes tell which that
-    is, and so does `spmd_axis_name`; automatic ones are not visible here, so that with
-    several devices the batch is taken for the sharded one.
+    Outside is free: no data moves. But of the two, an axis that is sharded over devices must be
+    the major one, or the merge gathers it. Explicit axes and `spmd_axis_name` say which axis is
+    sharded. Automatic sharding is not visible here: with several devices, the batch is assumed to
+    be sharded.
     """
     slot = next((s for s in mapped if s != "kernel"), None)
     if slot is None or maps_over_devices(axis_data):
@@ -115,7 +115,7 @@ def _batch_outer(
 
 
 def _repeat(x: Array, size: Extent, mesh_axis: Any) -> Array:
-    """`x` for each index of a mapped axis, which is split over devices."""
+    """`x` repeated along a new first axis, which is split over devices."""
     typed = _sharding.explicit(jax.typeof(x))
     if typed is None:
         return lax.broadcast(x, (size,))
@@ -135,7 +135,7 @@ def _fold(x: Array, dim: int, site: Site) -> Array:
 
 
 def _unfold(x: Array, size: Extent, site: Site) -> Array:
-    """Take the mapped axis out of its site again and put it right before."""
+    """Take the mapped axis out of its site, and put it right before the site."""
     axis, outer = site
     extent = x.shape[axis] // size
     if outer == MAJOR:

@@ -56,10 +56,10 @@ def contract(
       operands: the other two, by slot.
       geometry: the sizes that all three share.
       precision: as lax takes it.
-      dtype: of the result; the sums are kept at least in float32.
+      dtype: type of the result; sums are at least float32.
       early_rounding: the caller rounds the result to the operands' type anyway, so a
-        backend may do so first (see `_lowering.accelerator`).
-      sharding: of the result, for explicit mesh axes.
+        backend may do so first (see `_lowering.lower`).
+      sharding: that of the result, on explicit mesh axes.
     """
     first, second = (operands[slot] for slot in OPERANDS[result])
     first, second = _sharding.vary_alike(first, second)
@@ -122,7 +122,7 @@ def _register(result: Slot) -> None:
         return _sharding.in_auto_axes(result, lower)
 
     def evaluate(*operands: Any, **params: Any) -> Any:
-        """Step by step: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
+        """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
         return lowered(jax.default_backend(), 1, False)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)

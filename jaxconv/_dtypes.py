@@ -26,7 +26,7 @@ def canonical(dtype: Any) -> Any:
 
 
 def result_dtype(op: str, operand: DType, preferred: object) -> DType:
-    """The type of an op's result: the operands' own, or a wider one asked for."""
+    """The type of an op's result: the operands' own, or a wider one that the user prefers."""
     if preferred is None:
         return operand
     fitting = [d for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
@@ -35,7 +35,7 @@ def result_dtype(op: str, operand: DType, preferred: object) -> DType:
         if asked in fitting:
             return asked
         got = str(asked)
-    except Exception:  # what is no type raises errors of many types
+    except Exception:  # JAX raises many kinds of errors for what is no type
         got = shown(preferred)
     raise TypeError(
         f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "

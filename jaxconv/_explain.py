@@ -31,11 +31,11 @@ class Explanation:
     steps: tuple[tuple[str, str], ...]
     #: how often each occurs
     counts: tuple[int, ...]
-    #: multiplications and additions that the geometry defines; those with padding are not
+    #: multiplications and additions that the geometry defines, without those with padding
     flops: int
-    #: of both inputs and the result
+    #: bytes of both inputs and the result
     bytes: int
-    #: what the compiled program allocates besides, where the compiler tells
+    #: bytes that the compiled program allocates besides; None if the compiler does not say
     temp_bytes: int | None
     #: why oneDNN is not used on this CPU at all; None if it is, or on other platforms
     no_onednn: str | None
@@ -60,14 +60,14 @@ def explain(
 ) -> Explanation:
     """How an operation would be computed on the default backend, by which forms and why.
 
-    It is compiled, to learn what memory it needs, but not run. A form forced by `jaxconv.forced`
-    is explained as such.
+    The operation is compiled, to learn what memory it needs, but not run. A form that
+    `jaxconv.forced` forces is explained as such.
 
     Args:
       op: one of the six operations, or its name.
       args, attributes: what the operation takes. Its arrays may be given as shapes; the batch
         must be known.
-      dtype: of the inputs; by default that of the arrays among them, or else float32.
+      dtype: type of the inputs; by default that of the arrays among them, or else float32.
 
     Raises:
       TypeError, ValueError: what the operation itself would raise.
@@ -113,10 +113,10 @@ def explain(
 
 
 def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
-    """The type asked for, or that of the arrays, or float32."""
+    """The type that the user gave, or that of the arrays, or float32."""
     if asked is None:
         return _arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
-    with suppress(Exception):  # of what names no type at all
+    with suppress(Exception):  # it may name no type at all
         dtype: DType = canonical(asked)
         if dtype in ACCUMULATION:
             return dtype
@@ -141,7 +141,7 @@ def _plan(
 
 
 def _flops(resolved: Resolved) -> int:
-    """Two for each triple of elements that the form multiplies."""
+    """Two for each triple of elements that the defining sum multiplies."""
     layout, groups = resolved.geometry.data, resolved.groups
     src, dst = (shape[layout.channel] for shape in (resolved.src_shape, resolved.dst_shape))
     pairs = math.prod(_met(axis) for axis in resolved.geometry.axes)
@@ -149,13 +149,13 @@ def _flops(resolved: Resolved) -> int:
 
 
 def _met(axis: Axis) -> int:
-    """How many pairs of a tap and a coarse position read inside the fine axis."""
+    """How many pairs of a tap and a coarse pixel read inside the fine axis."""
     return _up_to(axis, axis.fine - 1 + axis.pad_low) - _up_to(axis, axis.pad_low - 1)
 
 
 def _up_to(axis: Axis, last: int) -> int:
-    """How many pairs of a tap and a coarse position have dilation*tap + stride*position <= last."""
-    # The first taps have all positions, the next ones some.
+    """How many pairs of a tap and a coarse pixel have dilation*tap + stride*pixel <= last."""
+    # The first taps have all pixels, the next ones some.
     full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
     some = min(max(last // axis.dilation + 1, full), axis.kernel)
     least = last - axis.dilation * (some - 1)

@@ -1,4 +1,4 @@
-"""The convolutions of a whole program, and what becomes of each."""
+"""`explain_jaxpr`: the convolutions of a whole program, and how each is computed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from jaxconv._typing import DType, Typed
 class Convolution:
     """One convolution of a program, or several that are alike; see `jaxconv.explain_jaxpr`."""
 
-    #: "lax", which this library computes where it is installed, or "jaxconv", which always is
+    #: "lax", which this library computes where it is installed, or "jaxconv"
     written_by: str
     #: the types of the operands, as lax or the contraction has them
     operands: tuple[str, str]
@@ -53,9 +53,9 @@ class Convolutions:
 def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Convolutions:
     """List every convolution that a function needs, with the plan for it on CPU.
 
-    The function is traced, and neither compiled nor run. Those that jit, scan, cond, remat,
-    shard_map and derivatives contain are listed too: those of lax, with what becomes of them
-    where :func:`jaxconv.install` holds, and those of this library.
+    The function is traced, and neither compiled nor run. The list has the convolutions inside jit,
+    scan, cond, remat, shard_map and derivatives too: those of this library, and those of lax as
+    they are computed where :func:`jaxconv.install` holds.
 
     Args:
       function: a model or a training step, say, jitted or not.
@@ -76,7 +76,7 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
 
 
 def _convolution(equation: Equation) -> Convolution | None:
-    """What an equation is, if it is one."""
+    """The convolution that an equation is, if it is one."""
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)
@@ -97,7 +97,7 @@ def _convolution(equation: Equation) -> Convolution | None:
 
 
 def _plan(result: Slot, first: Typed, second: Typed, *, geometry: Geometry, dtype: DType) -> str:
-    """What the CPU lowering does with a contraction of these types, on one device."""
+    """How a contraction of these types is computed on one CPU device."""
     plan = _lowering.plan_of(result, first, second, geometry, dtype, "cpu", _lowering.forced_here())
     steps = Counter(plan.steps())
     return "\n  ".join(

@@ -51,7 +51,7 @@ class Axis:
         return self.span - 1 + self.extent - self.fine - self.pad_low
 
 
-#: Of one place and one tap: what an image of one row has for its rows.
+#: One pixel and one tap: the rows of an image of one row.
 UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
 
 
@@ -64,7 +64,7 @@ class DataLayout(NamedTuple):
 
     @property
     def spec(self) -> tuple[int, ...]:
-        """As `lax.ConvDimensionNumbers` wants it."""
+        """The axes in the order of `lax.ConvDimensionNumbers`."""
         return (self.batch, self.channel, *self.spatial)
 
 
@@ -81,7 +81,7 @@ class KernelLayout(NamedTuple):
 
     @property
     def spec(self) -> tuple[int, ...]:
-        """As `lax.ConvDimensionNumbers` wants it, for a kernel whose output is coarse."""
+        """The axes in the order of `lax.ConvDimensionNumbers`, if the output is coarse."""
         return (self.coarse, self.fine, *self.spatial)
 
 

@@ -1,4 +1,4 @@
-"""A call in `jax.lax`'s terms, by contractions: what is checked, and what is compiled for it."""
+"""A call with the arguments of `jax.lax`: checked, and computed by a contraction or by lax."""
 
 import operator
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def convolve(
     dimension_numbers: Any, feature_group_count: Any, batch_group_count: Any,
     precision: Any, preferred: Any, out_sharding: Any,
 ) -> Array:  # fmt: skip
-    """By a contraction if there is one, else by lax, which also says what is malformed."""
-    if isinstance(padding, Iterator):  # of a zip, say, which can be read once
+    """Compute by a contraction if there is one, else by lax, which also raises all errors."""
+    if isinstance(padding, Iterator):  # a zip, say, can be read only once
         padding = tuple(padding)
     numbers: Any = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
     window = (strides, padding, lhs_dilation, rhs_dilation)
@@ -65,7 +65,7 @@ _compiled = jax.jit(_run, static_argnums=0)
 
 
 def _known(lhs: Typed, rhs: Typed, precision: Any, preferred: Any, out_sharding: Any) -> bool:
-    """Whether the library has these types and this precision, and can say `out_sharding`."""
+    """Whether the library supports these types, this precision and this `out_sharding`."""
     try:
         operand = _arguments.common_dtype("", lhs=lhs, rhs=rhs)
         _dtypes.result_dtype("", operand, preferred)
@@ -73,7 +73,7 @@ def _known(lhs: Typed, rhs: Typed, precision: Any, preferred: Any, out_sharding:
     except (TypeError, ValueError):
         return False
     types = jax.typeof(lhs), jax.typeof(rhs)
-    if all(t.weak_type for t in types):  # so is lax's result, and none of the library's
+    if all(t.weak_type for t in types):  # lax's result is weak then; the library's never is
         return False
     return out_sharding is None or any(_sharding.explicit(t) is not None for t in types)
 
@@ -87,7 +87,7 @@ def _find(
     numerics: Any,
     sharding: Any,
 ) -> _Call | None:
-    """The contraction, or None: there is none, or what is given is malformed."""
+    """The contraction; None if there is none, or if an argument is malformed."""
     params = _params(lhs.shape, rhs.shape, numbers, groups, *window)
     if params is None:
         return None
@@ -123,7 +123,7 @@ def _params(
     lhs: Shape, rhs: Shape, numbers: Numbers, groups: Any,
     strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """The parameters of lax's primitive in ints, or None: they are malformed."""
+    """The parameters of lax's primitive in ints; None if they are malformed."""
     if any(sorted(spec) != [*range(len(shape))] for spec in numbers for shape in (lhs, rhs)):
         return None
     (batch, features, *spatial), (outputs, inputs, *window), _ = numbers

@@ -1,4 +1,4 @@
-"""How error messages show what was given and list what would do; short, whatever it was."""
+"""How error messages show values and list alternatives: briefly, whatever the value."""
 
 import reprlib
 from collections.abc import Iterable

@@ -20,7 +20,7 @@ from jaxconv._typing import DType
 
 @dataclass(frozen=True)
 class Call:
-    """All that is static about a call: what its compiled function is remembered by."""
+    """All that is static about a call: the key of its compiled function."""
 
     result: Slot
     geometry: Geometry
@@ -77,7 +77,7 @@ def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
             operands["kernel"], geometry.groups, layout.fine, layout.coarse
         )
     published = call.groups_on_fine and call.result == "kernel"
-    # A bias joins the sum before its one rounding.
+    # A bias is added before the one rounding of the sum.
     sums = call.dtype if bias is None else _dtypes.ACCUMULATION[call.dtype]
     out = contract(
         call.result,
@@ -102,7 +102,7 @@ def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
 def _compiled(op: Op) -> Callable[..., Array]:
     """`_run` under the operation's name, which is what jaxprs and profiles show.
 
-    Meshes are checked here, where a type costs nothing: once for each trace.
+    Meshes are checked inside, once for each trace, so that calls do not pay for the check.
     """
 
     def run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:

@@ -12,7 +12,7 @@ from jaxconv._typing import Shape
 def replace_axes(x: Array, axis: int, count: int, extents: Shape) -> Array:
     """Reshape `count` axes from `axis` on into `extents`.
 
-    Of explicit shardings, that of the major axis is kept, on the major new one.
+    The major new axis keeps the explicit sharding of the major old one.
     """
     shape = (*x.shape[:axis], *extents, *x.shape[axis + count :])
     typed = _sharding.explicit(jax.typeof(x))

@@ -1,6 +1,6 @@
-"""What a contraction owes to meshes: result shardings, varying axes, lowering under both.
+"""Contractions on meshes: shardings of results, varying axes, and lowering under both.
 
-Automatic sharding needs nothing of this: it acts on what the lowerings emit.
+Automatic sharding needs none of this: XLA splits what the lowerings emit.
 """
 
 from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ def _broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None
 def check_meshes(
     op: str, out_sharding: NamedSharding | None, arrays: dict[str, Array | None]
 ) -> None:
-    """All arrays with explicit axes are on one mesh; so is what is asked of the result."""
+    """Check that all arrays with explicit axes, and `out_sharding`, are on one mesh."""
     found = {name: explicit(jax.typeof(x)) for name, x in arrays.items() if x is not None}
     typed = {name: sharding for name, sharding in found.items() if sharding is not None}
     meshes = {sharding.mesh for sharding in typed.values()}
@@ -86,7 +86,7 @@ def check_meshes(
     if len(meshes) > 1:
         got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
         raise ValueError(f"{op}: all arrays must be on one mesh; got {got}. {remedy}")
-    # JAX goes from mesh to mesh by the names of axes, where it finds them.
+    # JAX reshards from mesh to mesh where both have the names of the axes.
     used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
     if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
         raise ValueError(
@@ -103,7 +103,7 @@ def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: 
     """
     sharding = explicit(first) or explicit(second)
     if sharding is None:
-        return first.sharding  # says nothing, and all three tensors have the same rank
+        return first.sharding  # it says nothing, and all three tensors have the same rank
     data, kernel = geometry.data, geometry.kernel
     one, other = (tuple(a.sharding.spec) for a in (first, second))
     entries: dict[int, Any]
@@ -137,7 +137,7 @@ def divisible(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> Partition
 
 
 def parts(mesh: AnyMesh, entry: Any) -> int:
-    """Into how many parts an entry of a spec splits its axis."""
+    """The number of parts into which an entry of a spec splits its axis."""
     return prod(mesh.shape[name] for name in names(entry))
 
 
@@ -149,9 +149,9 @@ def names(entry: Any) -> Iterable[Any]:
 
 
 def alike(x: Array, other: Array, axis: int) -> Array:
-    """A vector split as that axis of another tensor is, where the mesh has explicit axes.
+    """A vector with the sharding of one axis of another tensor, on explicit mesh axes.
 
-    JAX adds up shardings that differ, so that a bias would change that of a result.
+    JAX combines shardings that differ, so a bias would change the sharding of the result.
     """
     sharding = explicit(jax.typeof(other))
     if sharding is None:

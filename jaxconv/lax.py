@@ -1,4 +1,4 @@
-"""`jax.lax`'s convolutions by the contractions of this library, for code that calls those.
+"""`jax.lax`'s convolutions, computed by the contractions of this library.
 
 >>> import numpy as np
 >>> from jaxconv import lax as jaxconv_lax
@@ -57,13 +57,13 @@ def conv_general_dilated(
     `jaxconv.conv_transpose`; with both, the zeros are written out. Batch groups make it a
     weights gradient.
 
-    What the library does not have is handed to `jax.lax`: other types and weak ones, dot
-    algorithms as `precision`, no spatial axis, empty operands or results (but for the batch),
-    symbolic extents (but for the batch), an `out_sharding` of operands on no explicit mesh, and
-    whatever is malformed.
+    `jax.lax` computes what the library does not: other types and weak ones, dot algorithms as
+    `precision`, no spatial axis, empty operands or results (except for the batch), symbolic
+    extents (except for the batch) and an `out_sharding` of operands on no explicit mesh. It also
+    raises the errors about malformed arguments.
 
-    In two things this is not as lax. With explicit mesh axes, a contracted axis that is split is
-    summed over the devices, where lax raises an error. In derivatives, a cotangent that
+    Two things differ from lax. With explicit mesh axes, a contracted axis that is split is summed
+    over the devices, where lax raises an error. In derivatives, a cotangent that
     `preferred_element_type` made wider is rounded to the type of the operands first.
 
     Args:
@@ -227,7 +227,7 @@ def conv_transpose(
 
 
 def _transposed_pads(reach: int, stride: int, padding: Any) -> tuple[int, int]:
-    """Around the dilated lhs, for a padding of the convolution that is transposed."""
+    """The padding of the dilated lhs, from that of the convolution that is transposed."""
     if padding == "SAME":
         total = reach + stride - 2
         begin = reach - 1 if stride > reach - 1 else -(-total // 2)
@@ -253,7 +253,7 @@ def conv_general_dilated_patches(
 ) -> Array:
     """As `jax.lax.conv_general_dilated_patches`: the windows of lhs as channels of the result.
 
-    They are lhs's channels times the taps, in the order that the weights would have them.
+    The result has lhs's channels times the taps, in the order that weights have them.
 
     Args:
       lhs: data, laid out as `dimension_numbers` says.

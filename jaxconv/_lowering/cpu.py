@@ -156,7 +156,7 @@ _LINES: Table = (
         "strided",
         phases.PHASES,
         lambda p: True,
-        "a stride-1 convolution for each class of pixels modulo the stride",
+        "stride-1 convolutions, by the residues of pixels modulo the stride",
     ),
     Regime(
         "odd-strides",
@@ -193,7 +193,7 @@ _LINES: Table = (
         "few-products-of-much-data",
         split.BLOCKS,
         _few_products_of_much_data,
-        "a weights gradient reads its data several times: blocks that a cache holds",
+        "a weights gradient reads its data several times: by blocks that a cache holds",
     ),
     Regime(
         "few-terms",
