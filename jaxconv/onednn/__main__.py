@@ -18,7 +18,7 @@ from jaxconv.onednn._time import each, whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the arguments ask for; 0 if all is right, 1 if not, 2 if the graph cannot run."""
+    """Run the command: 0 if all is right, 1 if not, 2 if the graph cannot run."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxconv.onednn",
         description="Run a graph of oneDNN Graph's JSON format on random inputs.",
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(graph: Graph, inputs: Arrays) -> None:
-    """Compute a graph as one program, and print what comes out."""
+    """Compute a graph as one program, and print its outputs."""
     arrays = {i: jnp.asarray(x) for i, x in inputs.items()}
     found = jax.jit(partial(evaluate, graph))(arrays)
     for tensor in graph.outputs:

@@ -52,11 +52,10 @@ def apply(
         precision, "tf32" in at least that, and "bf16", "f16" and "any" as the backend
         prefers. On CPU all of them multiply in full.
 
-    What the attributes mean is told in :mod:`jaxconv`. Any weights format goes with any
-    kind.
+    :mod:`jaxconv` says what the attributes mean. Any weights format goes with any kind.
 
     Raises:
-      TypeError, ValueError: as the operations do, of this API's names and rules too.
+      TypeError, ValueError: as the operations do, and for this API's names and rules.
     """
     function, arguments = call(kind, inputs, attributes)
     if fpmath_mode is not None:
@@ -92,7 +91,7 @@ def call(
 ) -> tuple[Callable[..., Array], dict[str, Any]]:
     """The operation of this kind and all that it is called with, by name.
 
-    `shape` is the one that it takes if neither an input nor an attribute gives it.
+    `shape` is used if the operation takes a shape and neither an input nor an attribute gives one.
     """
     row = find(kind)
     arguments = _inputs(row, inputs)
@@ -123,7 +122,7 @@ def call(
 
 
 def named(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
-    """An operation, of which the errors tell the kind instead of its own name."""
+    """An operation whose errors name the kind instead of the operation."""
 
     def renamed(*args: Any, **kwargs: Any) -> Array:
         try:
@@ -153,7 +152,7 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
 
 
 def _inputs(row: Kind, given: object) -> dict[str, Any]:
-    """The inputs that are there, by today's names."""
+    """The given inputs by today's names."""
     listed = ", ".join(f"`{name}`" for name in row.inputs)
     if isinstance(given, Mapping):
         named = todays_names(row, "input", given, row.inputs, OLDER_INPUTS)

@@ -1,4 +1,4 @@
-"""What a graph takes: arrays by id, by name or in order, or random ones."""
+"""The inputs of a graph: arrays by id, by name or in order, or random ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,8 +26,8 @@ GRAPH_KINDS = (*KINDS, *TABLE)
 def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
     """Arrays for all inputs of a graph, of their shapes and types, by id.
 
-    Floats are normal with variance 1, without a sign where a node wants none; 8-bit integers are
-    of all that there are; a tensor of type s32 that is a shape is that of the node's output.
+    Floats are normal with variance 1, and positive where a node needs that. Integers are uniform
+    over all of their type. A tensor of type s32 that is a shape is the shape of the node's output.
 
     Args:
       graph: what `load_graph` takes.
@@ -38,7 +38,7 @@ def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, 
     return {tensor.id: _random(rng, graph, tensor) for tensor in graph.inputs}
 
 
-#: Inputs of which the sign matters: kind -> their names.
+#: Inputs that must be positive: kind -> their names.
 _POSITIVE = {
     "Sqrt": ("src",),
     "Log": ("src",),
@@ -89,7 +89,7 @@ def given(graph: Graph, inputs: InputsLike | None) -> Arrays:
         value = found[tensor.id]
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             value = np.asarray(value)
-        # A shape, say, must stay what it is: all that JAX makes of it within jit is traced.
+        # A shape, say, stays as it is: within jit, whatever JAX made of it would be traced.
         dtype = canonical(value.dtype)
         if not tensor.fits(value.shape, dtype):
             raise TypeError(

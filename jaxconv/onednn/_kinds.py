@@ -1,4 +1,4 @@
-"""All other kinds as a table: their inputs, attributes, types, and what computes them.
+"""All other kinds as a table: their inputs, attributes, types and functions.
 
 Arithmetic on 16-bit types is done in float32, and rounded once to the type of the output.
 """
@@ -63,7 +63,7 @@ def _clamp(src: Array, min: float, max: float) -> Array:
 
 
 def _elu(src: Array, alpha: float) -> Array:
-    # What a where leaves out may not overflow either, or its derivative is NaN.
+    # Neither branch of a where may overflow, or the derivative is NaN.
     return jnp.where(src < 0, alpha * jnp.expm1(jnp.minimum(src, 0)), src)
 
 

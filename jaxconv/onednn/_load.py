@@ -24,7 +24,7 @@ def load_graph(graph: GraphLike) -> Graph:
       graph: the path of a file, JSON text, what that parses to, or a graph that was read before.
 
     Raises:
-      TypeError, ValueError: it is no such graph: JSON, ids, shapes, types, ports or cycles.
+      TypeError, ValueError: the graph is malformed in its JSON, ids, shapes, types, ports or order.
     """
     if isinstance(graph, Graph):
         return graph
@@ -132,7 +132,7 @@ def _makers(nodes: tuple[Node, ...]) -> dict[int, Node]:
 
 
 def _tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
-    """The tensors by id; wherever one stands it must be the same, but for what is not known."""
+    """The tensors by id; each must be the same wherever it stands, except for what is unknown."""
     found: dict[int, Tensor] = {}
     for node in nodes:
         for tensor in chain(node.outputs, node.inputs):

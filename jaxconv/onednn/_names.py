@@ -87,7 +87,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-#: older kind -> today's, of which it differs in one thing: its weights_format is XIO by default
+#: older kind -> today's; they differ in one thing, the older weights_format being XIO by default
 _OLDER_KINDS = {
     "ConvolutionBackpropData": "ConvolutionBackwardData",
     "ConvolutionBackpropFilters": "ConvolutionBackwardWeights",
@@ -122,7 +122,7 @@ def find(kind: object) -> Kind:
 def todays_names(
     row: Kind, what: str, given: Mapping[str, Any], known: tuple[str, ...], older: dict[str, str]
 ) -> dict[str, Any]:
-    """`given` by today's names; every name must be known, and each thing be named once."""
+    """`given` by today's names; each name must be known, and no two names mean the same."""
     known_older = [name for name, today in older.items() if today in known]
     spelled: dict[str, str] = {}
     for name in given:

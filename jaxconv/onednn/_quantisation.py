@@ -19,11 +19,11 @@ ATTRIBUTES = {
 
 
 def quantize(dtype: DType, src: Array, **attributes: Any) -> Array:
-    """``round(src/scale + zp)``: a tie goes to the even integer, the rest to the nearest end."""
+    """``round(src/scale + zp)``, ties to the even integer, clipped to the range of the type."""
     scales, zero_points = _along(src, **attributes)
     ends = jnp.iinfo(dtype)
     found = jnp.round(src.astype(jnp.float32) / scales + zero_points)
-    # XLA does not promise what an integer type makes of numbers that it has not.
+    # XLA does not promise how it converts numbers beyond the range of an integer type.
     found = jnp.clip(found, float(ends.min), float(ends.max))
     return lax.convert_element_type(found, dtype)
 

@@ -1,4 +1,4 @@
-"""Run a graph: match what is given to its inputs, compute node by node, check what comes out."""
+"""Run a graph: match arrays to its inputs, compute node by node, check the results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,21 +32,21 @@ def run_graph(
 ) -> dict[int, Array]:
     """Compute the outputs of a graph: a dict from the id of each to its array.
 
-    The graph is static, so a function that calls this can be jitted, and is differentiable in
-    what reaches the outputs by floating-point operations alone.
+    The graph is static, so a function that calls this can be jitted. It is differentiable in the
+    inputs that reach the outputs by floating-point operations alone.
 
     Args:
       graph: what `load_graph` takes.
       inputs: a dict by ids, by the names of tensors or by those of an input of a node, as in
         "CONV_0.weights"; or a sequence, in the order of `input_ports` or else in that in which
         nodes read them. By default those of `random_inputs`.
-      precision: of the convolutions. By default the graph's `fpmath_mode` says it.
+      precision: that of the convolutions; by default, what the graph's `fpmath_mode` means.
 
     Returns:
       The graph's `output_ports`, or else all tensors that no node reads.
 
     Raises:
-      TypeError, ValueError: with the node, what it takes, and what it got.
+      TypeError, ValueError: these name the node, what it takes, and what it got.
     """
     graph = load_graph(graph)
     arrays = evaluate(graph, given(graph, inputs), precision=precision)
@@ -83,7 +83,7 @@ def evaluate(
     precision: PrecisionLike = None,
     convolve: Convolve | None = None,
 ) -> Arrays:
-    """All tensors of a graph by id; `convolve` calls an operation in another way than it is."""
+    """All tensors of a graph by id; `convolve(function, arguments)` may replace the operations."""
     for node in graph.nodes:
         if node.kind not in GRAPH_KINDS:
             raise ValueError(
@@ -114,7 +114,7 @@ def evaluate(
 def convolution_calls(
     graph: Graph, arrays: Mapping[int, Any], precision: PrecisionLike = None
 ) -> Iterator[tuple[Node, Callable[..., Array], dict[str, Any]]]:
-    """Each convolution: its node, its operation, and all that this is called with by name."""
+    """Each convolution: its node, its operation, and the arguments of the call by name."""
     if precision is None:
         precision = fpmath_precision("graph", graph.fpmath_mode)
     for node in graph.nodes:
@@ -162,7 +162,7 @@ def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:
 
 @contextmanager
 def _blamed(node: Node) -> Iterator[None]:
-    """Errors of what is raised within, with the node that they are of."""
+    """Name the node in errors that are raised within."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ from jaxconv.onednn._graph import Graph, Node
 from jaxconv.onednn._inputs import Arrays
 from jaxconv.onednn._run import TENSORS, convolution_calls, evaluate
 
-#: Seconds to time one pair in, the fewest rounds and the most.
+#: Seconds in which to time one pair, the fewest rounds and the most.
 BUDGET, FEWEST, MOST = 0.5, 3, 200
 
 
@@ -77,7 +77,7 @@ def whole(graph: Graph, inputs: Arrays) -> tuple[float, float]:
 
 
 def each(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
-    """Seconds of each convolution, given what it is given in the graph."""
+    """Seconds of each convolution by jaxconv and by lax, on its inputs in the graph."""
     arrays = jax.jit(partial(evaluate, graph))({i: jnp.asarray(x) for i, x in inputs.items()})
     found = []
     for node, function, arguments in convolution_calls(graph, arrays):

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxconv._messages import either, shown
 
-#: The default of an attribute that has none.
+#: Stands for the default of an attribute without one.
 NO_DEFAULT: Any = object()
 
 
@@ -77,14 +77,14 @@ def suggestion(got: object, known: Sequence[str]) -> str:
 
 
 def entries(value: object) -> list[Any] | None:
-    """Those of a list, a tuple or a vector; None of anything else."""
+    """The entries of a list, a tuple or a vector; None for anything else."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, list | tuple) else None
 
 
 def is_int(value: Any) -> bool:
-    """Whether it is an int; bools and floats are none."""
+    """Whether a value is an int; bools and floats are not."""
     if isinstance(value, bool | np.bool_ | str):
         return False
     try:
