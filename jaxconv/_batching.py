@@ -95,8 +95,8 @@ def _batch_outer(
 ) -> Extent:
     """Whether the mapped axis goes outside the batch (MAJOR) or inside it (the batch's extent).
 
-    Outside is free: no data moves. But of the two, an axis that is sharded over devices must be
-    the major one, or the merge gathers it. Explicit axes and `spmd_axis_name` say which axis is
+    Outside is free: no data moves. But of two merged axes, one that is sharded over devices must be
+    the major one, or merging gathers the data. Explicit axes and `spmd_axis_name` say which axis is
     sharded. Automatic sharding is not visible here: with several devices, the batch is assumed to
     be sharded.
     """

@@ -42,7 +42,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Convolutions:
-    """All convolutions of a program, in the order in which they stand there."""
+    """All convolutions of a program, in its order."""
 
     listed: tuple[Convolution, ...]
 
@@ -76,7 +76,7 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
 
 
 def _convolution(equation: Equation) -> Convolution | None:
-    """The convolution that an equation is, if it is one."""
+    """The convolution in an equation, or None."""
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)

@@ -64,7 +64,7 @@ class Case:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """In the default formats: NXC for the data; XIO is XOI with the roles swapped."""
+        """The shapes in the default formats: NXC; and XIO, or XOI with the roles swapped."""
         groups, i, o = self.channels
         return {
             "fine": (self.batch, *self.fine, groups * i),
@@ -101,7 +101,7 @@ def reference(case: Case, result: str, given: Tensors) -> Array:
 
 
 def _groups_first(case: Case, name: str, x: Array) -> Array:
-    """With the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
+    """`x` with the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
     return np.moveaxis(x.reshape(*x.shape[:-1], case.channels[0], -1), -2, 0)
 
 

@@ -65,7 +65,7 @@ class Measured:
         )
 
     def __repr__(self) -> str:
-        """A short text: each jaxpr of a contraction that is forced shows it."""
+        """Briefly, since jaxprs of forced contractions contain this text."""
         return f"Measured({len(self.milliseconds)} contractions)"
 
 

@@ -30,7 +30,7 @@ MOST_PRODUCTS = 49
 #: Most products written out for all factors, for each of two pixels: they compile in 1 s, or in 2 s
 #: with several channels a group.
 MOST_IN_ALL = 490
-#: Fewest neighbours that a loop should add up: with fewer, it leaves too much to sum after it.
+#: Fewest neighbours that a loop should add up: fewer leave too much for the reduction.
 FEWEST_PLACES = 4
 
 
@@ -59,8 +59,8 @@ def _added(terms: list[Array]) -> Array:
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """For each tap and fine channel i, the sum of (N, X, g, 1) times (N, X, g, o) over pixels.
 
-    A loop adds up a few neighbouring pixels for a few such factors. It leaves several times less
-    than the data, which is summed after it.
+    A loop adds up a few neighbouring pixels for a few such factors. A reduction then sums what the
+    loops leave, several times less than the data.
     """
     fine, coarse = (split_groups(x, geometry.groups) for x in (fine, coarse))
     # Padded in this shape: XLA would write a padded tensor twice if it is read in two shapes.

@@ -38,7 +38,7 @@ KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
 #: Processor features that float32 needs, and bfloat16.
 FLOAT32, BFLOAT16 = {"avx2", "fma"}, {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 
-#: Values of ONEDNN_MAX_CPU_ISA that keep oneDNN from using these.
+#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below AVX-512.
 BELOW_AVX2, BELOW_AVX512 = {"SSE41", "AVX"}, {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
 
 

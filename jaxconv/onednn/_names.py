@@ -49,7 +49,7 @@ class Kind:
 
     name: str
     function: Callable[..., jax.Array]
-    #: In order. The first two are required; a third is a bias or a shape.
+    #: Inputs in order: two that are required, and a bias or a shape.
     inputs: tuple[str, ...]
     weights_format: str
     #: Attributes beyond the common ones. One that is an input too may be given as either.

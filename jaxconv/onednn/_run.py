@@ -38,8 +38,8 @@ def run_graph(
     Args:
       graph: what `load_graph` takes.
       inputs: a dict by ids, by the names of tensors or by those of an input of a node, as in
-        "CONV_0.weights"; or a sequence, in the order of `input_ports` or else in that in which
-        nodes read them. By default those of `random_inputs`.
+        "CONV_0.weights"; or a sequence in the order of `input_ports`, or else in the order in which
+        nodes read inputs. By default, `random_inputs` makes them.
       precision: that of the convolutions; by default, what the graph's `fpmath_mode` means.
 
     Returns:
