@@ -70,7 +70,10 @@ def _many_taps(p: Problem) -> bool:
 
 
 def _dots_only(p: Problem) -> bool:
-    """Stride 1, where multiply-adds would gather rows that are split, or too much for them."""
+    """Stride 1, or too much for multiply-adds.
+
+    At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
+    """
     halos = p.result == "coarse" and not p.strided
     return p.taps <= split.MOST_TAPS and (halos or not _few_terms(p))
 
@@ -182,7 +185,7 @@ _LINES: Table = (
         lambda p: p.work >= LITTLE_WORK,
         "oneDNN, which jaxlib carries",
     ),
-    # From here on: without oneDNN, or what it cannot do.
+    # The portable forms: without oneDNN, or for what it cannot compute.
     Regime(
         "grouped-sharded",
         dots.BY_TAP,
