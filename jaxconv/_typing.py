@@ -25,7 +25,9 @@ class Typed(Protocol):
     @property
     def shape(self) -> Shape:
         """The extents."""
+        ...
 
     @property
     def dtype(self) -> DType:
         """The type of the elements."""
+        ...
