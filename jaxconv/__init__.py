@@ -1,41 +1,41 @@
 """The oneDNN Graph convolution family for JAX: exact, differentiable, fast.
 
-Three operations and three transposed ones, each forward op with the two Backward ops
-that are its gradients::
+Convolution and transposed convolution, each with the two Backward operations that are its
+gradients::
 
     convolution       convolution_backward_data       convolution_backward_weights
     conv_transpose    conv_transpose_backward_data    conv_transpose_backward_weights
 
-All six take these attributes, keyword-only, but for `output_padding`. An attribute "per
-axis" is an int for all spatial axes or a sequence with one int for each.
+All six take these attributes by keyword, except that two take no `output_padding`. An
+attribute "per axis" is an int for all spatial axes or a sequence with one int for each.
 
 strides, dilations (per axis, at least 1)
     The step of the window, and the distance between its taps. A kernel of k taps reaches
     over ``EK = dilations*(k - 1) + 1``.
 pads_begin, pads_end (per axis, at least 0; an empty list is zeros)
-    Zeros around the tensor that the window slides over: around src for a convolution. For
-    a transposed one they are cropped from dst.
+    Zeros around src for a convolution. For a transposed one, what is cropped from dst.
 auto_pad
     ``"none"`` (also None, "NOTSET", "explicit") takes the pads as given; the others
     ignore them. ``"valid"`` is no padding. ``"same_upper"`` and ``"same_lower"`` make a
     convolution's dst ``ceil(src / strides)`` and a transposed one's ``strides * src``
-    (where EK >= strides); of an odd total the extra goes to the end, or to the beginning.
+    (where EK >= strides). If the padding is odd, same_upper puts the extra zero at the end,
+    same_lower at the beginning.
 groups
     Channels meet only within one of `groups` equal parts; output channels are group-major.
 data_format
     ``"NXC"`` (channels last) or ``"NCX"``, where X stands for all spatial axes.
 weights_format
     The order of the weights' axes: ``"OIX"``, ``"XIO"``, ``"IOX"`` or ``"XOI"``. I meets
-    src and O meets dst, of the forward operation also in its Backward ones. With groups, a
-    convolution's I axis holds IC/groups channels. A transposed one's O axis holds
-    OC/groups, or else its I axis IC/groups: both are in use, mean the same numbers, and
-    are told apart by their extents. (So transposed weights whose format is misdeclared
-    may be taken for the other reading, mostly where IC = OC.)
+    src and O meets dst of the forward operation, in its Backward operations too. With
+    groups, a convolution's I axis holds IC/groups channels. A transposed one's O axis
+    holds OC/groups, or else its I axis holds IC/groups: both are in use and mean the same
+    numbers, and the extents say which it is. (So a wrong format of transposed weights may
+    pass for the other reading, mostly where IC = OC.)
 output_padding (per axis, at least 0)
     Extra extent at the end of the larger tensor: of dst for a transposed one. All but
-    `convolution` and `convolution_backward_weights` take it. Where it would decide the shape
-    of the result, in `conv_transpose` and `convolution_backward_data`, ``dst_shape`` may give
-    that in full instead.
+    `convolution` and `convolution_backward_weights` take it. In `conv_transpose` and
+    `convolution_backward_data` it decides the shape of the result; ``dst_shape`` may give the
+    full shape instead.
 precision
     As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
     the derivatives too.
@@ -46,11 +46,11 @@ out_sharding
     The result's sharding on a mesh with explicit axes. By default each axis keeps the
     sharding of the axis it comes from, and a contracted one is summed.
 
-Malformed arguments raise TypeError or ValueError, with the rule and what was given.
+Malformed arguments raise TypeError or ValueError, which name the argument and its rule.
 
-`jaxconv.lax` has the convolutions of `jax.lax` instead, and `jaxconv.onednn.apply` takes the
-arguments of oneDNN Graph, of which `jaxconv.onednn` runs whole graphs too. `jaxconv.install` needs
-no call at all: it changes how the convolutions of `jax.lax` are compiled, whoever calls them.
+`jaxconv.lax` has the same by the signatures of `jax.lax`. `jaxconv.onednn.apply` takes the names of
+oneDNN Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` needs no call at all: it
+changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 """
 
 from jaxconv import lax, onednn

@@ -38,8 +38,8 @@ Exit code: 0 all right, 1 wrong numbers or an operation that raises, 2 no usable
 backend or an unknown flag.
 """
 
-#: What two ways to the same layer may differ by, relative to the largest element: by default
-#: GPUs multiply f32 in TF32 and TPUs in bf16, which keeps 8 bits.
+#: Most that jaxconv and lax may differ by, relative to the largest element: by default GPUs
+#: multiply f32 in TF32, and TPUs in bf16, which keeps 8 bits.
 AGREEMENT = 0.02
 
 WIDTH = 80
@@ -47,7 +47,7 @@ SHOWN = 3  # complaints of one operation
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run what the flags ask for; return the exit code."""
+    """Run the command with these flags; return the exit code."""
     parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--help", "-h", action="store_true")
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def print_versions() -> None:
-    """What a bug report needs, but for the devices."""
+    """Print what a bug report needs, except the devices."""
     versions = {package: _version(package) for package in ("jax", "jaxlib", "numpy", "ml_dtypes")}
     listed = ", ".join(f"{package} {found}" for package, found in versions.items())
     print(f"jaxconv {jaxconv.__version__}: {listed}")
@@ -99,7 +99,7 @@ def _version(package: str) -> str:
 
 
 def print_devices() -> None:
-    """The devices of the default backend, which also starts it."""
+    """Start the default backend, and print its devices."""
     kinds = Counter(device.device_kind for device in jax.devices())
     devices = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
     python = f"python {platform.python_version()}"
@@ -147,7 +147,7 @@ def _indented(text: str) -> str:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer and its two spellings, each from (src, weights) to dst; NXC and f32."""
+    """A layer by jaxconv and by lax, as functions of (src, weights); NXC and f32."""
 
     name: str
     src: tuple[int, ...]
@@ -169,7 +169,7 @@ def _convolution(name: str, src: tuple[int, ...], weights: tuple[int, ...], grou
 
 
 def layers() -> list[Layer]:
-    """Small ones of the kinds that differ most."""
+    """Small layers of the kinds whose speed differs most."""
     upsampling = Layer(
         "transposed 4x4, stride 2",
         (4, 14, 14, 128),
@@ -192,7 +192,7 @@ def layers() -> list[Layer]:
 
 
 def race() -> int:
-    """Print a line for each layer; return how many compute something else than plain lax."""
+    """Print a line for each layer; return how many raise, or disagree with plain lax."""
     print(
         "\nHow fast? Milliseconds: the best of several interleaved runs, compiled before;\n"
         "src and weights in f32, channels last. x is plain jax.lax over jaxconv.\n"
@@ -203,7 +203,7 @@ def race() -> int:
     for layer in layers():
         try:
             forward, gradients = _time(layer)
-        except Exception as error:  # a reader wants a line, not a traceback
+        except Exception as error:  # shown as a line, not as a traceback
             print(f"{layer.name:28}FAIL\n{_indented(_selfcheck.one_line(error))}", flush=True)
             wrong += 1
             continue

@@ -4,26 +4,28 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from jax import Array
 
-from jaxconv._dtypes import ACCUMULATION, DType, canonical
+from jaxconv._dtypes import ACCUMULATION, canonical
 from jaxconv._messages import either, shown
 from jaxconv._resolve import Resolved
+from jaxconv._typing import ArrayLike, DType, Typed
 
 
 class HoldsArray(Protocol):
-    """A module's parameter, say."""
+    """What holds an array: a module's parameter, say."""
 
-    def __jax_array__(self) -> jax.Array:
-        """What it holds."""
-
-
-#: What operations take for a tensor: no numbers and no lists, unlike `jax.typing.ArrayLike`.
-TensorLike = jax.Array | np.ndarray[Any, Any] | HoldsArray
+    def __jax_array__(self) -> Array:
+        """The array."""
 
 
-def array(op: str, name: str, value: Any) -> Any:
-    """`value` as something jax.jit takes as an array."""
-    if isinstance(value, jax.Array):
+#: What operations take for a tensor.
+TensorLike = ArrayLike | HoldsArray
+
+
+def array(op: str, name: str, value: Any) -> ArrayLike:
+    """`value` as an array that `jax.jit` takes, or an error."""
+    if isinstance(value, Array):
         if not isinstance(value, jax.core.Tracer) and value.is_deleted():
             raise ValueError(
                 f"{op}: `{name}` must still have its data; got an array of shape {value.shape} "
@@ -43,7 +45,7 @@ def array(op: str, name: str, value: Any) -> Any:
         except Exception as error:
             got = f"{shown(value)}, whose __jax_array__ raises {type(error).__name__}"
             raise TypeError(f"{op}: `{name}` must be a JAX or NumPy array; got {got}") from error
-        if isinstance(held, jax.Array | np.ndarray):
+        if isinstance(held, Array | np.ndarray):
             return array(op, name, held)
         value = held
     raise TypeError(
@@ -52,7 +54,7 @@ def array(op: str, name: str, value: Any) -> Any:
     )
 
 
-def common_dtype(op: str, **arrays: Any) -> DType:
+def common_dtype(op: str, **arrays: Typed) -> DType:
     """The one accepted type that all the arrays have."""
     types: dict[str, DType] = {name: canonical(a.dtype) for name, a in arrays.items()}
     dtype, *others = types.values()
@@ -69,7 +71,7 @@ def common_dtype(op: str, **arrays: Any) -> DType:
     )
 
 
-def check_bias(op: str, bias: Any, resolved: Resolved) -> None:
+def check_bias(op: str, bias: Typed, resolved: Resolved) -> None:
     """A bias has one entry for each channel of dst."""
     channels = resolved.dst_shape[resolved.geometry.data.channel]
     if bias.shape != (channels,):

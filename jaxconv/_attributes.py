@@ -17,9 +17,9 @@ from jax.export import is_symbolic_dim
 
 from jaxconv._jax_names import default_matmul_precision
 from jaxconv._messages import either, short, shown
+from jaxconv._typing import Shape
 
 Int = SupportsIndex
-Shape = tuple[Any, ...]  # of ints; the batch may be a symbolic dimension
 ShapeLike = Sequence[Int] | np.ndarray[Any, Any] | jax.Array
 Ints = Int | ShapeLike
 PrecisionLike = str | lax.PrecisionLike
@@ -34,14 +34,14 @@ AUTO_PADS = {
     "explicit": "none",
 }
 
-#: What any tensor can need, and small enough that no product of two of them leaves 64 bits.
+#: Most of any int: more than a tensor can need, and no product of two exceeds 64 bits.
 MOST = 2**31 - 1
 
-#: Of a tensor: more than any memory holds, and far from the 2**63 bytes that XLA can count.
+#: Most elements of a tensor: more than any memory holds, far below the 2**63 bytes that XLA counts.
 MOST_ELEMENTS = 2**48
 
 
-def axis_ints(op: str, name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
+def axis_ints(op: str, name: str, value: object, rank: int, least: int) -> tuple[int, ...]:
     """One int per spatial axis, from an int for all of them or a sequence; at least `least`."""
     ints = (value,) * rank if type(value) is int else _each_axis(op, name, value, rank)
     if min(ints) < least or max(ints) > MOST:
@@ -50,7 +50,7 @@ def axis_ints(op: str, name: str, value: Any, rank: int, least: int) -> tuple[in
     return ints
 
 
-def count(op: str, name: str, value: Any) -> int:
+def count(op: str, name: str, value: object) -> int:
     """A single int of at least 1."""
     number = _int(op, name, value, "an int")
     if not 1 <= number <= MOST:
@@ -59,7 +59,7 @@ def count(op: str, name: str, value: Any) -> int:
     return number
 
 
-def shape(op: str, name: str, value: Any, length: int, meaning: str) -> Shape:
+def shape(op: str, name: str, value: object, length: int, meaning: str) -> Shape:
     """A full shape, read from a tuple, a list or a concrete integer array."""
     expected = f"a sequence of {length} ints, {meaning}"
     sequence = _sequence(op, name, value, expected)
@@ -72,23 +72,23 @@ def shape(op: str, name: str, value: Any, length: int, meaning: str) -> Shape:
     return extents
 
 
-def auto_pad(op: str, value: Any) -> str:
+def auto_pad(op: str, value: object) -> str:
     """One of none, valid, same_upper, same_lower."""
     if value is None:
         return "none"
     return _spelling(op, "auto_pad", value, AUTO_PADS, str.lower)
 
 
-def letters(op: str, name: str, value: Any, known: tuple[str, ...]) -> str:
+def letters(op: str, name: str, value: object, known: tuple[str, ...]) -> str:
     """One of the known formats, in any case."""
     return _spelling(op, name, value, {k: k for k in known}, str.upper)
 
 
-def precision(op: str, value: Any) -> Precision:
+def precision(op: str, value: object) -> Precision:
     """A precision for each operand; None reads JAX's default now, for the derivatives too."""
     if value is None:
         value = default_matmul_precision()
-        # An algorithm, which JAX lets one set for dots. Convolutions have none: lax does as here.
+        # JAX's default may be an algorithm for dots, which lax's convolutions ignore as well.
         if isinstance(value, str) and value in lax.DotAlgorithmPreset.__members__:
             value = None
     pair = value if isinstance(value, tuple | list) else (value, value)
@@ -105,21 +105,21 @@ def precision(op: str, value: Any) -> Precision:
 
 
 def _spelling(
-    op: str, name: str, value: Any, known: dict[str, str], fold: Callable[[str], str]
+    op: str, name: str, value: object, known: dict[str, str], fold: Callable[[str], str]
 ) -> str:
     expected = either(map(repr, known))
     if not isinstance(value, str):
         raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
-    found = known.get(fold(value)) if value.isascii() else None  # a dotless i is none of ours
+    found = known.get(fold(value)) if value.isascii() else None  # the capital of a dotless i is I
     if found is None:
-        general = re.sub("[DHW]+", "X", fold(value))  # NHWC and HWIO are how others write
+        general = re.sub("[DHW]+", "X", fold(value))  # others write NHWC and HWIO
         near = get_close_matches(general, known, n=1, cutoff=0.5) if len(value) < 40 else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{op}: `{name}` must be {expected}; got {short(value)}{hint}")
     return found
 
 
-def _each_axis(op: str, name: str, value: Any, rank: int) -> tuple[int, ...]:
+def _each_axis(op: str, name: str, value: object, rank: int) -> tuple[int, ...]:
     expected = f"an int or a sequence of {rank} int{'s'[: rank - 1]}, one per spatial axis"
     sequence = _sequence(op, name, value, expected)
     if sequence is None:
@@ -136,14 +136,14 @@ def _check_length(op: str, name: str, found: Sequence[Any], length: int, expecte
         raise ValueError(f"{op}: `{name}` must be {expected}; got {got}")
 
 
-def _sequence(op: str, name: str, value: Any, expected: str) -> Sequence[Any] | None:
+def _sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any] | None:
     """The entries of a sequence or of an integer vector; None for anything else."""
     if isinstance(value, jax.core.Tracer):
         _refuse_traced(op, name, value, expected)
     if isinstance(value, np.ndarray | jax.Array):
         try:
             array = np.asarray(value)
-        except Exception as error:  # of an array that was deleted, say
+        except Exception as error:  # from a deleted array, say
             raise _unreadable(op, name, value, expected) from error
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             raise TypeError(
@@ -151,8 +151,8 @@ def _sequence(op: str, name: str, value: Any, expected: str) -> Sequence[Any] | 
                 f"got an array of type {array.dtype} and shape {array.shape}"
             )
         return array.tolist() if array.ndim else None
-    if type(value) in (tuple, list):
-        return value  # type: ignore[no-any-return]
+    if type(value) is tuple or type(value) is list:
+        return value
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         try:
             return list(value)
@@ -162,7 +162,7 @@ def _sequence(op: str, name: str, value: Any, expected: str) -> Sequence[Any] | 
 
 
 def _int(op: str, name: str, value: Any, expected: str) -> int:
-    """`value` as an int; bools and floats are none."""
+    """`value` as an int; bools and floats are not ints."""
     if type(value) is int:
         return value
     if isinstance(value, jax.core.Tracer):
@@ -172,16 +172,16 @@ def _int(op: str, name: str, value: Any, expected: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-        except Exception as error:  # out of a user's __index__, or of an array that was deleted
+        except Exception as error:  # from a user's __index__, or a deleted array
             raise _unreadable(op, name, value, expected) from error
     raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
 
 
-def _unreadable(op: str, name: str, value: Any, expected: str) -> TypeError:
+def _unreadable(op: str, name: str, value: object, expected: str) -> TypeError:
     return TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}, which cannot be read")
 
 
-def _refuse_traced(op: str, name: str, value: Any, expected: str) -> NoReturn:
+def _refuse_traced(op: str, name: str, value: object, expected: str) -> NoReturn:
     raise TypeError(
         f"{op}: `{name}` must be {expected}, known when the function is traced; got a traced "
         f"value of type {jax.typeof(value)}. Shapes and attributes must be static: pass Python "

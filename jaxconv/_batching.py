@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv import _sharding
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._jax_names import mapped_mesh_axis, maps_over_devices
 from jaxconv._reshape import replace_axes
+from jaxconv._typing import Extent
 
 MAJOR = 1
 
@@ -28,18 +29,18 @@ class Site(NamedTuple):
     """Where the mapped axis goes in one tensor: into `axis`, behind its `outer` major parts."""
 
     axis: int
-    outer: Any
+    outer: Extent
 
 
 def batch(
-    contract: Callable[..., Any],
+    contract: Callable[..., Array],
     result: Slot,
     axis_data: Any,
-    args: tuple[Any, Any],
+    args: tuple[Array, Array],
     dims: tuple[int | None, int | None],
     geometry: Geometry,
     params: dict[str, Any],
-) -> tuple[Any, int | None]:
+) -> tuple[Array, int | None]:
     """The batching rule of the contraction that fills `result`."""
     operands = dict(zip(OPERANDS[result], args, strict=True))
     mapped = {s: d for s, d in zip(OPERANDS[result], dims, strict=True) if d is not None}
@@ -54,7 +55,7 @@ def batch(
         return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
 
     if "kernel" in {*mapped, result} and geometry.groups > 1 and maps_over_devices(axis_data):
-        # Behind the groups the axis would be gathered; as their major part it stays split.
+        # Inside the groups, the axis would be gathered; as their major part, it stays split.
         for slot in operands.keys() - mapped:
             operands[slot] = _repeat(operands[slot], size, mapped_mesh_axis(axis_data))
             mapped[slot] = 0
@@ -74,8 +75,8 @@ def batch(
     return out, dim
 
 
-def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Any) -> dict[Slot, Site]:
-    """The table above."""
+def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Extent) -> dict[Slot, Site]:
+    """Where the mapped axis goes in each tensor, by the table above."""
     data, kernel, groups = geometry.data, geometry.kernel, geometry.groups
     if len(folded) == 3:
         channel = Site(data.channel, MAJOR)
@@ -90,14 +91,14 @@ def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Any) -> dict[Slot
 
 
 def _batch_outer(
-    operands: dict[Slot, Any], mapped: dict[Slot, int], geometry: Geometry, axis_data: Any
-) -> Any:
+    operands: dict[Slot, Array], mapped: dict[Slot, int], geometry: Geometry, axis_data: Any
+) -> Extent:
     """Whether the mapped axis goes outside the batch (MAJOR) or inside it (the batch's extent).
 
-    Outside is free: no data moves. But an axis that is sharded over devices must be the
-    major one of a merged pair, or the merge gathers it. Explicit axes tell which that
-    is, and so does `spmd_axis_name`; automatic ones are not visible here, so that with
-    several devices the batch is taken for the sharded one.
+    Outside is free: no data moves. But of two merged axes, one that is sharded over devices must be
+    the major one, or merging gathers the data. Explicit axes and `spmd_axis_name` say which axis is
+    sharded. Automatic sharding is not visible here: with several devices, the batch is assumed to
+    be sharded.
     """
     slot = next((s for s in mapped if s != "kernel"), None)
     if slot is None or maps_over_devices(axis_data):
@@ -113,8 +114,8 @@ def _batch_outer(
     return x.shape[at] if sharded and x.shape[at] != 0 else MAJOR
 
 
-def _repeat(x: Any, size: Any, mesh_axis: Any) -> Any:
-    """`x` for each index of a mapped axis, which is split over devices."""
+def _repeat(x: Array, size: Extent, mesh_axis: Any) -> Array:
+    """`x` repeated along a new first axis, which is split over devices."""
     typed = _sharding.explicit(jax.typeof(x))
     if typed is None:
         return lax.broadcast(x, (size,))
@@ -122,7 +123,7 @@ def _repeat(x: Any, size: Any, mesh_axis: Any) -> Any:
     return lax.broadcast(x, (size,), out_sharding=NamedSharding(typed.mesh, spec))
 
 
-def _fold(x: Any, dim: int, site: Site) -> Any:
+def _fold(x: Array, dim: int, site: Site) -> Array:
     """Merge the mapped axis `dim` into its site."""
     axis, outer = site
     x = jnp.moveaxis(x, dim, axis)
@@ -133,8 +134,8 @@ def _fold(x: Any, dim: int, site: Site) -> Any:
     return replace_axes(jnp.moveaxis(x, axis, axis + 1), axis, 3, (size * extent,))
 
 
-def _unfold(x: Any, size: Any, site: Site) -> Any:
-    """Take the mapped axis out of its site again and put it right before."""
+def _unfold(x: Array, size: Extent, site: Site) -> Array:
+    """Take the mapped axis out of its site, and put it right before the site."""
     axis, outer = site
     extent = x.shape[axis] // size
     if outer == MAJOR:

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from jaxconv import _layouts
-from jaxconv._attributes import Shape
 from jaxconv._op import Op
+from jaxconv._typing import Shape
 
 Tensors = dict[str, Shape]  # the given data tensors by name
 
@@ -14,10 +14,9 @@ def groups_on_fine(
 ) -> bool:
     """Check all channel counts; say whether the groups lie on the weights' fine axis.
 
-    They lie on the coarse axis in every layout of a convolution and, of a transposed
-    one, in the layouts that divide the output channels. The published layouts of the
-    transposed family divide the input channels instead: the same numbers, and the
-    extents tell which it is.
+    They lie on the coarse axis in every layout of a convolution, and in those layouts of a
+    transposed one that divide the output channels. The published layouts of the transposed family
+    divide the input channels instead: the same numbers, and the extents say which it is.
     """
     divided = ("I",) if not op.transposed else ("O", "I") if groups > 1 else ("O",)
     broken = [
@@ -25,7 +24,7 @@ def groups_on_fine(
     ]
     if None in broken:
         return broken.index(None) == 1
-    # The reading that more of the axes fit is meant, or else both are.
+    # The error is about the reading that more tensors fit, or about both.
     meant = max(filter(None, broken), key=lambda b: b.passed)
     rules = dict.fromkeys(b.rule for b in broken if b and b.passed == meant.passed)
     either = " (or ".join(rules) + ")" * (len(rules) - 1)

@@ -1,4 +1,4 @@
-"""What `jax.checkpoint` keeps: a policy that knows our contractions."""
+"""A policy for `jax.checkpoint` that knows the contractions of this library."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from jaxconv._contractions import PRIMITIVES
 def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
     """A policy for `jax.checkpoint`: save every contraction, recompute the rest.
 
-    `primitive` is the operation that JAX asks about. The policy stands beside
+    `primitive` is the operation to save or not. The policy stands beside
     `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own products;
     `jax.checkpoint_policies.save_from_both_policies` joins the two.
 

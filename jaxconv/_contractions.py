@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax import lax
+from jax import Array, lax
+from jax.sharding import NamedSharding
 
 from jaxconv import _batching, _lowering, _sharding
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._jax_names import (
     Primitive,
@@ -34,20 +34,21 @@ from jaxconv._jax_names import (
     retyped,
     type_of_sought,
 )
+from jaxconv._typing import DType
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
 
 def contract(
     result: Slot,
-    operands: dict[Slot, Any],
+    operands: dict[Slot, Array],
     *,
     geometry: Geometry,
     precision: Precision,
     dtype: DType,
     early_rounding: bool = False,
-    sharding: Any = None,
-) -> jax.Array:
+    sharding: NamedSharding | None = None,
+) -> Array:
     """Contract two slots of the form into the third.
 
     Args:
@@ -55,14 +56,14 @@ def contract(
       operands: the other two, by slot.
       geometry: the sizes that all three share.
       precision: as lax takes it.
-      dtype: of the result; the sums are kept at least in float32.
+      dtype: type of the result; sums are at least float32.
       early_rounding: the caller rounds the result to the operands' type anyway, so a
-        backend may do so first (see `_lowering.accelerator`).
-      sharding: of the result, for explicit mesh axes.
+        backend may do so first (see `_lowering.lower`).
+      sharding: that of the result, on explicit mesh axes.
     """
     first, second = (operands[slot] for slot in OPERANDS[result])
     first, second = _sharding.vary_alike(first, second)
-    out: jax.Array = PRIMITIVES[result].bind(
+    out: Array = PRIMITIVES[result].bind(
         first,
         second,
         geometry=geometry,
@@ -86,8 +87,8 @@ def _register(result: Slot) -> None:
         return retyped(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
     def transpose(wrt: Slot) -> Any:
-        def rule(cotangent: Any, first: Any, second: Any, **params: Any) -> jax.Array:
-            operands: dict[Slot, Any] = dict(zip(slots, (first, second), strict=True))
+        def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
+            operands: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
             aval = type_of_sought(operands.pop(wrt))
             # The one rounding of a cotangent that is wider than the operands.
             operands[result] = lax.convert_element_type(cotangent, aval.dtype)
@@ -121,7 +122,7 @@ def _register(result: Slot) -> None:
         return _sharding.in_auto_axes(result, lower)
 
     def evaluate(*operands: Any, **params: Any) -> Any:
-        """Step by step: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
+        """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
         return lowered(jax.default_backend(), 1, False)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)

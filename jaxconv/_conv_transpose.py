@@ -49,8 +49,8 @@ def conv_transpose(
       dst_shape: the full shape of the result in `data_format` order, instead of
         `output_padding`: a tuple, list, NumPy array or concrete JAX array of ints.
         PyTorch calls it output_size, ONNX output_shape. With an `auto_pad` of same_*, it
-        decides the pads, which the Backward operations must then be told: those of
-        :func:`jaxconv.resolve`, and ``auto_pad="none"``.
+        decides the pads. Give the Backward operations the pads that :func:`jaxconv.resolve`
+        finds, and ``auto_pad="none"``.
       strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
         weights_format: see :mod:`jaxconv`.
       precision, preferred_element_type, out_sharding: see :mod:`jaxconv`.

@@ -4,11 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxconv._messages import either, shown
-
-DType = np.dtype[Any]
+from jaxconv._typing import DType
 
 #: operand type -> the type that holds its sums. 16-bit products are exact in float32.
 ACCUMULATION: dict[DType, DType] = {
@@ -27,8 +25,8 @@ def canonical(dtype: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
-def result_dtype(op: str, operand: DType, preferred: Any) -> DType:
-    """The type of an op's result: the operands' own, or a wider one asked for."""
+def result_dtype(op: str, operand: DType, preferred: object) -> DType:
+    """The type of an op's result: the operands' own, or a wider one that the user prefers."""
     if preferred is None:
         return operand
     fitting = [d for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
@@ -37,7 +35,7 @@ def result_dtype(op: str, operand: DType, preferred: Any) -> DType:
         if asked in fitting:
             return asked
         got = str(asked)
-    except Exception:  # what is no type raises errors of many types
+    except Exception:  # JAX raises many kinds of errors for what is no type
         got = shown(preferred)
     raise TypeError(
         f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "

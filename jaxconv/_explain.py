@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +13,13 @@ import jax.numpy as jnp
 from jax.export import is_symbolic_dim
 
 from jaxconv import _arguments, _inspect, _lowering
-from jaxconv._dtypes import ACCUMULATION, DType, canonical
+from jaxconv._dtypes import ACCUMULATION, canonical
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._reshape import move_groups
 from jaxconv._resolve import Resolved
+from jaxconv._typing import DType, Typed
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class Explanation:
     steps: tuple[tuple[str, str], ...]
     #: how often each occurs
     counts: tuple[int, ...]
-    #: multiplications and additions that the geometry defines; those with padding are not
+    #: multiplications and additions that the geometry defines, without those with padding
     flops: int
-    #: of both inputs and the result
+    #: bytes of both inputs and the result
     bytes: int
-    #: what the compiled program allocates besides, where the compiler tells
+    #: bytes that the compiled program allocates besides; None if the compiler does not say
     temp_bytes: int | None
     #: why oneDNN is not used on this CPU at all; None if it is, or on other platforms
     no_onednn: str | None
@@ -59,14 +60,14 @@ def explain(
 ) -> Explanation:
     """How an operation would be computed on the default backend, by which forms and why.
 
-    It is compiled, to learn what memory it needs, but not run. A form forced by `jaxconv.forced`
-    is explained as such.
+    The operation is compiled, to learn what memory it needs, but not run. A form that
+    `jaxconv.forced` forces is explained as such.
 
     Args:
       op: one of the six operations, or its name.
       args, attributes: what the operation takes. Its arrays may be given as shapes; the batch
         must be known.
-      dtype: of the inputs; by default that of the arrays among them, or else float32.
+      dtype: type of the inputs; by default that of the arrays among them, or else float32.
 
     Raises:
       TypeError, ValueError: what the operation itself would raise.
@@ -111,11 +112,11 @@ def explain(
     )
 
 
-def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
-    """The type asked for, or that of the arrays, or float32."""
+def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
+    """The type that the user gave, or that of the arrays, or float32."""
     if asked is None:
         return _arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
-    with suppress(Exception):  # of what names no type at all
+    with suppress(Exception):  # it may name no type at all
         dtype: DType = canonical(asked)
         if dtype in ACCUMULATION:
             return dtype
@@ -123,7 +124,9 @@ def _dtype(op: str, asked: Any, typed: dict[str, Any]) -> DType:
     raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
 
 
-def _plan(resolved: Resolved, inputs: list[Any], dtype: DType, platform: str) -> _lowering.Plan:
+def _plan(
+    resolved: Resolved, inputs: Sequence[Typed], dtype: DType, platform: str
+) -> _lowering.Plan:
     """The plan of the contraction that the operation is."""
     geometry, record = resolved.geometry, OPS[resolved.op]
     result = record.slot(record.result)
@@ -138,7 +141,7 @@ def _plan(resolved: Resolved, inputs: list[Any], dtype: DType, platform: str) ->
 
 
 def _flops(resolved: Resolved) -> int:
-    """Two for each triple of elements that the form multiplies."""
+    """Two for each triple of elements that the defining sum multiplies."""
     layout, groups = resolved.geometry.data, resolved.groups
     src, dst = (shape[layout.channel] for shape in (resolved.src_shape, resolved.dst_shape))
     pairs = math.prod(_met(axis) for axis in resolved.geometry.axes)
@@ -146,13 +149,13 @@ def _flops(resolved: Resolved) -> int:
 
 
 def _met(axis: Axis) -> int:
-    """How many pairs of a tap and a coarse position read inside the fine axis."""
+    """How many pairs of a tap and a coarse pixel read inside the fine axis."""
     return _up_to(axis, axis.fine - 1 + axis.pad_low) - _up_to(axis, axis.pad_low - 1)
 
 
 def _up_to(axis: Axis, last: int) -> int:
-    """How many pairs of a tap and a coarse position have dilation*tap + stride*position <= last."""
-    # The first taps have all positions, the next ones some.
+    """How many pairs of a tap and a coarse pixel have dilation*tap + stride*pixel <= last."""
+    # The first taps have all pixels, the next ones some.
     full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
     some = min(max(last // axis.dilation + 1, full), axis.kernel)
     least = last - axis.dilation * (some - 1)

@@ -1,4 +1,4 @@
-"""The convolutions of a whole program, and what becomes of each."""
+"""`explain_jaxpr`: the convolutions of a whole program, and how each is computed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,13 +15,14 @@ from jaxconv._from_lax import compute
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._install import as_contraction
 from jaxconv._jax_names import Equation, equations
+from jaxconv._typing import DType, Typed
 
 
 @dataclass(frozen=True)
 class Convolution:
     """One convolution of a program, or several that are alike; see `jaxconv.explain_jaxpr`."""
 
-    #: "lax", which this library computes where it is installed, or "jaxconv", which always is
+    #: "lax", which this library computes where it is installed, or "jaxconv"
     written_by: str
     #: the types of the operands, as lax or the contraction has them
     operands: tuple[str, str]
@@ -41,7 +42,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Convolutions:
-    """All convolutions of a program, in the order in which they stand there."""
+    """All convolutions of a program, in its order."""
 
     listed: tuple[Convolution, ...]
 
@@ -52,9 +53,9 @@ class Convolutions:
 def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Convolutions:
     """List every convolution that a function needs, with the plan for it on CPU.
 
-    The function is traced, and neither compiled nor run. Those that jit, scan, cond, remat,
-    shard_map and derivatives contain are listed too: those of lax, with what becomes of them
-    where :func:`jaxconv.install` holds, and those of this library.
+    The function is traced, and neither compiled nor run. The list has the convolutions inside jit,
+    scan, cond, remat, shard_map and derivatives too: those of this library, and those of lax as
+    they are computed where :func:`jaxconv.install` holds.
 
     Args:
       function: a model or a training step, say, jitted or not.
@@ -75,7 +76,7 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
 
 
 def _convolution(equation: Equation) -> Convolution | None:
-    """What an equation is, if it is one."""
+    """The convolution in an equation, or None."""
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)
@@ -95,8 +96,8 @@ def _convolution(equation: Equation) -> Convolution | None:
     return None
 
 
-def _plan(result: Slot, first: Any, second: Any, *, geometry: Geometry, dtype: Any) -> str:
-    """What the CPU lowering does with a contraction of these types, on one device."""
+def _plan(result: Slot, first: Typed, second: Typed, *, geometry: Geometry, dtype: DType) -> str:
+    """How a contraction of these types is computed on one CPU device."""
     plan = _lowering.plan_of(result, first, second, geometry, dtype, "cpu", _lowering.forced_here())
     steps = Counter(plan.steps())
     return "\n  ".join(

@@ -1,6 +1,6 @@
 """lax's general convolution as a contraction: which slot, which geometry, which axes move.
 
-Of one axis, where D is lhs, dilated,
+On one axis, where D is the dilated lhs,
 
     out[q] = sum_t rhs[t] * D[stride*q + rhs_dilation*t - low]
 
@@ -13,22 +13,26 @@ groups, or the numbers that JAX gives it (see `_like_a_gradient`):
     no            yes                fine     coarse   kernel   as it is
     yes           yes                coarse   fine     kernel   reversed
 
-The second wants a stride of 1, the last an rhs_dilation of 1; what has more has no contraction.
+The second needs a stride of 1, and the last an rhs_dilation of 1: else there is no contraction.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-from jax import lax
+from jax import Array, lax
 from jax.export import is_symbolic_dim
+from jax.sharding import NamedSharding
 
+from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._reshape import move_groups, reorder
+from jaxconv._typing import DType, Shape
+
+Numbers = lax.ConvDimensionNumbers
 
 #: Why a convolution has no contraction.
 NO_AXIS = "no spatial axis"
@@ -45,19 +49,25 @@ class Mapped:
     geometry: Geometry
     #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on its fine axis
     dilated: bool
-    numbers: lax.ConvDimensionNumbers
-    #: so many groups of a weights gradient lead the batch of lhs, and not its channels
+    numbers: Numbers
+    #: groups of a weights gradient that lead the batch of lhs, not its channels
     groups_in_batch: int = 1
 
 
 def compute(
-    found: Mapped, lhs: Any, rhs: Any, *, precision: Any, dtype: DType, sharding: Any = None
-) -> jax.Array:
-    """What lax would, by one contraction."""
+    found: Mapped,
+    lhs: Array,
+    rhs: Array,
+    *,
+    precision: Precision,
+    dtype: DType,
+    sharding: NamedSharding | None = None,
+) -> Array:
+    """Compute what lax would, by one contraction."""
     lhs_spec, rhs_spec = tuple(found.numbers.lhs_spec), tuple(found.numbers.rhs_spec)
     geometry, kernel = found.geometry, found.geometry.kernel
     groups, to_kernel = geometry.groups, found.result == "kernel"
-    if to_kernel:  # the layout of lhs; rhs is brought to it
+    if to_kernel:  # in the layout of lhs, which rhs takes, too
         lhs = move_groups(lhs, found.groups_in_batch, source=lhs_spec[1], target=lhs_spec[0])
         rhs = reorder(rhs, _exchanged(rhs_spec), geometry.data.spec)
     else:
@@ -68,7 +78,7 @@ def compute(
         "coarse" if found.dilated else "fine",
         "kernel" if not to_kernel else "fine" if found.dilated else "coarse",
     )
-    moved = to_kernel and found.dilated and groups > 1  # and sharded after that
+    moved = to_kernel and found.dilated and groups > 1  # sharded after the groups have moved
     out = contract(
         found.result,
         dict(zip(slots, (lhs, rhs), strict=True)),
@@ -83,14 +93,14 @@ def compute(
 
 
 def mapped(
-    lhs: tuple[Any, ...],
-    rhs: tuple[Any, ...],
+    lhs: Shape,
+    rhs: Shape,
     *,
     window_strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int],
     rhs_dilation: Sequence[int],
-    dimension_numbers: lax.ConvDimensionNumbers,
+    dimension_numbers: Numbers,
     feature_group_count: int,
     batch_group_count: int,
 ) -> Mapped | str:
@@ -141,14 +151,14 @@ class _Axis(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """From the first tap to the last."""
+        """The distance from the first tap to the last."""
         return self.rhs_dilation * (self.taps - 1)
 
 
 def _axis(
     extent: int, taps: int, stride: int, low: int, high: int, lhs_dilation: int, rhs_dilation: int
 ) -> _Axis:
-    """With the number of places; a step is 1 where there is one thing only to step over."""
+    """One axis with its number of places; a step over a single element becomes 1."""
     room = lhs_dilation * (extent - 1) + low + high - rhs_dilation * (taps - 1)
     places = room // stride + 1
     return _Axis(
@@ -173,7 +183,7 @@ def _like_a_gradient(batch: int, axes: list[_Axis]) -> bool:
     return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
 
 
-def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Any) -> Mapped:
+def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) -> Mapped:
     """To coarse, or to fine if lhs is dilated, in the layout of the result."""
     _, (outputs, inputs, *window), (batch, features, *spatial) = numbers
     data = DataLayout(batch, features, tuple(spatial))
@@ -190,7 +200,11 @@ def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Any) -> Map
 
 
 def _to_kernel(
-    axes: list[_Axis], feature_groups: int, batch_groups: int, dilated: bool, numbers: Any
+    axes: list[_Axis],
+    feature_groups: int,
+    batch_groups: int,
+    dilated: bool,
+    numbers: Numbers,
 ) -> Mapped:
     """To the kernel, in the layout of lhs, whose batch lax takes for its channels."""
     (lhs_batch, lhs_features, *spatial), _, (channels, outputs, *window) = numbers
@@ -209,10 +223,10 @@ def _to_kernel(
 
 
 def _mirrored_pad(a: _Axis) -> int:
-    """Where lhs is the coarse tensor and out, reversed, is the kernel."""
+    """The low padding, where lhs is the coarse tensor and out the reversed kernel."""
     return a.stride * (a.places - 1) - a.low
 
 
 def _exchanged(spec: tuple[int, ...]) -> tuple[int, ...]:
-    """lax's batch and channels change places, as the transpose of a kernel's in and out."""
+    """A spec of lax's with its first two axes exchanged: batch and channels, or out and in."""
     return (spec[1], spec[0], *spec[2:])

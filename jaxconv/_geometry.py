@@ -10,7 +10,9 @@ where `fine` reads as zero outside 0..f-1. Everything else about an axis follows
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from jaxconv._typing import Shape
 
 Slot = Literal["fine", "kernel", "coarse"]
 
@@ -49,7 +51,7 @@ class Axis:
         return self.span - 1 + self.extent - self.fine - self.pad_low
 
 
-#: Of one place and one tap: what an image of one row has for its rows.
+#: One pixel and one tap: the rows of an image of one row.
 UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
 
 
@@ -62,7 +64,7 @@ class DataLayout(NamedTuple):
 
     @property
     def spec(self) -> tuple[int, ...]:
-        """As `lax.ConvDimensionNumbers` wants it."""
+        """The axes in the order of `lax.ConvDimensionNumbers`."""
         return (self.batch, self.channel, *self.spatial)
 
 
@@ -79,7 +81,7 @@ class KernelLayout(NamedTuple):
 
     @property
     def spec(self) -> tuple[int, ...]:
-        """As `lax.ConvDimensionNumbers` wants it, for a kernel whose output is coarse."""
+        """The axes in the order of `lax.ConvDimensionNumbers`, if the output is coarse."""
         return (self.coarse, self.fine, *self.spatial)
 
 
@@ -101,7 +103,7 @@ class Geometry:
         """Where the tensor in a slot keeps its axes."""
         return self.kernel.spec if slot == "kernel" else self.data.spec
 
-    def shape(self, slot: Slot, first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    def shape(self, slot: Slot, first: Shape, second: Shape) -> Shape:
         """The shape of the tensor in a slot, from the shapes of the other two."""
         data, kernel = self.data, self.kernel
         if slot == "kernel":

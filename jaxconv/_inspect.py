@@ -1,4 +1,4 @@
-"""Ask what an operation would do, without doing it."""
+"""`resolve`: the sizes and pads of an operation, without computing it."""
 
 import inspect
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from jaxconv import _attributes, _conv_transpose, _convolution, _resolve
 from jaxconv._messages import either, shown
 from jaxconv._op import OPS
 from jaxconv._resolve import Resolved
+from jaxconv._typing import Shape
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: vars(_convolution).get(name) or vars(_conv_transpose)[name] for name in OPS
@@ -21,11 +22,11 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
 
     Args:
       op: one of the six operations, or its name.
-      args, attributes: what the operation takes. Its arrays may be given as shapes; a bias
-        and the arguments that no size depends on are not looked at.
+      args, attributes: what the operation takes. Its arrays may be given as shapes. A bias and
+        the other arguments that no size depends on are ignored.
 
     Raises:
-      TypeError, ValueError: what the operation itself would raise of shapes and attributes.
+      TypeError, ValueError: what the operation itself would raise about shapes and attributes.
 
     Example:
       >>> import jaxconv
@@ -52,15 +53,15 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
         raise ValueError(f"{error}. {remedy}") from None
 
 
-def arguments(asked: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
-    """An operation's name, and its arguments by theirs, those left out too.
+def arguments(caller: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
+    """The name of an operation, and all its arguments by name, defaults included.
 
-    `asked` is the function that was called with it.
+    `caller` is the function that takes the operation, for errors.
     """
     name = next((n for n, function in FUNCTIONS.items() if function is op), op)
     if not isinstance(name, str) or name not in OPS:
         raise ValueError(
-            f"{asked}: `op` must be {either(OPS)}, as a function or its name; got {shown(op)}"
+            f"{caller}: `op` must be {either(OPS)}, as a function or its name; got {shown(op)}"
         )
     try:
         bound = inspect.signature(FUNCTIONS[name]).bind(*args, **attributes)
@@ -70,8 +71,8 @@ def arguments(asked: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[st
     return name, dict(bound.arguments)
 
 
-def shape(op: str, name: str, value: Any) -> _attributes.Shape:
-    """Of a tensor that is given by its shape or as an array."""
+def shape(op: str, name: str, value: object) -> Shape:
+    """The shape of a tensor, from an array or the shape itself."""
     try:
         found = getattr(value, "shape", value)
     except Exception as error:
@@ -82,7 +83,7 @@ def shape(op: str, name: str, value: Any) -> _attributes.Shape:
 
 
 def _meant_as_shape(value: Any) -> bool:
-    """A vector of ints, as long as the shape of a tensor."""
+    """Whether it is a vector of ints, as long as the shape of a tensor."""
     if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.integer):
         return False
     return len(value.shape) == 1 and value.shape[0] > 2

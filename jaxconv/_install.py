@@ -1,9 +1,10 @@
-"""jaxconv.install: lax's convolutions, whoever calls them, by the contractions of this library.
+"""`install`: compute lax's convolutions, whoever calls them, by the contractions of this library.
 
-One hook reaches every library on JAX, since all of them end in one primitive. Its lowering on
-CPU is replaced; how it is traced, differentiated, batched and typed is not.
+One hook reaches every library on JAX, since all their convolutions are one primitive. `install`
+replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and type it stay.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -15,27 +16,28 @@ from jaxconv import _dtypes, _sharding
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._from_lax import Mapped, compute, mapped
 from jaxconv._jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
+from jaxconv._typing import Shape, Typed
 
-#: Why a convolution stays with lax that has a contraction.
+#: Why a convolution stays with lax though it has a contraction.
 FASTER = "lax is faster: a weights gradient from one channel to one"
 
-#: Part of the key of every jit: a change recompiles what is compiled already.
+#: Part of the key of every jit: under another value, functions are compiled again.
 _context = jax.make_user_context(False)
 
 
 def install(platform: str = "cpu") -> None:
     """Compute every convolution of `jax.lax` by this library, on CPU, from here on.
 
-    That is what Flax, Equinox, Haiku, Keras, `jax.numpy.convolve` and `jax.scipy.signal` call,
-    and what JAX's own derivatives of it call. Models stay as they are, and so do their jaxprs:
-    what changes is how the convolutions in them are compiled. JAX compiles again what was
-    compiled before, in all threads; what :func:`uninstall` leaves is found compiled again.
+    Flax, Equinox, Haiku, Keras, `jax.numpy.convolve`, `jax.scipy.signal` and JAX's own derivatives
+    call these convolutions. Models and their jaxprs stay as they are; what changes is how their
+    convolutions are compiled. JAX compiles functions again, in all threads. After
+    :func:`uninstall` it finds the programs that it had compiled before.
 
-    These stay with lax: integers, complex numbers (but the three real convolutions that each
-    of those becomes do not) and 8-bit floats, no spatial axis, empty operands, a stride together
-    with lhs_dilation, symbolic extents other than the batch, dot algorithms as `precision`, and,
-    because lax is faster, weights gradients from one channel to one.
-    :func:`jaxconv.explain_jaxpr` lists what becomes of the convolutions of a program.
+    These stay with lax: integers, 8-bit floats and complex numbers (except the three real
+    convolutions that lax makes of a complex one), no spatial axis, empty operands, a stride
+    together with lhs_dilation, symbolic extents other than the batch, dot algorithms as
+    `precision`, and, because lax is faster, weights gradients from one channel to one.
+    :func:`jaxconv.explain_jaxpr` lists how the convolutions of a program are computed.
 
     Calling it again changes nothing.
 
@@ -73,12 +75,12 @@ def uninstall() -> None:
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
-    """A context within which :func:`install` holds, in this thread alone; or does not.
+    """A context within which :func:`install` holds, or does not, in this thread alone.
 
-    A jitted function is compiled for either side, and remembered by which it is called from.
+    JAX compiles a jitted function once for calls inside, and once for calls outside.
 
     Args:
-      yes: False for a context without, where it is installed around it.
+      yes: False for a context in which :func:`install` does not hold.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxconv
@@ -91,8 +93,8 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     return context
 
 
-def as_contraction(operands: Any, result: Any, **params: Any) -> Mapped | str:
-    """What is computed instead of a convolution of lax's of these types, or why nothing is.
+def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
+    """The contraction that replaces a convolution of lax's of these types, or why none does.
 
     The parameters are those of `jax.lax.conv_general_dilated_p`.
     """
@@ -111,12 +113,12 @@ def as_contraction(operands: Any, result: Any, **params: Any) -> Mapped | str:
     return found
 
 
-def gains(found: Mapped, lhs: Any, rhs: Any) -> bool:
-    """Whether the library computes a contraction at least as fast as lax, by the shapes of lax.
+def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
+    """Whether the library, and not lax, should compute a contraction; the shapes are lax's.
 
-    Weights gradients from one channel to one, as of `jax.numpy.convolve`, took 1.0 to 3.5 times
-    lax's time on two AVX-512 cores. Where lax would crop, XLA:CPU may compute with what lies
-    beyond the data (see `_lowering.reference`), so that those are not left to it.
+    Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
+    lax's time on two AVX-512 cores. They stay with lax unless it would crop: XLA:CPU may then
+    compute with what lies beyond the data (see `_lowering.reference`).
     """
     lhs_spec, rhs_spec, _ = found.numbers
     one_to_one = lhs[lhs_spec[0]] == rhs[rhs_spec[0]] == 1
@@ -125,7 +127,7 @@ def gains(found: Mapped, lhs: Any, rhs: Any) -> bool:
 
 
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
-    """The lowering rule, on CPU."""
+    """The lowering rule of lax's convolution on CPU."""
     operands, (result,) = types_lowered(ctx)
     found: Mapped | str = "not installed"
     if _context.value:
@@ -143,7 +145,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any
 
 
 def _register() -> None:
-    """Put the rule in JAX's table, once; what is there already is what it falls back on."""
+    """Put the rule in JAX's table, once; it falls back on the rule that was there."""
     original = lowering_of(lax.conv_general_dilated_p, "cpu")
     if not (isinstance(original, partial) and original.func is _lower):
         rule = partial(_lower, original=original)

@@ -16,13 +16,17 @@ import jax
 # names no way for others to add rules. Without it only `jet` itself would be lost.
 from jax.experimental import jet
 
+# Attributes of XLA's instructions. An experimental module. A branch that is always taken, its
+# condition behind a barrier, would replace what `isolate.py` does with it, and compile longer.
+from jax.experimental.xla_metadata import set_xla_metadata
+
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
 # `custom_transpose` that has a batching rule, should JAX get one back.
 from jax.extend.core import Primitive
 
 # `ad.defbilinear`: jvp and transpose of a product of two operands.
-# `batching.fancy_primitive_batchers`: vmap rules that are told of mesh axes.
-# `mlir.register_lowering`, `mlir.lower_fun`: an operation spelled in lax, per platform.
+# `batching.fancy_primitive_batchers`: vmap rules that see mesh axes.
+# `mlir.register_lowering`, `mlir.lower_fun`: an operation written in lax, for each platform.
 from jax.interpreters import ad, batching, mlir
 
 __all__ = [
@@ -42,6 +46,7 @@ __all__ = [
     "mlir",
     "retyped",
     "set_for_all_threads",
+    "set_xla_metadata",
     "type_of_sought",
     "types_lowered",
     "varying_axes",
@@ -57,9 +62,9 @@ def default_matmul_precision() -> Any:
 
 
 def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
-    """Over how many devices XLA will split the program being lowered by itself.
+    """Over how many devices XLA itself will split the program being lowered.
 
-    Within jax.shard_map it is split already. JAX tells this to lowering rules alone.
+    Within `jax.shard_map`, the program is split already. Only lowering rules can see this.
     """
     context = ctx.module_context.axis_context
     if hasattr(context, "num_devices"):
@@ -87,10 +92,10 @@ def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
 
 
 def set_for_all_threads(context: Any, value: Any) -> None:
-    """Change what a `jax.make_user_context` is where no thread is within it.
+    """Set the value of a `jax.make_user_context` for all threads that are not within one.
 
-    Documented as a context manager alone. Without this, a change would have to be followed by
-    `jax.clear_caches`.
+    JAX documents it as a context manager alone. Without this, a change would need
+    `jax.clear_caches` after it.
     """
     context.set_global(value)
 
@@ -100,19 +105,19 @@ def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
     return bool(ctx.module_context.lowering_parameters.for_export)
 
 
-# What the rules of a primitive are handed has attributes that no documentation names.
+# JAX hands objects to the rules of a primitive whose attributes no documentation names.
 
 
 def retyped(aval: Any, **changes: Any) -> Any:
-    """A type like another, in an abstract evaluation: of this shape, dtype or sharding.
+    """A type like another, in an abstract evaluation, but of this shape, dtype or sharding.
 
-    A public constructor of types with shardings and varying axes would replace it.
+    A public constructor of types with shardings and varying axes would replace this.
     """
     return aval.update(**changes)
 
 
 def type_of_sought(operand: Any) -> Any:
-    """The type of the operand that a transpose rule is to find a cotangent of."""
+    """The type of the operand whose cotangent a transpose rule must find."""
     return operand.aval
 
 

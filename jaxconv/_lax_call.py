@@ -1,4 +1,4 @@
-"""A call in `jax.lax`'s terms, by contractions: what is checked, and what is compiled for it."""
+"""A call with the arguments of `jax.lax`: checked, and computed by a contraction or by lax."""
 
 import operator
 from collections.abc import Iterator
@@ -7,12 +7,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
+from jax import Array, lax
+from jax.sharding import NamedSharding
 
 from jaxconv import _arguments, _attributes, _dtypes, _from_lax, _sharding
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
-from jaxconv._from_lax import Mapped
+from jaxconv._from_lax import Mapped, Numbers
+from jaxconv._typing import DType, Shape, Typed
 
 OP = "conv_general_dilated"
 
@@ -21,9 +22,9 @@ def convolve(
     lhs: Any, rhs: Any, strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     dimension_numbers: Any, feature_group_count: Any, batch_group_count: Any,
     precision: Any, preferred: Any, out_sharding: Any,
-) -> jax.Array:  # fmt: skip
-    """By a contraction if there is one, else by lax, which also says what is malformed."""
-    if isinstance(padding, Iterator):  # of a zip, say, which can be read once
+) -> Array:  # fmt: skip
+    """Compute by a contraction if there is one, else by lax, which also raises all errors."""
+    if isinstance(padding, Iterator):  # a zip, say, can be read only once
         padding = tuple(padding)
     numbers: Any = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
     window = (strides, padding, lhs_dilation, rhs_dilation)
@@ -35,7 +36,7 @@ def convolve(
         return lax.conv_general_dilated(
             lhs, rhs, *window, numbers, *groups, *numerics, out_sharding
         )
-    out: jax.Array = _compiled(call, _arguments.array(OP, "lhs", lhs), rhs)
+    out: Array = _compiled(call, _arguments.array(OP, "lhs", lhs), rhs)
     return out
 
 
@@ -47,10 +48,10 @@ class _Call:
     zeros: tuple[tuple[int, int, int], ...]  # written out in lhs before, as `lax.pad` takes them
     precision: Precision
     dtype: DType
-    sharding: Any
+    sharding: NamedSharding | None
 
 
-def _run(call: _Call, lhs: Any, rhs: Any) -> jax.Array:
+def _run(call: _Call, lhs: Array, rhs: Array) -> Array:
     _sharding.check_meshes(OP, call.sharding, {"lhs": lhs, "rhs": rhs})
     if call.zeros:
         lhs = lax.pad(lhs, np.zeros((), lhs.dtype), call.zeros)
@@ -63,8 +64,8 @@ _run.__name__ = _run.__qualname__ = OP  # what jaxprs and profiles show
 _compiled = jax.jit(_run, static_argnums=0)
 
 
-def _known(lhs: Any, rhs: Any, precision: Any, preferred: Any, out_sharding: Any) -> bool:
-    """Whether the library has these types and this precision, and can say `out_sharding`."""
+def _known(lhs: Typed, rhs: Typed, precision: Any, preferred: Any, out_sharding: Any) -> bool:
+    """Whether the library supports these types, this precision and this `out_sharding`."""
     try:
         operand = _arguments.common_dtype("", lhs=lhs, rhs=rhs)
         _dtypes.result_dtype("", operand, preferred)
@@ -72,15 +73,21 @@ def _known(lhs: Any, rhs: Any, precision: Any, preferred: Any, out_sharding: Any
     except (TypeError, ValueError):
         return False
     types = jax.typeof(lhs), jax.typeof(rhs)
-    if all(t.weak_type for t in types):  # so is lax's result, and none of the library's
+    if all(t.weak_type for t in types):  # lax's result is weak then; the library's never is
         return False
     return out_sharding is None or any(_sharding.explicit(t) is not None for t in types)
 
 
 def _find(
-    lhs: Any, rhs: Any, numbers: Any, window: Any, groups: Any, numerics: Any, sharding: Any
+    lhs: Array,
+    rhs: Array,
+    numbers: Numbers,
+    window: Any,
+    groups: Any,
+    numerics: Any,
+    sharding: Any,
 ) -> _Call | None:
-    """The contraction, or None: there is none, or what is given is malformed."""
+    """The contraction; None if there is none, or if an argument is malformed."""
     params = _params(lhs.shape, rhs.shape, numbers, groups, *window)
     if params is None:
         return None
@@ -103,7 +110,7 @@ def _find(
     return _Call(found, zeros or (), _attributes.precision(OP, precision), dtype, sharding)
 
 
-def _shape(found: Mapped, lhs: Any, rhs: Any, batch_groups: int) -> tuple[Any, ...]:
+def _shape(found: Mapped, lhs: Shape, rhs: Shape, batch_groups: int) -> Shape:
     """The shape of the result."""
     lhs_spec, rhs_spec, (batch, features, *spatial) = found.numbers
     places = [getattr(axis, found.result) for axis in found.geometry.axes]
@@ -113,10 +120,10 @@ def _shape(found: Mapped, lhs: Any, rhs: Any, batch_groups: int) -> tuple[Any, .
 
 
 def _params(
-    lhs: Any, rhs: Any, numbers: Any, groups: Any,
+    lhs: Shape, rhs: Shape, numbers: Numbers, groups: Any,
     strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """The parameters of lax's primitive in ints, or None: they are malformed."""
+    """The parameters of lax's primitive in ints; None if they are malformed."""
     if any(sorted(spec) != [*range(len(shape))] for spec in numbers for shape in (lhs, rhs)):
         return None
     (batch, features, *spatial), (outputs, inputs, *window), _ = numbers

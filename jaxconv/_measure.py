@@ -1,4 +1,4 @@
-"""Time the forms of what a function contracts, on this machine."""
+"""`measure`: time the forms of each contraction of a function, on this machine."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
 from jaxconv._lowering import CHOSEN, Measured, Problem
 
-#: What is tried beside what the table chooses: each was the fastest for some layer.
+#: Forms to time beside the table's choice: each was the fastest for some layer.
 CONTENDERS = (
     _lowering.PORTABLE,
     "onednn",
@@ -26,16 +26,16 @@ CONTENDERS = (
     "by group",
 )
 
-#: Multiply-adds for each result of more than this make a program that is long to compile.
+#: Most multiply-adds a result of a form to time: more take long to compile.
 MOST_TERMS = 128
 
-#: Seconds to time the forms of one contraction in, and the fewest rounds.
+#: Seconds in which to time the forms of one contraction, and the fewest rounds.
 BUDGET, ROUNDS = 0.25, 5
-#: A form that takes so many times the time of another is not timed further.
+#: A form that takes this many times as long as another is not timed further.
 HOPELESS = 2.0
-#: Nor is one that takes so many seconds to compile,
+#: Most seconds that a form may take to compile.
 COMPILE = 1.0
-#: or more temporary memory than so many times the bytes of operands and result, and so many more.
+#: Most temporary memory of a form: TIMES the bytes of operands and result, and MORE bytes.
 TIMES, MORE = 3, 32 << 20
 
 
@@ -43,12 +43,12 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
     """Time each contraction that a function needs in several forms, on this machine's CPU.
 
     The table that chooses forms was found on a few machines; on another, some contractions may
-    take up to twice as long as they need to. The function is lowered here, and not run. Each of its
-    contractions takes one to a few seconds, by itself, in a process that should have the machine to
-    itself. Call it outside of `jax.jit`.
+    take up to twice as long as they need to. The function is lowered, and not run. Timing each of
+    its contractions takes one to a few seconds, in which nothing else should run on the machine.
+    Call `measure` outside of `jax.jit`.
 
     The result's last bits may change with the form: processes that must agree load one file.
-    Contractions that XLA will split over devices, or of a symbolic batch, go by the table always.
+    Contractions that XLA splits over devices, or of a symbolic batch, always go by the table.
 
     Args:
       function: a training step, say, jitted or not.
@@ -66,23 +66,23 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
       ...     jaxconv.convolution(src, weights, strides=2).shape
       (1, 3, 3, 4)
     """
-    asked = _lowering.Asked()
-    with _lowering.forced(asked):
+    recorded = _lowering.Asked()
+    with _lowering.forced(recorded):
         call, arrays = _of_arrays(function, args, kwargs)
         jax.jit(call).trace(*arrays).lower(lowering_platforms=("cpu",))
-    if not asked.problems:
+    if not recorded.problems:
         raise ValueError(
             "measure: `function` must contract something, by the operations of jaxconv, on one "
             "device and of a batch of known size; nothing of the kind was found in it"
         )
-    with ThreadPoolExecutor(1) as thread:  # where no context of the caller's holds
-        return thread.submit(_measured, asked.problems).result()
+    with ThreadPoolExecutor(1) as thread:  # the caller's contexts do not hold there
+        return thread.submit(_measured, recorded.problems).result()
 
 
 def _of_arrays(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], list[Any]]:
-    """The function of its arrays alone, wherever they are in its arguments, and these."""
+    """A function of the arrays among the arguments alone, and these arrays."""
     leaves, structure = jax.tree.flatten((args, kwargs))
     arrays = {place: leaf for place, leaf in enumerate(leaves) if _is_array(leaf)}
 
@@ -95,7 +95,7 @@ def _of_arrays(
 
 
 def _is_array(x: Any) -> bool:
-    """Not so NumPy's ints, one or a vector of them: operations want shapes and attributes known."""
+    """Whether `x` is an array; NumPy ints, or a vector of them, are a shape or an attribute."""
     if isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.integer):
         return x.ndim > 1
     return hasattr(x, "shape") and hasattr(x, "dtype")
@@ -111,7 +111,7 @@ def _measured(problems: dict[str, Problem]) -> Measured:
 
 
 def _milliseconds(problem: Problem) -> dict[str, float]:
-    """Of what the table chooses, and of the contenders that are worth timing."""
+    """Milliseconds of the table's choice, and of the contenders that are worth timing."""
     rng = np.random.default_rng(0)
     operands = [
         jax.device_put(rng.standard_normal(problem.shape(slot), np.float32).astype(problem.dtype))
@@ -129,7 +129,7 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
         except (ValueError, jax.errors.JaxRuntimeError):
             if form == CHOSEN:
                 raise
-            continue  # it, or what it rewrites to, cannot be computed so, or lacks memory
+            continue  # the form or its parts cannot compute it, or memory is short
         if once <= limit:
             calls[form], best[form] = call, once
     rounds, end = 0, time.perf_counter() + BUDGET
@@ -141,7 +141,7 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
 
 
 def contenders(problem: Problem) -> list[str]:
-    """The forms that make another plan than the table does, none of them a long program."""
+    """The contenders with another plan than the table's, except those that compile long."""
     seen = {_lowering.planned(problem, "cpu")}
     found = []
     for name in CONTENDERS:
@@ -149,7 +149,7 @@ def contenders(problem: Problem) -> list[str]:
             continue
         try:
             plan = _lowering.planned(problem, "cpu", name)
-        except ValueError:  # it cannot compute this contraction
+        except ValueError:  # the form cannot compute this contraction
             continue
         if plan not in seen:
             seen.add(plan)
@@ -157,8 +157,8 @@ def contenders(problem: Problem) -> list[str]:
     return found
 
 
-def _compiled(problem: Problem, form: str, operands: list[Any]) -> Callable[[], Any] | None:
-    """A call; None if the form takes too much to compile or to run."""
+def _compiled(problem: Problem, form: str, operands: list[jax.Array]) -> Callable[[], Any] | None:
+    """A call of the compiled form; None if it took too long to compile, or needs much memory."""
     chosen = form == CHOSEN
     run = partial(
         _lowering.lower,

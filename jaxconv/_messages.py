@@ -1,15 +1,14 @@
-"""How error messages show what was given and list what would do; short, whatever it was."""
+"""How error messages show values and list alternatives: briefly, whatever the value."""
 
 import reprlib
 from collections.abc import Iterable
-from typing import Any
 
 _repr = reprlib.Repr()
 _repr.maxtuple = _repr.maxlist = 12  # more than the axes of any layer
 _repr.maxlevel = 2  # pairs of pads, but not the numbers of an image
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value on one short line."""
     try:
         return " ".join(_repr.repr(value).split())
@@ -17,7 +16,7 @@ def short(value: Any) -> str:
         return f"a value of type {type(value).__name__} that cannot be shown"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value and its type, on one short line."""
     return short(value) if value is None else f"{short(value)} ({type(value).__name__})"
 

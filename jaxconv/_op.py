@@ -1,4 +1,4 @@
-"""The six operations, told apart: which tensors are given, which is found, their roles."""
+"""The six operations: which tensors each takes, which it finds, and their roles."""
 
 from dataclasses import dataclass
 

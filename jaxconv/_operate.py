@@ -2,45 +2,46 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
+from jax.sharding import NamedSharding
 
 from jaxconv import _arguments, _attributes, _dtypes, _resolve, _sharding
+from jaxconv._arguments import TensorLike
 from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
-from jaxconv._dtypes import DType
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._op import OPS, Op
 from jaxconv._reshape import move_groups
+from jaxconv._typing import DType
 
 
 @dataclass(frozen=True)
 class Call:
-    """All that is static about a call: what its compiled function is remembered by."""
+    """All that is static about a call: the key of its compiled function."""
 
     result: Slot
     geometry: Geometry
     groups_on_fine: bool
     precision: Precision
     dtype: DType
-    sharding: Any
+    sharding: NamedSharding | None
 
 
 def operate(
     op: Op,
-    first: Any,
-    second: Any,
+    first: TensorLike,
+    second: TensorLike,
     *,
-    bias: Any = None,
-    given_shape: Any = None,
-    precision: Any,
-    preferred_element_type: Any,
-    out_sharding: Any,
-    **attributes: Any,
-) -> jax.Array:
+    bias: TensorLike | None = None,
+    given_shape: object = None,
+    precision: object,
+    preferred_element_type: object,
+    out_sharding: object,
+    **attributes: object,
+) -> Array:
     """Check the arguments of `op`, then run its one compiled function for such arguments."""
     one, two = op.inputs
     first, second = _arguments.array(op.name, one, first), _arguments.array(op.name, two, second)
@@ -64,19 +65,19 @@ def operate(
         _dtypes.result_dtype(op.name, operand, preferred_element_type),
         _sharding.canonical(op.name, out_sharding, resolved.shape(op.result)),
     )
-    out: jax.Array = _COMPILED[op.name](call, first, second, bias)
+    out: Array = _COMPILED[op.name](call, first, second, bias)
     return out
 
 
-def _run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
+def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
     geometry, layout = call.geometry, call.geometry.kernel
-    operands: dict[Slot, Any] = dict(zip(OPERANDS[call.result], (first, second), strict=True))
+    operands: dict[Slot, Array] = dict(zip(OPERANDS[call.result], (first, second), strict=True))
     if call.groups_on_fine and call.result != "kernel":
         operands["kernel"] = move_groups(
             operands["kernel"], geometry.groups, layout.fine, layout.coarse
         )
     published = call.groups_on_fine and call.result == "kernel"
-    # A bias joins the sum before its one rounding.
+    # A bias is added before the one rounding of the sum.
     sums = call.dtype if bias is None else _dtypes.ACCUMULATION[call.dtype]
     out = contract(
         call.result,
@@ -98,13 +99,13 @@ def _run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
     return out
 
 
-def _compiled(op: Op) -> Callable[..., jax.Array]:
+def _compiled(op: Op) -> Callable[..., Array]:
     """`_run` under the operation's name, which is what jaxprs and profiles show.
 
-    Meshes are checked here, where a type costs nothing: once for each trace.
+    Meshes are checked inside, once for each trace, so that calls do not pay for the check.
     """
 
-    def run(call: Call, first: Any, second: Any, bias: Any) -> jax.Array:
+    def run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
         names = sorted(op.inputs, key=lambda name: OPERANDS[call.result].index(op.slot(name)))
         arrays = dict(zip((*names, "bias"), (first, second, bias), strict=True))
         _sharding.check_meshes(op.name, call.sharding, arrays)

@@ -6,7 +6,7 @@ fine extent, c the coarse one, `extent` that of the dilated kernel.
 
 
 def split(total: int, mode: str) -> tuple[int, int]:
-    """Share out `total`: an odd one puts the extra at the end for same_upper, else first."""
+    """Share out `total`; if it is odd, same_upper puts the extra at the end, same_lower first."""
     low = total // 2 if mode == "same_upper" else (total + 1) // 2
     return low, total - low
 

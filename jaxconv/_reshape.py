@@ -1,19 +1,18 @@
 """Merge, split and reorder axes, on meshes with explicit axes too."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.sharding import NamedSharding
 
 from jaxconv import _sharding
+from jaxconv._typing import Shape
 
 
-def replace_axes(x: Any, axis: int, count: int, extents: tuple[Any, ...]) -> Any:
+def replace_axes(x: Array, axis: int, count: int, extents: Shape) -> Array:
     """Reshape `count` axes from `axis` on into `extents`.
 
-    Of explicit shardings, that of the major axis is kept, on the major new one.
+    The major new axis keeps the explicit sharding of the major old one.
     """
     shape = (*x.shape[:axis], *extents, *x.shape[axis + count :])
     typed = _sharding.explicit(jax.typeof(x))
@@ -24,7 +23,7 @@ def replace_axes(x: Any, axis: int, count: int, extents: tuple[Any, ...]) -> Any
     return lax.reshape(x, shape, out_sharding=NamedSharding(typed.mesh, spec))
 
 
-def move_groups(x: Any, groups: int, source: int, target: int) -> Any:
+def move_groups(x: Array, groups: int, source: int, target: int) -> Array:
     """From (g, a) on the source axis and b on the target axis to a and (g, b)."""
     if groups == 1:
         return x
@@ -33,17 +32,17 @@ def move_groups(x: Any, groups: int, source: int, target: int) -> Any:
     return replace_axes(x, target, 2, (groups * x.shape[target + 1],))
 
 
-def split_groups(x: Any, groups: int, axis: int = -1) -> Any:
+def split_groups(x: Array, groups: int, axis: int = -1) -> Array:
     """From (g, a) on an axis to g, a on two."""
     return replace_axes(x, axis % x.ndim, 1, (groups, x.shape[axis] // groups))
 
 
-def merge_groups(x: Any) -> Any:
+def merge_groups(x: Array) -> Array:
     """From g, a on the last two axes to (g, a) on the last."""
     return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
 
 
-def reorder(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
+def reorder(x: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array:
     """Move each axis from its place in one layout to its place in another."""
     place = dict(zip(target, source, strict=True))
     return lax.transpose(x, [place[axis] for axis in range(x.ndim)])

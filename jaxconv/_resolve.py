@@ -4,16 +4,16 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jax.export import is_symbolic_dim
 
 from jaxconv import _attributes as parse
 from jaxconv import _channels, _layouts, _sizes
-from jaxconv._attributes import Shape
 from jaxconv._geometry import Geometry
 from jaxconv._messages import either, short
 from jaxconv._op import Op
+from jaxconv._typing import Shape
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Resolved:
 
 
 class _Given(NamedTuple):
-    """What the user gave, parsed. It keys a cache, and as a tuple it is hashed at no cost."""
+    """The user's arguments, parsed: a tuple, since it keys a cache and tuples hash fast."""
 
     op: Op
     first: Shape
@@ -69,19 +69,19 @@ def find(
     op: Op,
     first: Shape,
     second: Shape,
-    given_shape: Any,
+    given_shape: object,
     *,
-    strides: Any,
-    pads_begin: Any,
-    pads_end: Any,
-    dilations: Any,
-    output_padding: Any,
-    auto_pad: Any,
-    groups: Any,
-    data_format: Any,
-    weights_format: Any,
+    strides: object,
+    pads_begin: object,
+    pads_end: object,
+    dilations: object,
+    output_padding: object,
+    auto_pad: object,
+    groups: object,
+    data_format: object,
+    weights_format: object,
 ) -> Resolved:
-    """Parse what the user gave to `op`, whose two inputs have these shapes; find the sizes."""
+    """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
     name = op.name
     if len(first) < 3:
         raise ValueError(
@@ -148,7 +148,7 @@ def _layout_hint(given: _Given) -> str:
 
 @lru_cache(maxsize=4096)
 def _sized(given: _Given) -> Resolved:
-    """The sizes that follow, remembered: an eager call pays for them once."""
+    """The sizes that follow; cached, since each eager call needs them."""
     op, groups, data_format = given.op, given.groups, given.data_format
     rank = len(given.first) - 2
     layout = _layouts.data_layout(data_format, rank)
@@ -233,18 +233,18 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
 
 
 def _check_result(op: Op, shape: Shape, given: _Given) -> None:
-    """XLA ends the process where a tensor has 2**63 elements."""
+    """Refuse a result of too many elements: at 2**63, XLA ends the process."""
     if _elements(shape) > parse.MOST_ELEMENTS:
         names = ("strides", "pads_begin", "pads_end", "dilations", "output_padding")
-        told = ", ".join(f"`{name}` {getattr(given, name)}" for name in names)
+        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in names)
         raise ValueError(
             f"{op.name}: the result must have at most 2**48 elements; got shape {shape} of "
-            f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {told}"
+            f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {attributes}"
         )
 
 
 def _elements(shape: Shape) -> int:
-    """How many there are, but for a symbolic or empty batch."""
+    """The number of elements; a symbolic or empty batch counts as 1."""
     return math.prod(n for n in shape if isinstance(n, int) and n)
 
 

@@ -64,7 +64,7 @@ class Case:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """In the default formats: NXC for the data; XIO is XOI with the roles swapped."""
+        """The shapes in the default formats: NXC; and XIO, or XOI with the roles swapped."""
         groups, i, o = self.channels
         return {
             "fine": (self.batch, *self.fine, groups * i),
@@ -101,18 +101,18 @@ def reference(case: Case, result: str, given: Tensors) -> Array:
 
 
 def _groups_first(case: Case, name: str, x: Array) -> Array:
-    """With the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
+    """`x` with the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
     return np.moveaxis(x.reshape(*x.shape[:-1], case.channels[0], -1), -2, 0)
 
 
 @dataclass
 class Finding:
-    """What came of the cases of one operation."""
+    """The outcome of all cases of one operation."""
 
     operation: str
     #: dtype -> number of cases with exactly the right integers
     exact: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DTYPES, 0))
-    #: of the random case nearest to its bound, relative to the largest element
+    #: error of the random case nearest to its bound, relative to the largest element
     error: float = 0.0
     bound: float = math.inf
     complaints: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ def check(operation: str) -> Finding:
     for case in CASES:
         try:
             _check_case(finding, case)
-        except Exception as error:  # a reader wants a line, not a traceback
+        except Exception as error:  # shown as a line, not as a traceback
             finding.complaints.append(f"{case.name}: {one_line(error)}")
     return finding
 
@@ -192,7 +192,7 @@ def integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) ->
 
 
 def floats(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
-    """Numbers as tensors have them."""
+    """Normally distributed float32."""
     return {name: rng.standard_normal(case.shapes[name], np.float32) for name in operands}
 
 
@@ -208,7 +208,7 @@ def _run(operation: str, case: Case, problems: list[tuple[Tensors, Any]]) -> lis
         pads_end=case.pads_end,
         dilations=case.dilations,
         groups=case.channels[0],
-        precision="highest",  # a bound for f32 needs f32, also where the default is less
+        precision="highest",  # the bound holds for f32, which not every default is
         **transposed,
     )
     arguments = [

@@ -26,7 +26,7 @@ LONGEST = (0, 40, 12, 6)
 
 
 def test(count: int, seed: int) -> int:
-    """Check so many cases, print what came of them; return how many are wrong."""
+    """Check `count` random cases and print a summary; return how many are wrong."""
     rng = random.Random(seed)
     right: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
@@ -77,7 +77,7 @@ def draw(rng: random.Random) -> Case:
 
 
 def _axis(rng: random.Random, longest: int) -> tuple[int, ...]:
-    """Coarse extent, kernel, stride, dilation, pads and rest, which leave a fine pixel at least."""
+    """Coarse extent, kernel, stride, dilation, pads and rest that leave at least one fine pixel."""
     while True:
         coarse, kernel = rng.randint(1, longest), rng.choice((1, 2, 3, 3, 4, 5, 7))
         stride, dilation = rng.choice((1, 1, 2, 2, 3, 5)), rng.choice((1, 1, 1, 2, 3))
@@ -98,7 +98,7 @@ def compare(operation: str, case: Case, dtype: str, data_format: str, weights_fo
         problems.append((_selfcheck.floats(rng, case, slots), np.float32))
     try:
         found = _run(operation, case, problems, data_format, weights_format)
-    except Exception as error:  # a reader wants a line, not a traceback
+    except Exception as error:  # shown as a line, not as a traceback
         return f"{operation}, {dtype}: {_selfcheck.one_line(error)}"
     for exact, (tensors, kind), results in zip((True, False), problems, found, strict=False):
         for slot, values in results.items():

@@ -1,6 +1,6 @@
-"""What a contraction owes to meshes: result shardings, varying axes, lowering under both.
+"""Contractions on meshes: shardings of results, varying axes, and lowering under both.
 
-Automatic sharding needs nothing of this: it acts on what the lowerings emit.
+Automatic sharding needs none of this: XLA splits what the lowerings emit.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,12 +8,15 @@ from math import prod
 from typing import Any
 
 import jax
-from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax import Array, lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._jax_names import varying_axes
 from jaxconv._messages import shown
+from jaxconv._typing import Shape
+
+AnyMesh = Mesh | AbstractMesh
 
 
 def explicit(aval: Any) -> NamedSharding | None:
@@ -22,7 +25,7 @@ def explicit(aval: Any) -> NamedSharding | None:
     return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
 
 
-def canonical(op: str, sharding: Any, shape: tuple[Any, ...]) -> NamedSharding | None:
+def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
     """A user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
     if sharding is None:
         return None
@@ -55,7 +58,7 @@ def canonical(op: str, sharding: Any, shape: tuple[Any, ...]) -> NamedSharding |
     return NamedSharding(mesh, spec)
 
 
-def _broken_rule(mesh: Any, spec: PartitionSpec, shape: tuple[Any, ...]) -> str | None:
+def _broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
     """What `spec` would have to do to fit the mesh and the shape, if it does not."""
     used = [name for entry in spec for name in names(entry)]
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
@@ -72,8 +75,10 @@ def _broken_rule(mesh: Any, spec: PartitionSpec, shape: tuple[Any, ...]) -> str 
     return None
 
 
-def check_meshes(op: str, out_sharding: NamedSharding | None, arrays: dict[str, Any]) -> None:
-    """All arrays with explicit axes are on one mesh; so is what is asked of the result."""
+def check_meshes(
+    op: str, out_sharding: NamedSharding | None, arrays: dict[str, Array | None]
+) -> None:
+    """Check that all arrays with explicit axes, and `out_sharding`, are on one mesh."""
     found = {name: explicit(jax.typeof(x)) for name, x in arrays.items() if x is not None}
     typed = {name: sharding for name, sharding in found.items() if sharding is not None}
     meshes = {sharding.mesh for sharding in typed.values()}
@@ -81,7 +86,7 @@ def check_meshes(op: str, out_sharding: NamedSharding | None, arrays: dict[str, 
     if len(meshes) > 1:
         got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
         raise ValueError(f"{op}: all arrays must be on one mesh; got {got}. {remedy}")
-    # JAX goes from mesh to mesh by the names of axes, where it finds them.
+    # JAX reshards from mesh to mesh where both have the names of the axes.
     used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
     if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
         raise ValueError(
@@ -90,9 +95,7 @@ def check_meshes(op: str, out_sharding: NamedSharding | None, arrays: dict[str, 
         )
 
 
-def of_result(
-    result: Slot, first: Any, second: Any, geometry: Geometry, shape: tuple[Any, ...]
-) -> Any:
+def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
     """The sharding of a contraction's result type, unless the user names one.
 
     Each axis follows the operand it comes from; contracted axes are summed. An axis that
@@ -100,7 +103,7 @@ def of_result(
     """
     sharding = explicit(first) or explicit(second)
     if sharding is None:
-        return first.sharding  # says nothing, and all three tensors have the same rank
+        return first.sharding  # it says nothing, and all three tensors have the same rank
     data, kernel = geometry.data, geometry.kernel
     one, other = (tuple(a.sharding.spec) for a in (first, second))
     entries: dict[int, Any]
@@ -121,7 +124,7 @@ def of_result(
     return NamedSharding(sharding.mesh, divisible(sharding.mesh, shape, entries))
 
 
-def divisible(mesh: Any, shape: tuple[Any, ...], entries: dict[int, Any]) -> PartitionSpec:
+def divisible(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> PartitionSpec:
     """A spec with those of the entries that divide their axes and use no mesh axis again."""
     used: set[Any] = set()
     spec: list[Any] = [None] * len(shape)
@@ -133,8 +136,8 @@ def divisible(mesh: Any, shape: tuple[Any, ...], entries: dict[int, Any]) -> Par
     return PartitionSpec(*spec)
 
 
-def parts(mesh: Any, entry: Any) -> int:
-    """Into how many parts an entry of a spec splits its axis."""
+def parts(mesh: AnyMesh, entry: Any) -> int:
+    """The number of parts into which an entry of a spec splits its axis."""
     return prod(mesh.shape[name] for name in names(entry))
 
 
@@ -145,18 +148,20 @@ def names(entry: Any) -> Iterable[Any]:
     return entry if isinstance(entry, tuple) else (entry,)
 
 
-def alike(x: Any, other: Any, axis: int) -> Any:
-    """A vector split as that axis of another tensor is, where the mesh has explicit axes.
+def alike(x: Array, other: Array, axis: int) -> Array:
+    """A vector with the sharding of one axis of another tensor, on explicit mesh axes.
 
-    JAX adds up shardings that differ, so that a bias would change that of a result.
+    JAX combines shardings that differ, so a bias would change the sharding of the result.
     """
     sharding = explicit(jax.typeof(other))
     if sharding is None:
         return x
-    return jax.sharding.reshard(x, NamedSharding(sharding.mesh, PartitionSpec(sharding.spec[axis])))
+    spec = PartitionSpec(sharding.spec[axis])
+    out: Array = jax.sharding.reshard(x, NamedSharding(sharding.mesh, spec))
+    return out
 
 
-def vary_alike(*operands: Any) -> tuple[Any, ...]:
+def vary_alike(*operands: Array) -> tuple[Array, ...]:
     """Under shard_map, make all operands vary over the mesh axes that any of them varies over.
 
     The transpose of this step is the sum over devices that the gradient of a replicated
@@ -170,14 +175,21 @@ def vary_alike(*operands: Any) -> tuple[Any, ...]:
     )
 
 
-def in_auto_axes(result: Slot, lower: Callable[..., Any]) -> Callable[..., Any]:
+def in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Array]:
     """The same lowering where the mesh has explicit axes: only its result's sharding is typed.
 
     Inside, the compiler propagates, so that a lowering may slice and reshape at will.
     """
 
-    def typed(first: Any, second: Any, *, geometry: Geometry, sharding: Any, **params: Any) -> Any:
-        def plain(first: Any, second: Any) -> Any:
+    def typed(
+        first: Array,
+        second: Array,
+        *,
+        geometry: Geometry,
+        sharding: NamedSharding | None,
+        **params: Any,
+    ) -> Array:
+        def plain(first: Array, second: Array) -> Array:
             return lower(first, second, geometry=geometry, **params)
 
         types = jax.typeof(first), jax.typeof(second)

@@ -9,7 +9,7 @@ from jaxconv._geometry import Axis
 
 @dataclass(frozen=True)
 class AxisAttributes:
-    """What the user said about one axis."""
+    """The user's attributes for one axis."""
 
     op: str
     index: int
@@ -58,7 +58,7 @@ Sized = tuple[Axis, int]
 
 
 def convolution(a: AxisAttributes, *, src: int, weights: int) -> Sized:
-    """The coarse extent that the window leaves."""
+    """The coarse extent: as many pixels as windows fit."""
     low, high = a.pads(lambda: _padding.same_of_convolution(src, a.stride, a.extent(weights)))
     room = a.room("src", src, weights, low, high)
     return a.axis(src, weights, room // a.stride + 1, low), high
@@ -99,7 +99,7 @@ def convolution_backward_data(
 
 
 def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None = None) -> Sized:
-    """The fine extent that the windows reach, or the one asked for by `dst_shape`."""
+    """The fine extent that the windows reach, or the one in `dst_shape`."""
     extent = a.extent(weights)
     reach = a.stride * (src - 1) + extent
     if dst is None:
@@ -172,7 +172,7 @@ def _describe(axis: Axis, high: int, **extents: int) -> str:
     )
 
 
-#: What `_resolve.py` looks up by the operation's name.
+#: The rule of each operation, by name.
 RULES: dict[str, Callable[..., Sized]] = {
     rule.__name__: rule
     for rule in (

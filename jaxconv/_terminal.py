@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def run(main: Callable[[Sequence[str]], int]) -> None:
-    """Exit with what `main` returns; quietly where what reads the output has had enough."""
+    """Exit with what `main` returns; quietly if the reader of the output has closed the pipe."""
     try:
         code = main(sys.argv)
         sys.stdout.flush()
@@ -21,11 +21,11 @@ class Progress:
     """A bar on a terminal, and elsewhere a line for each tenth."""
 
     def __init__(self, total: int) -> None:
-        """Of so many steps."""
+        """Start a bar of `total` steps."""
         self.total, self.done, self.started = total, 0, time.monotonic()
 
     def step(self, text: str) -> None:
-        """One more is done."""
+        """Count one more step, and show it with `text`."""
         self.done += 1
         passed = time.monotonic() - self.started
         left = passed / self.done * (self.total - self.done)

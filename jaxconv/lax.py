@@ -1,4 +1,4 @@
-"""`jax.lax`'s convolutions by the contractions of this library, for code that calls those.
+"""`jax.lax`'s convolutions, computed by the contractions of this library.
 
 >>> import numpy as np
 >>> from jaxconv import lax as jaxconv_lax
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
 from jaxconv._attributes import PrecisionLike
 from jaxconv._lax_call import convolve
 from jaxconv._reshape import reorder
+from jaxconv._typing import ArrayLike
 
 __all__ = [
     "conv",
@@ -32,8 +32,8 @@ __all__ = [
 
 
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str | Iterable[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -44,7 +44,7 @@ def conv_general_dilated(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: NamedSharding | PartitionSpec | None = None,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv_general_dilated`: a convolution over a dilated lhs.
 
     ::
@@ -57,13 +57,13 @@ def conv_general_dilated(
     `jaxconv.conv_transpose`; with both, the zeros are written out. Batch groups make it a
     weights gradient.
 
-    What the library does not have is handed to `jax.lax`: other types and weak ones, dot
-    algorithms as `precision`, no spatial axis, empty operands or results (but for the batch),
-    symbolic extents (but for the batch), an `out_sharding` of operands on no explicit mesh, and
-    whatever is malformed.
+    `jax.lax` computes what the library does not: other types and weak ones, dot algorithms as
+    `precision`, no spatial axis, empty operands or results (except for the batch), symbolic
+    extents (except for the batch) and an `out_sharding` of operands on no explicit mesh. It also
+    raises the errors about malformed arguments.
 
-    In two things this is not as lax. With explicit mesh axes, a contracted axis that is split is
-    summed over the devices, where lax raises an error. In derivatives, a cotangent that
+    Two things differ from lax. With explicit mesh axes, a contracted axis that is split is summed
+    over the devices, where lax raises an error. In derivatives, a cotangent that
     `preferred_element_type` made wider is rounded to the type of the operands first.
 
     Args:
@@ -95,13 +95,13 @@ def conv_general_dilated(
 
 
 def conv(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv`: channels first, without dilations and groups.
 
     Args:
@@ -125,15 +125,15 @@ def conv(
 
 
 def conv_with_general_padding(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv_with_general_padding`: channels first, without groups.
 
     Args:
@@ -160,8 +160,8 @@ def conv_with_general_padding(
 
 
 def conv_transpose(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -170,7 +170,7 @@ def conv_transpose(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     use_consistent_padding: bool = False,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv_transpose`; `jaxconv.conv_transpose` has groups and output padding, too.
 
     Args:
@@ -195,8 +195,8 @@ def conv_transpose(
     """
     rank = len(lhs.shape) - 2
     if len(rhs.shape) != rank + 2 or rank < 0 or (dimension_numbers is None and rank > 3):
-        rest: Any = (rhs_dilation, dimension_numbers, transpose_kernel)
-        return lax.conv_transpose(lhs, rhs, strides, padding, *rest)  # says what is wrong
+        given: Any = (lhs, rhs, strides, padding, rhs_dilation, dimension_numbers, transpose_kernel)
+        return lax.conv_transpose(*given)  # raises an error that says what is wrong
     if dimension_numbers is None:
         x = ("", "H", "HW", "HWD")[rank]
         dimension_numbers = (f"N{x}C", f"{x}IO", f"N{x}C")
@@ -227,7 +227,7 @@ def conv_transpose(
 
 
 def _transposed_pads(reach: int, stride: int, padding: Any) -> tuple[int, int]:
-    """Around the dilated lhs, for a padding of the convolution that is transposed."""
+    """The padding of the dilated lhs, from that of the convolution that is transposed."""
     if padding == "SAME":
         total = reach + stride - 2
         begin = reach - 1 if stride > reach - 1 else -(-total // 2)
@@ -241,7 +241,7 @@ def _transposed_pads(reach: int, stride: int, padding: Any) -> tuple[int, int]:
 
 
 def conv_general_dilated_patches(
-    lhs: Any,
+    lhs: ArrayLike,
     filter_shape: Sequence[int],
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -250,10 +250,10 @@ def conv_general_dilated_patches(
     dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
     precision: lax.Precision | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv_general_dilated_patches`: the windows of lhs as channels of the result.
 
-    They are lhs's channels times the taps, in the order that the weights would have them.
+    The result has lhs's channels times the taps, in the order that weights have them.
 
     Args:
       lhs: data, laid out as `dimension_numbers` says.
@@ -287,8 +287,8 @@ def conv_general_dilated_patches(
 
 
 def conv_general_dilated_local(
-    lhs: Any,
-    rhs: Any,
+    lhs: ArrayLike,
+    rhs: ArrayLike,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     filter_shape: Sequence[int],
@@ -296,7 +296,7 @@ def conv_general_dilated_local(
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
     precision: PrecisionLike = None,
-) -> jax.Array:
+) -> Array:
     """As `jax.lax.conv_general_dilated_local`: weights of its own at each place of the result.
 
     Args:

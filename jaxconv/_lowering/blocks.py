@@ -1,42 +1,46 @@
-"""Equal parts, one after the other: groups, of which none sees another's numbers, and sums."""
+"""Loops over equal parts: groups, which are independent of each other, and sums over blocks."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
+from jaxconv._lowering.plan import Emit
+from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
+from jaxconv._typing import Index
 
 
-def _all(first: Any, geometry: Geometry) -> int:
+def _all(first: Array, geometry: Geometry) -> int:
     return geometry.groups
 
 
-def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
-    """Make a form of one group, channels-last, one of all groups, each contiguous.
+def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], Emit]:
+    """Make a channels-last form for one group a form for all groups, each contiguous.
 
-    At most `most(first operand, geometry)` groups at a time, which bounds the memory of a
-    form that needs much, and of moving the groups to the front.
+    It takes at most `most(first operand, geometry)` groups at a time, which bounds the memory of
+    the form and of moving the groups to the front.
     """
 
-    def decorate(form: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(form: Emit) -> Emit:
         @wraps(form)
-        def each(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
+        def each(
+            first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
+        ) -> Array:
             if geometry.groups == 1:
-                return form(first, second, geometry=geometry, **params)
-            one = partial(form, geometry=replace(geometry, groups=1), **params)
+                return form(first, second, geometry=geometry, numerics=numerics)
+            one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
 
-            def some(count: int, *operands: Any) -> Any:
+            def together(count: int, *operands: Array) -> Array:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
                 return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            return at_most(most(first, geometry), some, first, second, geometry.groups)
+            return at_most(most(first, geometry), together, first, second, geometry.groups)
 
         return each
 
@@ -44,47 +48,48 @@ def by_group(most: Callable[[Any, Geometry], int] = _all) -> Callable[..., Any]:
 
 
 def divisor(total: int, most: int) -> int:
-    """The largest divisor of a number up to some other; 1 at least."""
+    """The largest divisor of `total` that is at most `most`, or 1."""
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
 
-def added(block: Callable[[Any], Any], count: int, *operands: Any) -> Any:
-    """The sum of `block(n)` over so many blocks; the operands are what it reads."""
+def added(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
+    """The sum of `block(n)` over n below `count`; `operands` are what blocks read."""
     if count == 1:
         return block(0)
     shape = jax.eval_shape(block, 0)
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
-    return lax.fori_loop(0, count, lambda n, out: out + block(n), out)
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
+    out: Array = lax.fori_loop(0, count, lambda n, out: out + block(n), zeros)
+    return out
 
 
 def at_most(
     most: int,
-    form: Callable[..., Any],
-    first: Any,
-    second: Any,
+    form: Callable[[int, Array, Array], Array],
+    first: Array,
+    second: Array,
     groups: int,
     channels: tuple[int, int, int] | None = None,
-) -> Any:
-    """`form(groups, first, second)`, in a loop over equal parts of at most so many groups.
+) -> Array:
+    """`form(groups, first, second)`, in a loop over equal parts of at most `most` groups.
 
     `channels` are the axes of the groups in the operands and the result, if not the last.
     """
-    some = divisor(groups, most)
-    if some == groups:
+    size = divisor(groups, most)
+    if size == groups:
         return form(groups, first, second)
-    count = groups // some
+    count = groups // size
     *ins, out_axis = channels or (first.ndim - 1, second.ndim - 1, first.ndim - 1)
     parts = [
         replace_axes(x, axis, 1, (count, x.shape[axis] // count))
         for x, axis in zip((first, second), ins, strict=True)
     ]
 
-    def part(n: Any) -> Any:
-        one = [
+    def part(n: Array) -> Array:
+        operands = [
             lax.dynamic_index_in_dim(x, n, a, keepdims=False)
             for x, a in zip(parts, ins, strict=True)
         ]
-        return form(some, *one)
+        return form(size, *operands)
 
     out = jnp.moveaxis(lax.map(part, jnp.arange(count)), 0, out_axis)
     return replace_axes(out, out_axis, 2, (out.shape[out_axis] * out.shape[out_axis + 1],))

@@ -1,16 +1,14 @@
-"""One `lax.conv_general_dilated` in the only dimension numbers that XLA:CPU runs fast anywhere.
+"""One `lax.conv_general_dilated`, in dimension numbers that XLA:CPU is fast with everywhere.
 
-That is (N, X, C) by (X, I, O) to (N, X, C): XLA:CPU finds its fast convolutions by dimension
-numbers, and canonicalises those only outside loops and branches. All operands and results are
-channels-last.
+Data is (N, X, C), and the kernel (X, I, O). XLA:CPU finds its fast convolutions by these dimension
+numbers, and canonicalises others only outside loops and branches.
 """
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import UNIT, Geometry
 from jaxconv._lowering import reference, window
@@ -19,16 +17,16 @@ from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups, replace_axes
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """The reference; a signal, and what is much padded in float64, slightly rewritten."""
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The reference, slightly rewritten for 1-D and for float64 with much padding."""
     convolve = partial(reference.to_coarse, numerics=numerics.wide)
     if fine.dtype.itemsize == 8 and _deep(geometry):
-        # Naive otherwise, 12 times slower. XLA would take the padding back into the convolution,
-        # but for the barrier.
+        # Padded by XLA's convolution, it takes 12 times as long. The barrier keeps XLA from moving
+        # the padding back into the convolution.
         fine = lax.optimization_barrier(window.padded(fine, geometry))
         geometry = window.of_padded(geometry)
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
-        # XLA has no other fast form for these, and this one wants two axes.
+        # XLA's only fast convolution for these has two spatial axes.
         plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         return lax.squeeze(convolve(fine, kernel, geometry=plane), (1,))
@@ -36,11 +34,11 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
 
 
 def _deep(geometry: Geometry) -> bool:
-    """More padding than keeps the extents."""
+    """Whether there is more padding than keeps the extents."""
     return any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in geometry.axes)
 
 
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The reference with the kernel transposed, not renumbered."""
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
@@ -48,11 +46,11 @@ def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return reference.spread(coarse, kernel, layout.spec, geometry=geometry, numerics=numerics.wide)
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """A convolution with the channels as batch and the batch as channels.
 
-    Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)): as batch groups, as lax's
-    own derivative has them, XLA:CPU computes all groups against all.
+    Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)). With batch groups, which lax's
+    own derivative has, XLA:CPU computes all groups against all.
     """
     data, groups = geometry.data, geometry.groups
     channels = fine.shape[data.channel]
@@ -76,5 +74,5 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
 FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    isolated=(),  # XLA fuses nothing with a convolution, and a branch would copy what it gets
+    isolated=(),  # XLA fuses nothing with a convolution, and a branch would copy operands
 )

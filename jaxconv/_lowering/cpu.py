@@ -1,9 +1,9 @@
-"""CPU: which form computes a contraction when.
+"""CPU: which form computes which contraction.
 
 The first line that holds, and whose form can compute the contraction, decides.
 
-A contraction to the fine tensor becomes ones to the coarse tensor first. oneDNN then takes what it
-is fast at, where jaxlib carries it; the lines below it are the portable forms, for all else.
+Contractions to the fine tensor are first rewritten as contractions to the coarse tensor. oneDNN,
+where jaxlib carries it, then computes what it is fast at. Below it are the portable forms.
 """
 
 import os
@@ -23,30 +23,30 @@ from jaxconv._lowering import (
 from jaxconv._lowering.plan import Regime, Table
 from jaxconv._lowering.problem import Problem
 
-#: Multiply-adds in one fused loop, before XLA's code for it becomes several times slower.
+#: Most multiply-adds in one fused loop: beyond, XLA's code for it is several times slower.
 MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
 
-#: Multiply-adds up to which they beat oneDNN where its data would have to be transposed.
+#: Most multiply-adds a result with which they beat two transpositions and oneDNN.
 FEW_TERMS = 49
 
-#: Channels of a group that are summed, up to which multiply-adds beat XLA's grouped convolution.
+#: Most summed channels of a group with which multiply-adds beat XLA's grouped convolution.
 FEW_CHANNELS = 8
 
-#: Products of a group's channels, up to which multiply-adds beat dots for a weights gradient.
+#: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
 
-#: Multiply-adds of a contraction that is over before oneDNN, which takes 8 microseconds, has begun.
+#: Fewest multiply-adds of a contraction for oneDNN, which takes 8 microseconds to start.
 LITTLE_WORK = 2e4
 
-#: Multiply-adds of a group, from which one contraction for each is faster than one for all.
+#: Fewest multiply-adds of a group with which one contraction for each beats one for all.
 WORK_OF_A_GROUP = 4e6
 
-#: Rows of an image, up to which XLA:CPU's convolution of many channels is slower than im2col.
+#: Most pixels along an axis, and fewest channels, with which im2col beats XLA:CPU's convolution.
 SMALL_IMAGE, MANY_CHANNELS = 14, 64
 
 
 def _few_terms(p: Problem) -> bool:
-    """Grouped, and few products a result."""
+    """Grouped, and few enough multiply-adds a result for one fused loop."""
     if p.dense or p.result == "fine" or p.summed > FEW_CHANNELS:
         return False
     if p.result == "kernel":
@@ -59,31 +59,34 @@ def _few_products(p: Problem) -> bool:
 
 
 def _few_products_of_much_data(p: Problem) -> bool:
-    """A weights gradient that dots would not serve, of more than a cache holds."""
+    """A weights gradient by multiply-adds; `split.BLOCKS` checks that no cache holds the data."""
     return _few_products(p) and not p.partitioned
 
 
 def _many_taps(p: Problem) -> bool:
-    """Grouped, and too many taps for one program that has a piece for each."""
+    """Grouped, and too many taps for a program to write out one by one."""
     most = MOST_TERMS if p.fine == p.coarse == 1 else split.MOST_TAPS
     return not p.dense and p.taps > (MOST_TERMS_TO_KERNEL if p.result == "kernel" else most)
 
 
 def _dots_only(p: Problem) -> bool:
-    """Multiply-adds would gather rows that are split over devices, or are not to be had."""
+    """Stride 1, or too much for multiply-adds.
+
+    At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
+    """
     halos = p.result == "coarse" and not p.strided
     return p.taps <= split.MOST_TAPS and (halos or not _few_terms(p))
 
 
 def _few_terms_beat_onednn(p: Problem) -> bool:
-    """It has no vector code for one channel to or from a few; and phases need not be written."""
+    """One channel to or from a few; or phases, whose results fuse with the interleaving."""
     few, more = sorted((p.fine, p.coarse))
     multiplier = not p.dense and few == 1 < more <= FEW_CHANNELS
     return p.result == "coarse" and (multiplier or (p.phase and p.depthwise)) and _few_terms(p)
 
 
 def _one_dot(p: Problem) -> bool:
-    """One tap, or windows that tile: every product is of two rows."""
+    """One tap, or windows that tile: each pixel is in one window at most."""
     if p.result == "fine":
         return p.tiles or (p.pointwise and (p.dense or p.strided))
     reads_tiles = p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
@@ -91,30 +94,30 @@ def _one_dot(p: Problem) -> bool:
 
 
 def _image_by_image(p: Problem) -> bool:
-    """One tap, channels first, where the dots of an image are long."""
+    """One tap, channels first, and images of at least as many pixels as channels."""
     rows = p.channels_first and max(p.fine, p.coarse) <= p.positions
     return rows and not p.partitioned and not (p.bits == 16 and p.result == "kernel")
 
 
 def _few_terms_channels_first(p: Problem) -> bool:
-    """Grouped, and little to sum, beside the cost of two transpositions."""
+    """Grouped, channels first, and sums that cost less than two transpositions."""
     few = p.fine <= (1 if p.strided else 4) and p.taps * p.fine <= FEW_TERMS
     return p.channels_first and p.result == "coarse" and few and not (p.partitioned or p.dense)
 
 
 def _narrow_coarse(p: Problem) -> bool:
-    """A weights gradient whose coarse tensor has fewer channels to be copied for each tap."""
+    """A weights gradient for whose taps the coarse tensor, of fewer channels, is copied instead."""
     return p.coarse < p.fine and not p.partitioned
 
 
 def _wide_groups(p: Problem) -> bool:
-    """A contraction of one group is worth its own."""
+    """Grouped, and each group is enough work for a contraction of its own."""
     enough = p.counted and p.work >= WORK_OF_A_GROUP * p.geometry.groups
     return not p.dense and p.bits > 16 and enough
 
 
 def _dots_of_windows(p: Problem) -> bool:
-    """Grouped; weights gradients, but of signals; and what XLA's convolution is slow at."""
+    """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image."""
     if p.result == "kernel" and p.dense:
         return p.rank > 1 or p.fine == 1 or p.bits == 64
     return not p.dense or p.bits == 16 or _small_image(p)
@@ -131,7 +134,7 @@ _LINES: Table = (
         "far-taps",
         split.FAR_TAPS,
         lambda p: True,
-        "windows reach over far more padding than data: tap by tap, without it",
+        "windows reach over far more padding than data: tap by tap, without the padding",
     ),
     Regime(
         "one-tap-channels-first",
@@ -156,13 +159,13 @@ _LINES: Table = (
         "strided",
         phases.PHASES,
         lambda p: True,
-        "stride-1 convolutions of the residues by the stride",
+        "stride-1 convolutions, by the residues of pixels modulo the stride",
     ),
     Regime(
         "odd-strides",
         split.TAPS,
         lambda p: p.result == "fine",
-        "too many phases: each tap puts the coarse pixels where it reads",
+        "too many phases: each tap adds its products to the pixels that it reads",
     ),
     Regime(
         "few-terms-beat-onednn",
@@ -174,7 +177,7 @@ _LINES: Table = (
         "narrow-coarse",
         swap.FORM,
         _narrow_coarse,
-        "a weights gradient copies the data that the taps read: the narrower one",
+        "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
     ),
     Regime(
         "onednn",
@@ -182,7 +185,7 @@ _LINES: Table = (
         lambda p: p.work >= LITTLE_WORK,
         "oneDNN, which jaxlib carries",
     ),
-    # From here on: without oneDNN, or what it cannot do.
+    # The portable forms: without oneDNN, or for what it cannot compute.
     Regime(
         "grouped-sharded",
         dots.BY_TAP,
@@ -193,7 +196,7 @@ _LINES: Table = (
         "few-products-of-much-data",
         split.BLOCKS,
         _few_products_of_much_data,
-        "a weights gradient reads the data several times: as much as a cache holds",
+        "a weights gradient reads its data several times: by blocks that a cache holds",
     ),
     Regime(
         "few-terms",
@@ -211,7 +214,7 @@ _LINES: Table = (
         "sharded",
         convolution.FORM,
         lambda p: p.partitioned,
-        "other forms would loop over an axis that may be split",
+        "other forms would loop over an axis that may be split over devices",
     ),
     Regime(
         "wide-groups",

@@ -1,22 +1,22 @@
-"""The three convolutions that XLA:GPU hands to cuDNN (MIOpen on ROCm), each as it looks for it.
+"""The three convolutions that XLA:GPU hands to cuDNN (MIOpen on ROCm), and their patterns.
 
     backward data    one group; the kernel is a `rev` of all its spatial axes, and the `rev`
-                     comes last; stride and dilation 1, the lhs spread out by the real stride
-    backward filter  no feature groups; stride 1, the lhs not spread out; a rhs larger than the
+                     comes last; stride and dilation 1, the lhs dilated by the real stride
+    backward filter  no feature groups; stride 1, the lhs not dilated; a rhs larger than the
                      result along some axis, dilated by the real stride
     forward          whatever is neither: no axis reversed alone
 
-No form has more than three spatial axes. Where a pattern fails on a detail, the convolution
-still runs, as a forward one on operands that XLA first writes out in memory: a lhs that is
-spread out with its zeros, and, if the padding of a forward convolution is negative or not the
-same at both ends, the lhs with its padding and a dilated kernel with its zeros.
+None has more than three spatial axes. Where a pattern fails on a detail, the convolution still
+runs, as a forward one, on operands that XLA first writes to memory: a dilated lhs with its zeros;
+and, if the padding of a forward convolution is negative or not the same at both ends, the lhs with
+its padding and a dilated kernel with its zeros.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering import reference
@@ -24,23 +24,25 @@ from jaxconv._lowering.plan import Emit, Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import replace_axes
 
-#: How many times the work may be done, the surplus to be cut off, for the sake of even padding.
+#: Most work for the sake of even padding, in multiples of the needed work.
 MOST_WORK = 1.5
 
 Pairs = list[tuple[int, int]]
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """Forward, each axis padded alike at both ends.
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """Forward, each axis padded by the same at both ends.
 
-    A surplus at an end gives results beyond those asked for, which are cut off: that moves
-    the coarse tensor, mostly the smaller one, and a consumer may do it on its way. Where the
-    surplus is too large the fine tensor is padded here, behind a barrier, because XLA would
-    take a mere pad back into the convolution, and then write out a dilated kernel as well.
+    A surplus of padding gives a surplus of results, which is cut off: that copies the coarse
+    tensor, mostly the smaller one, and may fuse with its consumer. With too large a surplus, the
+    fine tensor is padded here instead. A barrier follows: XLA would move a mere pad back into the
+    convolution, and then write out a dilated kernel as well.
     """
     spatial = geometry.data.spatial
     even = [_Even.of(a) for a in geometry.axes]
-    work = math.prod((e.before + a.coarse + e.after) / a.coarse for e, a in _zip(even, geometry))
+    work = math.prod(
+        (e.before + a.coarse + e.after) / a.coarse for e, a in zip(even, geometry.axes, strict=True)
+    )
     if work > MOST_WORK:
         pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
         fine = lax.optimization_barrier(_pad(fine, spatial, pads))
@@ -55,18 +57,18 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 
 
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Backward data, of one group and undilated."""
     return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """Backward filter, undilated: the fine tensor is the lhs, whichever came from the user."""
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """Backward filter, undilated: the fine tensor is the lhs, in a transposed convolution too."""
     return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
 
 
 class _Even(NamedTuple):
-    """Padding of both ends, and how many results it adds before and after those asked for."""
+    """Padding of both ends, and how many surplus results it gives before and after."""
 
     pad: int
     before: int
@@ -74,19 +76,15 @@ class _Even(NamedTuple):
 
     @classmethod
     def of(cls, axis: Axis) -> "_Even":
-        """The least padding: the low one, or as many strides more as the high one takes."""
+        """The least such padding: the low one, or enough strides more to reach the high one."""
         before = max(-(-(axis.pad_high - axis.pad_low) // axis.stride), 0)
         pad = axis.pad_low + before * axis.stride
         count = (axis.fine + 2 * pad - axis.extent) // axis.stride + 1
         return cls(pad, before, count - before - axis.coarse)
 
 
-def _zip(values: list[Any], geometry: Geometry) -> Any:
-    return zip(values, geometry.axes, strict=True)
-
-
-def _pad(x: Any, spatial: tuple[int, ...], pairs: Pairs) -> Any:
-    """Zeros at both ends of the spatial axes; negative ones cut off."""
+def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
+    """Zeros at both ends of the spatial axes; negative numbers crop."""
     if not any(low or high for low, high in pairs):
         return x
     config = [(0, 0, 0)] * x.ndim
@@ -96,14 +94,14 @@ def _pad(x: Any, spatial: tuple[int, ...], pairs: Pairs) -> Any:
 
 
 def _as_plane(result: Slot, form: Emit) -> Emit:
-    """16-bit tensors are laid out for tensor cores in 2-D only (and see jax-ml/jax#37922).
+    """A form that computes 1-D convolutions in 16 bits as 2-D ones of one row.
 
-    So a signal in 16 bits is an image of one row.
+    XLA lays 16-bit tensors out for tensor cores in 2-D only (see also jax-ml/jax#37922).
     """
 
-    def emit(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
+    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
         if geometry.rank > 1 or first.dtype.itemsize > 2:
-            return form(first, second, geometry=geometry, **params)
+            return form(first, second, geometry=geometry, numerics=numerics)
         at = {slot: geometry.layout(slot)[2] for slot in OPERANDS}
         first, second = (
             replace_axes(x, at[slot], 1, (1, x.shape[at[slot]]))
@@ -115,13 +113,13 @@ def _as_plane(result: Slot, form: Emit) -> Emit:
             DataLayout(*_widened(geometry.data)),
             KernelLayout(*_widened(geometry.kernel)),
         )
-        return lax.squeeze(form(first, second, geometry=plane, **params), (at[result],))
+        return lax.squeeze(form(first, second, geometry=plane, numerics=numerics), (at[result],))
 
     return emit
 
 
 def _widened(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, int]]:
-    """Where the axes are with a unit axis before the spatial one."""
+    """The layout with a unit axis before the spatial one."""
     one, other, (spatial,) = layout
     return one + (one > spatial), other + (other > spatial), (spatial, spatial + 1)
 

@@ -1,35 +1,34 @@
 """One dot: kernels of one tap, and windows that tile the fine tensor.
 
-A dot runs at the machine's peak, in 16 bits too as long as it gives a float32 result and the left
-operand contracts its last axis; other orientations take up to 20 times as long. Data is
-channels-last. No axis is merged but the taps and channels, which nobody shards: a batch that is
-sharded over devices stays so. Groups are the batch of the dot.
+A dot runs at the machine's peak. In 16 bits it does so only if its result is float32 and the left
+operand contracts its last axis: other orientations take up to 20 times as long. Data is
+channels-last. Only taps and channels are merged, which nobody shards, so a sharded batch stays
+sharded. Groups are the batch of the dot.
 """
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.blocks import by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
+from jaxconv._typing import DType, Shape
 
 
 @by_group()
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Each window is a row of patches."""
     weights = kernel.reshape(-1, kernel.shape[-1])
     return by_weights(_patches(fine, geometry), weights, numerics)
 
 
 @by_group()
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Each coarse element makes a window of its own."""
     windows = lax.dot_general(
         coarse,
@@ -42,8 +41,8 @@ def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
 
 
 @by_group()
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """All windows at once: one dot over batch and extents."""
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """One dot over the batch and all coarse pixels."""
     out = by_rows(_patches(fine, geometry), coarse, numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
@@ -55,11 +54,11 @@ FORM = Form(
 )
 
 
-def _patches(fine: Any, geometry: Geometry) -> Any:
-    """(N, coarse extents, taps * C): the windows, which do not overlap."""
+def _patches(fine: Array, geometry: Geometry) -> Array:
+    """The windows, which do not overlap, as (N, coarse extents, taps * C)."""
     if all(a.kernel == 1 for a in geometry.axes):
         return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
-    fine = window.padded(fine, geometry)  # kernel == stride: exactly coarse * kernel long
+    fine = window.padded(fine, geometry)  # coarse * kernel pixels an axis, since kernel == stride
     extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
     batch, channels = fine.shape[0], fine.shape[-1]
     split = fine.reshape(batch, *extents, channels).transpose(_outside_in(geometry))
@@ -67,8 +66,8 @@ def _patches(fine: Any, geometry: Geometry) -> Any:
     return split.reshape(batch, *(a.coarse for a in geometry.axes), taps * channels)
 
 
-def _unpatched(windows: Any, channels: int, geometry: Geometry) -> Any:
-    """The reverse: lay the windows (N, coarse extents, taps * C) side by side and crop."""
+def _unpatched(windows: Array, channels: int, geometry: Geometry) -> Array:
+    """Lay the windows (N, coarse extents, taps * C) side by side, and crop."""
     batch = windows.shape[0]
     if any(a.kernel > 1 for a in geometry.axes):
         split = windows.reshape(
@@ -96,7 +95,7 @@ def _outside_in(geometry: Geometry) -> list[int]:
 _BITS = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
-def by_weights(rows: Any, weights: Any, numerics: Numerics) -> Any:
+def by_weights(rows: Array, weights: Array, numerics: Numerics) -> Array:
     """(N, X, i) by (i, o) to (N, X, o)."""
     return lax.dot_general(
         rows,
@@ -107,7 +106,7 @@ def by_weights(rows: Any, weights: Any, numerics: Numerics) -> Any:
     )
 
 
-def by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
+def by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
     """(N, X, i) by (N, X, o) to (i, o)."""
     swap = _narrower_is_coarse(fine.shape, coarse.shape)
     one, other = (coarse, fine) if swap else (fine, coarse)
@@ -118,7 +117,7 @@ def by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
     return lax.optimization_barrier(out).T if swap else out
 
 
-def first_by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
+def first_by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
     """(i, N, X) by (N, X, o) to (i, o)."""
     rows = range(coarse.ndim - 1)
     return lax.dot_general(
@@ -130,8 +129,8 @@ def first_by_rows(fine: Any, coarse: Any, numerics: Numerics) -> Any:
     )
 
 
-def _narrower_is_coarse(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
-    """Whether transposing the coarse tensor, and then the result, moves less than the fine one."""
+def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
+    """Whether it moves less to transpose the coarse tensor and the result than the fine tensor."""
     i, o = fine[-1], coarse[-1]
     if not isinstance(fine[0], int):  # a symbolic batch: many rows
         return bool(o < i)
@@ -139,21 +138,21 @@ def _narrower_is_coarse(fine: tuple[Any, ...], coarse: tuple[Any, ...]) -> bool:
     return bool(count * o + i * o < count * i)
 
 
-def _channels_first(x: Any) -> Any:
-    """Transposed as bits: XLA would fold a transposition of numbers into the dot."""
+def _channels_first(x: Array) -> Array:
+    """Transpose as integers: XLA would fold a transposition of floats into the dot."""
     return as_numbers(jnp.moveaxis(as_bits(x), -1, 0), x.dtype)
 
 
-def movable(x: Any) -> Any:
-    """What XLA moves as it is: 16 bits as integers, since as numbers they go through float32."""
+def movable(x: Array) -> Array:
+    """16-bit floats as integers: XLA moves such floats by way of float32."""
     return as_bits(x) if x.dtype.itemsize == 2 else x
 
 
-def as_bits(x: Any) -> Any:
-    """Numbers as integers of their size."""
+def as_bits(x: Array) -> Array:
+    """Floats as integers of the same size."""
     return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
 
 
-def as_numbers(x: Any, dtype: DType) -> Any:
-    """The reverse, of what `movable` left as it is too."""
+def as_numbers(x: Array, dtype: DType) -> Array:
+    """The reverse of `as_bits` and of `movable`."""
     return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)

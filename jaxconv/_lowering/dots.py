@@ -1,20 +1,19 @@
 """Several dots: one for each tap, or one for each image.
 
-For each tap, in the layouts at hand, where no convolution will do. On GPU that is where cuDNN has
-none. On CPU, groups that are split over devices: dots partition on a sharded batch, where a grouped
-convolution gathers it (openxla/xla#47945). Groups are a batch axis of the dot. Sums over taps are
-wide: a dot does not widen its operands for that.
+A dot for each tap, in any layouts, serves where no convolution will do. On GPU, cuDNN lacks some.
+On CPU, a grouped convolution gathers a sharded batch (openxla/xla#47945); dots partition on it.
+Groups are a batch axis of the dots. The sums over taps are in a wide type, for which a dot does not
+convert its operands.
 
-For each image and group, of one tap and channels first: no data is transposed.
+A dot for each image and group serves one tap with the channels first: no data is transposed.
 """
 
 import math
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import DataLayout, Geometry
 from jaxconv._lowering import dot, window
@@ -25,7 +24,7 @@ from jaxconv._reshape import merge_groups, replace_axes, split_groups
 # For each tap.
 
 
-def taps_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def taps_to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The sum over taps of what the tap reads times its weights."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
@@ -44,7 +43,7 @@ def taps_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Nume
     return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
 
 
-def taps_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     coarse = _grouped(coarse, groups, data)
@@ -66,9 +65,9 @@ def taps_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Nume
     return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
 
 
-def _each_read(fine: Any, geometry: Geometry) -> Iterator[tuple[window.Tap, Any]]:
+def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:
     """Each tap, and what it reads of the fine tensor."""
-    # Shifted data, which are split over devices as they were, exchange halos only.
+    # To shift data that is split over devices, the devices exchange halos only.
     strided = any(a.stride > 1 for a in geometry.axes)
     fine, read_by = (
         (window.padded(fine, geometry), window.read_by) if strided else (fine, window.shifted)
@@ -76,7 +75,7 @@ def _each_read(fine: Any, geometry: Geometry) -> Iterator[tuple[window.Tap, Any]
     return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
 
 
-def _grouped(x: Any, groups: int, data: DataLayout) -> Any:
+def _grouped(x: Array, groups: int, data: DataLayout) -> Array:
     """The channels as two axes: groups, and the channels of one."""
     return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))
 
@@ -89,20 +88,24 @@ BY_TAP = Form(
 )
 
 
-# For each image: data is (N, C, X). The weights are copied for each image, so that the dots are one
-# with a batch: XLA moves the batch of images last otherwise.
+# For each image: data is (N, C, X). The weights are copied for each image, which makes one batched
+# dot: otherwise XLA would move the batch to the last axis.
 
 
-def images_to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """(n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
+def images_to_coarse(
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """From (n, g, o, i) and (n, g, i, X) to (n, g, o, X)."""
     bits = jnp.moveaxis(_matrices(dot.as_bits(kernel), geometry), -1, -2)
-    weights = dot.as_numbers(bits, kernel.dtype)  # XLA would turn the dot around, see dot
+    weights = dot.as_numbers(bits, kernel.dtype)  # as integers, see `dot._channels_first`
     out = _multiplied(weights, _flat(_read(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 
 
-def images_to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """(n, g, i, o) by (n, g, o, X) to (n, g, i, X), with zeros where nothing is read."""
+def images_to_fine(
+    coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """From (n, g, i, o) and (n, g, o, X) to (n, g, i, X); pixels that nothing reads are zero."""
     out = _multiplied(_matrices(kernel, geometry), _flat(coarse, geometry), 2, numerics)
     batch, _, *extents = coarse.shape
     out = out.reshape(batch, geometry.groups * kernel.shape[-2], *extents)
@@ -110,16 +113,18 @@ def images_to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Nu
     return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0), (0, 0, 0), *spread])
 
 
-def images_to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """(n, g, i, X) by (n, g, o, X) to (n, g, i, o), and the sum over n."""
+def images_to_kernel(
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """From (n, g, i, X) and (n, g, o, X) to (n, g, i, o), summed over n."""
     read = _flat(_read(fine, geometry), geometry)
     out = _multiplied(read, _flat(coarse, geometry), 3, numerics).sum(0)
     out = merge_groups(jnp.moveaxis(out, 0, 1))  # i, (g, o)
     return out.reshape(*(1 for _ in geometry.axes), *out.shape)
 
 
-def _multiplied(one: Any, other: Any, axis: int, numerics: Numerics) -> Any:
-    """For each image and group, over the last axis of `one` and this of `other`."""
+def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
+    """A dot for each image and group, over the last axis of `one` and `axis` of `other`."""
     if one.ndim < other.ndim:
         one = jnp.broadcast_to(one, (other.shape[0], *one.shape))
     return lax.dot_general(
@@ -131,21 +136,21 @@ def _multiplied(one: Any, other: Any, axis: int, numerics: Numerics) -> Any:
     )
 
 
-def _matrices(kernel: Any, geometry: Geometry) -> Any:
-    """(g, i, o)."""
+def _matrices(kernel: Array, geometry: Geometry) -> Array:
+    """The weights as (g, i, o)."""
     weights = kernel.reshape(kernel.shape[-2:])
     return jnp.moveaxis(split_groups(weights, geometry.groups), 0, 1)
 
 
-def _flat(data: Any, geometry: Geometry) -> Any:
-    """(n, g, channels of a group, X)."""
+def _flat(data: Array, geometry: Geometry) -> Array:
+    """Data as (n, g, channels of a group, X)."""
     batch, channels, *extents = data.shape
     groups = geometry.groups
     return data.reshape(batch, groups, channels // groups, math.prod(extents))
 
 
-def _read(fine: Any, geometry: Geometry) -> Any:
-    """What the tap reads, of the coarse extents."""
+def _read(fine: Array, geometry: Geometry) -> Array:
+    """What the one tap reads: a pixel for each coarse pixel."""
     return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
 
 

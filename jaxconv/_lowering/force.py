@@ -1,4 +1,4 @@
-"""Force forms: one by its name, for those who test, or what was measured."""
+"""`forced`: compute by one form, for tests, or by the forms that `measure` found fastest."""
 
 import warnings
 from contextlib import AbstractContextManager
@@ -21,7 +21,7 @@ from jaxconv._lowering import (
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Form
 
-#: All forms on CPU by their names, but zeros.
+#: All forms on CPU by name, except zeros.
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (
@@ -45,10 +45,10 @@ FORMS: dict[str, Form] = {
     )
 }
 
-#: By the table, without oneDNN.
+#: The table without oneDNN.
 PORTABLE = "portable"
 
-#: Earlier names, which still force, with a warning, until 0.2.
+#: Earlier names of forms: `forced` takes them, with a warning, until 0.2.
 OLD_NAMES = {
     "direct": "convolution",
     "matmul": "dot",
@@ -62,22 +62,22 @@ OLD_NAMES = {
     "swapped": "swap",
 }
 
-#: Part of the key of every jit: a change recompiles what is compiled already.
+#: Part of the key of every jit: under another value, functions are compiled again.
 _context = jax.make_user_context(None)
 
 
 def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
-    """A context in which contractions are computed by one form, on CPU.
+    """A context in which one form computes the contractions, on CPU.
 
-    Every contraction is computed by the form of that name; where it cannot compute one, an error
-    says so. A data gradient that a form does not know is rewritten as contractions that it may
-    know. A form that rewrites is forced itself, and its parts are planned as ever.
-    ``"portable"`` plans as ever, without oneDNN. ``"reference"`` is one
+    The form of that name computes every contraction, or an error says that it cannot. If it cannot
+    compute data gradients, these are rewritten first, and it computes their parts. If the form is a
+    rewrite itself, its parts are planned as usual.
+
+    ``"portable"`` plans as usual, without oneDNN. ``"reference"`` is one
     ``lax.conv_general_dilated`` in the layouts at hand, on GPU and TPU too. What `jaxconv.measure`
-    found is used where it was faster. None returns to the tables, within another such context too.
+    found is used where it was faster. None returns to the tables, also within another such context.
 
-    Derivatives are forced where they are taken: inside the context. `jax.jit` traces again under
-    it, so call a jitted function inside, too.
+    Take derivatives, and call jitted functions, inside the context: it acts when JAX traces them.
 
     Args:
       form: a name, what `jaxconv.measure` found, or None.
@@ -106,6 +106,6 @@ def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
 
 
 def forced_here() -> str | Measured | None:
-    """What is forced here and now."""
+    """What the innermost `forced` context holds."""
     form: str | Measured | None = _context.value
     return form

@@ -1,8 +1,8 @@
 """GPU: a contraction becomes one of cuDNN's convolutions, by the first regime that holds.
 
-The layouts stay as they are, since XLA chooses those of cuDNN by itself. What XLA's way to cuDNN
-lacks: more than three spatial axes, a data gradient of groups or of a dilated kernel, and a dilated
-weights gradient.
+The layouts stay as they are, since XLA chooses those of cuDNN by itself. XLA hands none of these to
+cuDNN, so other lines take them: more than three spatial axes, a data gradient with groups or
+dilations, and a dilated weights gradient.
 """
 
 from jaxconv._lowering import cudnn, dot, dots, phases, reference, split
@@ -26,13 +26,13 @@ TABLE: Table = (
         "strided",
         phases.PHASES,
         _no_backward_data,
-        "no backward data form; a forward one would write out the coarse tensor spread out",
+        "no backward data form; a forward one would write out the coarse tensor with zeros between",
     ),
     Regime(
         "strided, one tap",
         dot.FORM,
         _no_backward_data,
-        "no backward data form, and too large strides for phases",
+        "no backward data form, and strides too large for phases",
     ),
     Regime(
         "odd strides",

@@ -1,16 +1,15 @@
 """im2col: all windows written out side by side, then one dot.
 
-The windows are many times the data, and memory is what they cost. More than a few MiB of them are
-written in blocks, each one used while it is in the cache: of one row at least, for the whole
-batch. Groups are taken a few at a time, each one contiguous.
+The windows are many times as large as the data, and writing them is the cost. So more than a few
+MiB of them are written in blocks, and each block is used while it is in the cache. A block has at
+least one row of every image. Groups are taken a few at a time, each contiguous.
 """
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
@@ -18,64 +17,66 @@ from jaxconv._lowering import dot, isolate, window
 from jaxconv._lowering.blocks import added, by_group
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
+from jaxconv._typing import Index
 
-#: Bytes of windows that are written at once, and else of one block. The C library maps
-#: buffers above 32 MiB anew at each call, and first touching their pages takes longer
-#: than the dot.
+#: Most bytes of windows that are written at once, and most bytes of a block where there are more.
+#: The C library maps buffers above 32 MiB anew at each call, and first touching their pages takes
+#: longer than the dot.
 WHOLE, BLOCK = 15 << 20, 4 << 20
-#: Of one block at least, where the sum over the blocks is small: contractions that stand side by
-#: side have their blocks at the same time.
+#: Fewest bytes of a block, which suffice where the sums are small: contractions that run side by
+#: side have their blocks in memory at the same time.
 LEAST = 2 << 20
-#: Bytes of the windows of the groups that are taken together.
+#: Most bytes of windows of the groups that are taken together.
 TOGETHER = 8 << 20
-#: Fewer channels than this would be written as slivers side by side. A weights gradient has them
-#: one after another instead, each with whole rows: the stem of ResNet-50 in half the time (AMD).
+#: With fewer channels, channels-last windows would be short runs of memory. So a weights gradient
+#: writes them channel by channel, as whole rows: the stem of ResNet-50 takes half the time (AMD).
 FEW = 8
-#: What a symbolic batch is taken for.
+#: Images that a symbolic batch is taken to have.
 SOME_BATCH = 8
 
 
-def _bytes(fine: Any, geometry: Geometry) -> int:
-    """Of all windows."""
+def _bytes(fine: Array, geometry: Geometry) -> int:
+    """Bytes of all windows."""
     batch = fine.shape[0] if isinstance(fine.shape[0], int) else SOME_BATCH
     extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
     return batch * extents * int(fine.shape[geometry.data.channel]) * int(fine.dtype.itemsize)
 
 
-def _together(fine: Any, geometry: Geometry) -> int:
-    """How many groups are taken at a time."""
+def _together(fine: Array, geometry: Geometry) -> int:
+    """How many groups are taken together."""
     return geometry.groups * TOGETHER // max(_bytes(fine, geometry), 1)
 
 
 @by_group(_together)
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """Windows by the whole kernel."""
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The product of the windows and the kernel."""
     source = window.padded(dot.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
-    def some(start: Any, size: int) -> Any:
+    def product(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_reads(source, geometry, along, start, size), -1)
         return dot.by_weights(dot.as_numbers(windows, fine.dtype), weights, numerics)
 
     along, size = _block(fine, geometry)
     total = geometry.axes[along].coarse
     if size == total:
-        return some(0, total)
+        return product(0, total)
 
-    def step(block: Any, out: Any) -> Any:
+    def step(block: Index, out: Array) -> Array:
         start = jnp.minimum(block * size, total - size)  # the last block overlaps its neighbour
-        return lax.dynamic_update_slice_in_dim(out, some(start, size), start, 1 + along)
+        return lax.dynamic_update_slice_in_dim(out, product(start, size), start, 1 + along)
 
     shape = (*fine.shape[:1], *(a.coarse for a in geometry.axes), kernel.shape[-1])
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
-    return lax.fori_loop(0, -(-total // size), step, out)
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
+    out: Array = lax.fori_loop(0, -(-total // size), step, zeros)
+    return out
 
 
 @by_group(_together)
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """Windows by the coarse tensor, over all rows; of few channels, channel by channel.
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The product of the windows and the coarse tensor, summed over all pixels.
 
-    Then the windows of each channel and tap are whole rows, one after another.
+    With few channels, the windows are written channel by channel, as whole rows.
     """
     data = geometry.data
     channels = fine.shape[-1]
@@ -84,14 +85,14 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
         spatial = tuple(at + 1 for at in data.spatial)
         view = replace(geometry, data=data._replace(spatial=spatial))
 
-    def moved(fine: Any) -> Any:
+    def moved(fine: Array) -> Array:
         padded = window.padded(dot.movable(fine), geometry)
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
-    # Else XLA would move and pad what each tap reads, in a loop for each.
+    # Otherwise XLA would move and pad the pixels of each tap, in a loop for each.
     source = isolate.apart(moved, fine)
 
-    def product(start: Any, size: int) -> Any:
+    def product(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_reads(source, view, along, start, size), 0 if by_channel else -1)
         block = _some(coarse, start, size, data.spatial[along])
         multiply = dot.first_by_rows if by_channel else dot.by_rows
@@ -108,13 +109,13 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
 
 
-def _some(x: Any, start: Any, size: Any, axis: int) -> Any:
-    """So many along an axis, which is not touched if they are all."""
+def _some(x: Array, start: Index, size: int, axis: int) -> Array:
+    """`size` elements along an axis; if these are all, `x` itself."""
     return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
-def _reads(source: Any, geometry: Geometry, along: int, start: Any, size: int) -> list[Any]:
-    """What the taps read for some places of the coarse tensor along one axis."""
+def _reads(source: Array, geometry: Geometry, along: int, start: Index, size: int) -> list[Array]:
+    """What each tap reads for `size` coarse pixels along one axis."""
     axes, at = list(geometry.axes), geometry.data.spatial[along]
     axis = axes[along]
     part = replace(axis, fine=(size - 1) * axis.stride + axis.extent, coarse=size, pad_low=0)
@@ -124,11 +125,11 @@ def _reads(source: Any, geometry: Geometry, along: int, start: Any, size: int) -
     return [window.read_by(tap, source, some) for tap in window.taps(some)]
 
 
-def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:
-    """Along which axis of the coarse tensor, and how many pixels of it, make a block.
+def _block(fine: Array, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:
+    """The axis of the coarse tensor that is split into blocks, and its pixels in one block.
 
-    Along the first axis, whose pixels are whole rows, unless one of them has too many windows. Each
-    block reads and writes the sums, so that it should be several times their bytes.
+    That is the first axis, whose pixels are whole rows, unless the windows of one row are too many.
+    Each block reads and writes all sums, so it should have several times their bytes.
     """
     whole = _bytes(fine, geometry)
     totals = [a.coarse for a in geometry.axes]
@@ -139,9 +140,9 @@ def _block(fine: Any, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:
 
 
 def _share(total: int, block: int, whole: int) -> int:
-    """So many of all as have the bytes of a block.
+    """How many of `total` pixels have the bytes of a block.
 
-    Blocks are equal, if they are not much smaller: what is left over compiles to a second block.
+    Equal blocks are preferred, down to half the bytes: a remainder is compiled as a second block.
     """
     most = min(max(1, total * block // whole), total)
     return next((n for n in range(most, most // 2, -1) if total % n == 0), most)

@@ -10,19 +10,22 @@ fusion never crosses its border. This is for CPU only.
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
-from jax.experimental.xla_metadata import set_xla_metadata
+from jax import Array
 
-#: Elements of both operands below which a function of its own is not worth the time to compile it.
+from jaxconv._jax_names import set_xla_metadata
+
+Operation = Callable[[Array, Array], Array]
+
+#: Fewest elements of both operands with which a function of its own is worth the time to compile.
 LITTLE = 1 << 12
 
 
-def isolated(form: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def isolated(form: Operation) -> Operation:
     """The same form as a function that XLA does not inline."""
 
-    def kept(first: Any, second: Any) -> Any:
+    def kept(first: Array, second: Array) -> Array:
         if _little(first, second):
             return form(first, second)
         return apart(form, first, second)
@@ -30,13 +33,14 @@ def isolated(form: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return kept
 
 
-def apart(function: Callable[..., Any], *operands: Any) -> Any:
+def apart(function: Callable[..., Array], *operands: Array) -> Array:
     """The function's one result, which XLA computes once, from operands that it has computed."""
     # JAX writes this at the operation that makes the value, which is the call.
-    return set_xla_metadata(jax.jit(function)(*operands), inlineable="false")
+    out: Array = set_xla_metadata(jax.jit(function)(*operands), inlineable="false")
+    return out
 
 
-def _little(*operands: Any) -> bool:
-    """Never of a symbolic batch."""
+def _little(*operands: Array) -> bool:
+    """Whether operands are too small for that; not if the batch is symbolic."""
     known = all(isinstance(n, int) for x in operands for n in x.shape)
     return known and sum(math.prod(x.shape) for x in operands) < LITTLE

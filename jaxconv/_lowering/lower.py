@@ -1,19 +1,18 @@
 """From a primitive's parameters to a plan, and from the plan to lax: one way for all platforms."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering import cpu, gpu, onednn_call, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Plan, Regime, Table, emit, plan
 from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._typing import DType, Typed
 
 #: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
@@ -23,8 +22,8 @@ Forced = str | Measured | None
 
 def lower(
     result: Slot,
-    first: Any,
-    second: Any,
+    first: Array,
+    second: Array,
     *,
     platform: str | None,
     geometry: Geometry,
@@ -34,28 +33,27 @@ def lower(
     forced: Forced,
     devices: int,
     exported: bool,
-) -> Any:
+) -> Array:
     """The third tensor, summed in a wide type and rounded once.
 
-    An accelerator accumulates a 16-bit convolution in float32 by itself. Asking for a float32
-    result instead makes XLA:GPU convert both operands first, so a result that the caller rounds
-    anyway (`early_rounding`: a bias is added in between) is left in 16 bits there. This is the one
-    place where a sum is rounded twice.
+    An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
+    XLA:GPU would convert both operands first. So a result that the caller rounds anyway, after
+    adding a bias (`early_rounding`), has 16 bits there. Only here is a sum rounded twice.
     """
-    found = plan_of(
+    chosen = plan_of(
         result, first, second, geometry, dtype, platform, forced, devices=devices, exported=exported
     )
-    if dtype.itemsize == 8:  # sums in float64 want float64 operands
+    if dtype.itemsize == 8:  # float64 sums need float64 operands
         first, second = (lax.convert_element_type(x, dtype) for x in (first, second))
     native = first.dtype if early_rounding and platform != "cpu" else dtype
-    out = emit(found, first, second, Numerics(precision, native))
+    out = emit(chosen, first, second, Numerics(precision, native))
     return lax.convert_element_type(out, dtype)
 
 
 def plan_of(
     result: Slot,
-    first: Any,
-    second: Any,
+    first: Typed,
+    second: Typed,
     geometry: Geometry,
     dtype: DType,
     platform: str | None,
@@ -79,7 +77,7 @@ def plan_of(
 def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
     """The plan for a contraction; other forms than the reference are forced on CPU only."""
     table = TABLES.get(platform, TABLES[None])
-    inside = platform != "cpu"  # nothing is isolated elsewhere: XLA:GPU fuses well
+    inside = platform != "cpu"  # elsewhere nothing is isolated: XLA:GPU fuses well
     why = "forced"
     if isinstance(forced, Measured):
         forced, why = forced.form(problem) if platform == "cpu" else (None, "")
@@ -88,7 +86,7 @@ def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Pl
     if forced is None or (platform != "cpu" and forced != "reference"):
         return plan(problem, table, inside=inside)
     found = None
-    if form := FORMS.get(forced):  # what was measured may be of another version
+    if form := FORMS.get(forced):  # another version may have measured a form that is gone
         found = plan(problem, table, Regime(forced, form, lambda p: True, why), inside)
     if found and (found.problem.empty or any(reason == why for _, reason in found.steps())):
         return found

@@ -1,4 +1,4 @@
-"""Forms by measurement: which one was fastest, on one machine with one version of JAX."""
+"""Measured forms: which one was fastest on one machine, with one version of JAX."""
 
 import json
 import os
@@ -6,17 +6,16 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import jax
 
 from jaxconv._lowering.problem import Problem
 
-#: Whatever the table chooses, among the forms of a contraction.
+#: Stands for the table's choice among the forms of a contraction.
 CHOSEN = "chosen"
 
-#: A form counts as faster than what the table chooses if it took less than this of its time.
+#: A form counts as faster if it took less than this part of the time of the table's choice.
 WORTH = 0.95
 
 
@@ -27,13 +26,13 @@ class Measured:
     """
 
     def __init__(self, milliseconds: Mapping[str, Mapping[str, float]]) -> None:
-        """By the name of a contraction, and by that of a form."""
+        """Take milliseconds by contraction and form, both by name."""
         self.milliseconds = {name: dict(times) for name, times in milliseconds.items()}
 
     def form(self, problem: Problem) -> tuple[str | None, str]:
-        """The form that was faster than what the table chooses, if any was, and by how much.
+        """The form that was faster than the table's choice, and by how much, or None.
 
-        Nothing is known of programs that XLA splits over several devices.
+        Programs that XLA splits over several devices are not measured.
         """
         times = {} if problem.partitioned else self.milliseconds.get(named(problem), {})
         fastest = min(times, key=times.__getitem__, default=CHOSEN)
@@ -42,19 +41,19 @@ class Measured:
         return fastest, f"measured: {times[fastest]:.3g} ms, by the table {times[CHOSEN]:.3g}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Add to a file, beside what it has of other contractions, machines and versions.
+        """Add these times to a file, which keeps those of other contractions and machines.
 
-        Of processes that save at once, the last one wins.
+        If several processes save at once, the last one wins.
         """
         every = _read(path)
         every[_here()] = every.get(_here(), {}) | self.milliseconds
         written = Path(f"{os.fspath(path)}.{uuid4().hex}")
         written.write_text(json.dumps(every, indent=1))
-        written.replace(path)  # whole, for who reads it
+        written.replace(path)  # at once, so that nobody reads half a file
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Measured":
-        """What a file has of this machine and these versions; it may be nothing."""
+        """The times in a file of this machine and these versions; there may be none."""
         return cls(_read(path).get(_here(), {}))
 
     def report(self) -> str:
@@ -66,29 +65,29 @@ class Measured:
         )
 
     def __repr__(self) -> str:
-        """Short, as it stands in every jaxpr that it is used in."""
+        """Briefly, since jaxprs of forced contractions contain this text."""
         return f"Measured({len(self.milliseconds)} contractions)"
 
 
 class Asked(Measured):
-    """Knows nothing, and notes what it is asked for."""
+    """Without times: records the contractions that a program looks up."""
 
     def __init__(self) -> None:
-        """Of nothing."""
+        """Start without times or contractions."""
         super().__init__({})
         self.problems: dict[str, Problem] = {}
 
     def form(self, problem: Problem) -> tuple[None, str]:
-        """None, as of any contraction that was not measured."""
+        """Record a contraction; None, as for any that was not measured."""
         if problem.counted and not problem.partitioned:
             self.problems[named(problem)] = problem
         return None, ""
 
 
 def named(problem: Problem) -> str:
-    """Its sizes, type and layouts in one line.
+    """The sizes, type and layouts of a contraction in one line.
 
-    Neither a wider result nor a precision, which XLA:CPU hardly heeds, makes another contraction.
+    The result's type and the precision, which XLA:CPU hardly heeds, are no part of the name.
     """
     axes = " ".join(
         f"{a.fine}:k{a.kernel}s{a.stride}d{a.dilation}p{a.pad_low}:{a.coarse}"
@@ -110,15 +109,15 @@ def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]
         if not isinstance(read, dict):
             raise ValueError("no JSON object")
         if not _nested(read, 3):
-            raise ValueError("other entries than seconds by machine, contraction and form")
+            raise ValueError("other entries than milliseconds by machine, contraction and form")
     except ValueError as error:
         wrong = f"Measured: {os.fspath(path)} must be a file that `save` wrote; got {error}"
         raise ValueError(wrong) from None
     return read
 
 
-def _nested(value: Any, depth: int) -> bool:
-    """Whether it is numbers, in objects nested to this depth."""
+def _nested(value: object, depth: int) -> bool:
+    """Whether a value is numbers in dicts, nested to this depth."""
     if depth == 0:
         return isinstance(value, int | float)
     return isinstance(value, dict) and all(_nested(v, depth - 1) for v in value.values())
@@ -126,7 +125,7 @@ def _nested(value: Any, depth: int) -> bool:
 
 def _here() -> str:
     """The processor, the cores in use and the versions that decide."""
-    from jaxconv import __version__  # which is not there yet while this module is imported
+    from jaxconv import __version__  # not set yet when this module is imported
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = f"jaxconv {__version__}, jax {jax.__version__}, jaxlib {version('jaxlib')}"
@@ -134,11 +133,11 @@ def _here() -> str:
 
 
 def _processor() -> str:
-    """As Linux tells it; virtual machines hide the name, but not family and model."""
+    """The processor's name, and family and model, which virtual machines do not hide."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    told = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+    fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
     keys = ("model name", "cpu family", "model", "CPU implementer", "CPU part")  # x86, and Arm
-    return " ".join(told[key] for key in keys if told.get(key)) or platform.machine()
+    return " ".join(fields[key] for key in keys if fields.get(key)) or platform.machine()

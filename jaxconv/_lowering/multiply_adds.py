@@ -7,34 +7,33 @@ Multiply-adds also partition on a sharded batch, where a grouped convolution gat
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
+from jaxconv._typing import DType
 
 Box = list[range]
 
-#: One loop of a weights gradient has all taps and fine channels, if they are so few, or else a
-#: row of them.
+#: Most factors (a tap and a fine channel each) in one loop of a weights gradient. If there are
+#: more, a loop has one row of them.
 MOST_FACTORS = 9
-#: It has so many products, for each of two or three places. The compiler does not write out a
-#: loop over places that has twice as many, and then makes no vectors.
+#: Most products in one loop, for each of two or three pixels. LLVM does not unroll a loop over
+#: pixels that has twice as many, and then makes no vectors.
 MOST_PRODUCTS = 49
-#: What is written out for all factors, for each of two places: it compiles in a second.
+#: Most products written out for all factors, for each of two pixels: they compile in 1 s.
 MOST_IN_ALL = 490
-#: Where loops add up fewer neighbours, they leave more than is worth it.
+#: Fewest neighbours that a loop should add up: fewer leave too much for the reduction.
 FEWEST_PLACES = 4
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Sum over taps and fine channels i of (N, X, g, 1) times (g, o); or with channels first."""
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     kernel = _widened(kernel, numerics.sums)
@@ -50,20 +49,20 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
     return replace_axes(_added(terms), channel, 2, (kernel.shape[-1],))
 
 
-def _added(terms: list[Any]) -> Any:
-    """By two sums, as an addition that waits for the one before takes several times as long."""
-    sums = (reduce(lax.add, some) for some in (terms[::2], terms[1::2]) if some)
+def _added(terms: list[Array]) -> Array:
+    """The sum of terms by two sums: additions that wait for each other are several times slower."""
+    sums = (reduce(lax.add, half) for half in (terms[::2], terms[1::2]) if half)
     return reduce(lax.add, sums)
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """Over places, the sum of (N, X, g, 1), for each tap and fine channel i, by (N, X, g, o).
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """For each tap and fine channel i, the sum of (N, X, g, 1) times (N, X, g, o) over pixels.
 
-    A loop adds up a few places of a few such factors; of what it leaves, which is several times
-    less than the data, the sum is taken after.
+    A loop adds up a few neighbouring pixels for a few such factors. A reduction then sums what the
+    loops leave, several times less than the data.
     """
     fine, coarse = (split_groups(x, geometry.groups) for x in (fine, coarse))
-    # Padded in this shape: XLA would write a padded tensor twice that it finds in two shapes.
+    # Padded in this shape: XLA would write a padded tensor twice if it is read in two shapes.
     fine = _widened(window.padded(fine, geometry), numerics.sums)
     coarse = _widened(coarse, numerics.sums)
     channels = fine.shape[-1]
@@ -71,18 +70,18 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
     together, every = _unrolled(geometry, len(taps) * channels)
     boxes = list(_cover(geometry, every))
 
-    def of_channel(fine: Any) -> Any:
+    def of_channel(fine: Array) -> Array:
         """For each tap, the sums of one fine channel a group."""
         out = []
         for first in range(0, len(taps), together):
-            some = taps[first : first + together]
-            parts = [_sums(fine, coarse, some, box, moves, geometry) for box, moves in boxes]
-            out += [reduce(lax.add, one) for one in zip(*parts, strict=True)]
+            chunk = taps[first : first + together]
+            parts = [_sums(fine, coarse, chunk, box, moves, geometry) for box, moves in boxes]
+            out += [reduce(lax.add, sums) for sums in zip(*parts, strict=True)]
         return jnp.stack(out)
 
     if channels == 1:
         out = of_channel(fine)
-    else:  # in a loop: a program with a piece for each would take as many times to compile
+    else:  # in a loop: XLA would compile a piece of the program for each channel
         out = lax.map(
             lambda i: of_channel(lax.dynamic_slice_in_dim(fine, i, 1, axis=fine.ndim - 1)),
             jnp.arange(channels),
@@ -92,7 +91,7 @@ def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics)
 
 
 def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
-    """How many factors a loop has, and how many neighbours it adds up for each."""
+    """How many factors one loop has, and how many neighbours it adds up for each."""
     extent = geometry.axes[-1].coarse
     row = geometry.axes[-1].kernel
     row = row if 3 <= row <= MOST_FACTORS else MOST_FACTORS
@@ -105,14 +104,14 @@ def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
 
 
 def _sums(
-    fine: Any,
-    coarse: Any,
+    fine: Array,
+    coarse: Array,
     taps: list[Tap],
     box: Box,
     moves: int,
     geometry: Geometry,
-) -> list[Any]:
-    """For each tap, over a box and where it moves to."""
+) -> list[Array]:
+    """The sum for each tap, over a box and the boxes that it moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
     places = [_moved(box, geometry.rank - 1, by) for by in range(moves)]
     products = []
@@ -125,8 +124,7 @@ def _sums(
         products.append(reduce(lax.add, terms))
     along, few = _few_neighbours(box, geometry)
     if few > 1:
-        # So short a loop is written out, and is none. All factors in one reduction read the
-        # data once.
+        # LLVM unrolls so short a loop. One reduction for all factors reads the data once.
         at = spatial[along]
         products = lax.reduce(
             [replace_axes(x, at, 1, (len(box[along]) // few, few)) for x in products],
@@ -137,14 +135,14 @@ def _sums(
     return [merge_groups(jnp.sum(x, (0, *spatial))) for x in products]
 
 
-# Boxes: a range of places of the coarse tensor along each spatial axis. XLA makes vectors of
-# neighbours in memory only if there is no loop over places within, so a loop adds up a few places.
+# A box is a range of coarse pixels along each spatial axis. XLA makes vectors of neighbours in
+# memory only if no loop over pixels is inside, so a loop adds up a few pixels, written out.
 
 
 def _cover(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
-    """Every so many places along the last summed axis, and how often to move them by one.
+    """Boxes of every `every`-th pixel along the last axis, and how often to move them by one.
 
-    All boxes, so often moved, are all places. Each has pairs of places, or threes, if it can.
+    Moved so often, they cover each pixel once. An axis of each has 2n or 3n pixels, if possible.
     """
     axes = range(geometry.rank)
     whole = [range(a.coarse) for a in geometry.axes]
@@ -173,27 +171,27 @@ def _with(box: Box, at: int, places: range) -> Box:
 
 
 def _moved(box: Box, at: int, by: int) -> Box:
-    """Along one axis."""
+    """The box moved by `by` pixels along one axis."""
     places = box[at]
     return _with(box, at, range(places.start + by, places.stop + by, places.step))
 
 
 def _read_by(tap: int, places: range, axis: Axis) -> range:
-    """What a tap reads of the padded fine tensor along an axis, at some places."""
+    """The pixels of the padded fine tensor that a tap reads along an axis, for some places."""
     start, last = (axis.stride * place + axis.dilation * tap for place in (places[0], places[-1]))
     return range(start, last + 1, axis.stride * places.step)
 
 
-def _cut(x: Any, box: Box, spatial: Sequence[int]) -> Any:
-    """A tensor at the places of a box along its spatial axes."""
+def _cut(x: Array, box: Box, spatial: Sequence[int]) -> Array:
+    """The part of a tensor in a box."""
     starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
     for at, places in zip(spatial, box, strict=True):
         starts[at], limits[at], strides[at] = places[0], places[-1] + 1, places.step
     return lax.slice(x, starts, limits, strides)
 
 
-def _widened(x: Any, dtype: DType) -> Any:
-    """In `dtype` once and for all: in the fused loop, each tap would convert again."""
+def _widened(x: Array, dtype: DType) -> Array:
+    """`x` in `dtype`, converted once: inside the fused loop, each tap would convert again."""
     return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
 
 

@@ -4,19 +4,18 @@ Left out, axis by axis:
 
 - taps that read nothing but padding, at either end of the kernel;
 - coarse pixels whose windows read nothing but padding, at either end;
-- fine pixels that no window reads, at either end, so that no padding is negative but by less than
-  a stride at the high end, where a window that does not fit is left out anyway;
+- fine pixels that no window reads, at either end. So padding is never negative, except by less
+  than a stride at the high end, where the pixels that are left make no further window;
 - whole axes of one fine pixel, one tap and one coarse pixel.
 
-A dilation of one tap is 1. A stride of one window is 1, or the kernel where all windows tile.
-What is left out of an operand is cut off; what is left out of a result is zero.
+The dilation of a single tap becomes 1. The stride of a single window becomes 1, or the kernel's
+extent if all axes tile then. Operands are cropped; results are padded with zeros.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering.problem import Problem
@@ -29,25 +28,25 @@ class Trim:
     """What is left out of the tensors of one contraction."""
 
     layouts: tuple[tuple[Slot, tuple[int, ...]], ...]
-    #: how many elements at each end of each spatial axis, by slot
+    #: elements left out at each end of each spatial axis, by slot
     ends: tuple[tuple[Slot, tuple[Ends, ...]], ...]
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
-    def operands(self, result: Slot, first: Any, second: Any) -> tuple[Any, ...]:
-        """The operands without it."""
+    def operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
+        """The operands, cropped."""
         pair = zip(OPERANDS[result], (first, second), strict=True)
         return tuple(self._without(slot, x) for slot, x in pair)
 
-    def _without(self, slot: Slot, x: Any) -> Any:
+    def _without(self, slot: Slot, x: Array) -> Array:
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
         return lax.squeeze(x, [spatial[n] for n in self.units]) if self.units else x
 
-    def result(self, slot: Slot, x: Any) -> Any:
-        """The result with it: zeros."""
+    def result(self, slot: Slot, x: Array) -> Array:
+        """The result in full size, with zeros for what was left out."""
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
@@ -60,14 +59,14 @@ class Trim:
 
 
 def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
-    """The contraction that is left, and what is left out; None if that is nothing."""
+    """The contraction that remains, and what is left out (None: nothing)."""
     geometry = problem.geometry
-    found = [_trimmed(axis) for axis in geometry.axes]
-    axes = [axis for axis, _ in found]
+    trimmed = [_trimmed(axis) for axis in geometry.axes]
+    axes = [axis for axis, _ in trimmed]
     units = tuple(n for n, a in enumerate(axes) if replace(a, stride=1) == UNIT)
     units = units[: geometry.rank - 1]  # one axis stays
     ends: dict[Slot, tuple[Ends, ...]] = {
-        slot: tuple(left[slot] for _, left in found) for slot in OPERANDS
+        slot: tuple(left_out[slot] for _, left_out in trimmed) for slot in OPERANDS
     }
     normal = replace(problem, geometry=_without(geometry, _tiled(axes), units))
     if not units and all(end == (0, 0) for by_axis in ends.values() for end in by_axis):
@@ -79,7 +78,7 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
 
 
 def _trimmed(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
-    """One axis, and how much of each tensor's ends is left out."""
+    """One axis trimmed, and how many elements are left out at the ends of each tensor."""
     taps = _meeting(axis, axis.kernel, axis.coarse, axis.dilation, axis.stride)
     coarse = _meeting(axis, axis.coarse, axis.kernel, axis.stride, axis.dilation)
     if not taps or not coarse:
@@ -115,14 +114,15 @@ def _nothing(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
 
 
 def _meeting(axis: Axis, count: int, others: int, step: int, other: int) -> range:
-    """Those of `count` taps (or windows), `step` apart, that read a fine pixel with any of the
-    `others`, which are `other` apart: from the first to the last, by arithmetic alone.
+    """The taps that read a fine pixel in any window, from the first to the last.
+
+    There are `count` taps, `step` apart, and `others` windows, `other` apart; or the reverse.
     """
     # Tap t and window q read position step*t + other*q - pad, which must be in 0..fine-1.
     reach = other * (others - 1)
     first = max(-(-(axis.pad_low - reach) // step), 0)
     last = min((axis.fine - 1 + axis.pad_low) // step, count - 1)
-    # In between, a tap may still fall beside a fine tensor that is shorter than `other`.
+    # A tap in this range may still miss a fine tensor that is shorter than `other`.
     while first <= last and not _reads(axis, first, others, step, other):
         first += 1
     while first <= last and not _reads(axis, last, others, step, other):
@@ -137,13 +137,13 @@ def _reads(axis: Axis, tap: int, others: int, step: int, other: int) -> bool:
 
 
 def _tiled(axes: list[Axis]) -> list[Axis]:
-    """With strides as long as the kernel, where one window may as well move by that."""
+    """Axes of a single window with the kernel's extent as their stride, if all axes tile then."""
     tiled = [replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a for a in axes]
     return tiled if all(a.kernel == a.stride and a.dilation == 1 for a in tiled) else axes
 
 
 def _without(geometry: Geometry, axes: list[Axis], units: tuple[int, ...]) -> Geometry:
-    """With these axes, less those of one element everywhere."""
+    """The geometry with these axes, without those of one element everywhere."""
     return replace(
         geometry,
         axes=tuple(a for n, a in enumerate(axes) if n not in units),

@@ -1,11 +1,10 @@
-"""By oneDNN: to coarse by its forward convolution, to kernel by the same with roles changed."""
+"""oneDNN's forward convolution: to coarse, and to kernel with the axes in other roles."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import UNIT, Axis, Geometry, KernelLayout
 from jaxconv._lowering import onednn_call, window
@@ -13,10 +12,11 @@ from jaxconv._lowering.blocks import added, divisor
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
+from jaxconv._typing import Index
 
 
-def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """One call, in which the padding is, unless that would make oneDNN choose its fallback."""
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """One call, which also pads, unless padding would make oneDNN choose its fallback."""
     layout = geometry.kernel
     depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
     if depthwise and geometry.rank == 1:
@@ -37,55 +37,55 @@ def to_coarse(fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
 # Weights gradients by oneDNN's forward convolution, whose long axis is the fine channels.
 #
 # dW[t, s, i, o] is a sum over images n, rows y and columns x of fine[n, y + t, x + s, i] times
-# coarse[n, y, x, o]. With (n, x) as channels, the coarse tensor as a kernel of all its rows slides
-# over the rows of the fine tensor and leaves the taps t. The taps s are a batch of shifted copies,
-# and the fine channels i a second spatial axis, along which nothing slides. All axes but the last
-# are rows. Rows that are strided are taken apart by their residues, which join the batch.
+# coarse[n, y, x, o]. With (n, x) as channels, the coarse tensor is a kernel of as many taps as it
+# has rows. It slides over the rows of the fine tensor, and gives the taps t. The taps s are a batch
+# of shifted copies. The fine channels i are a second spatial axis, along which nothing slides. In
+# 3-D, all axes but the last are rows. Strided rows are split by residue, which joins the batch.
 
-#: Bytes of the coarse tensor that are taken at a time: the call reads them once for each result
-#: row, so that they should stay in a core's second cache.
+#: Most bytes of the coarse tensor in one call, which reads them once for each result row: they
+#: should stay in a core's level-2 cache.
 COARSE = 900_000
 
-#: Bytes of the copies of the fine tensor that are taken at a time.
+#: Most bytes of the copies of the fine tensor in one call.
 COPIES = 4 << 20
 
-#: Rows at a time of one image, at least, for each tap: blocks share the rows that taps reach over.
+#: Fewest rows in a block, in multiples of what a window covers: both neighbours copy those rows.
 ROWS = 4
 
-#: Fewer channels leave oneDNN slivers of work.
+#: Fewest fine, and coarse, channels with which the call is faster than im2col.
 FEWEST = 16
 
 
 def _worth(problem: Problem) -> bool:
-    """Whether the call is faster than dots of windows, which 16 bits and signals have fast."""
+    """Whether the call is faster than im2col, which is fast in 16 bits and in 1-D."""
     few = min(problem.fine, problem.coarse) < FEWEST
     return problem.dense and problem.rank > 1 and problem.bits > 16 and not few
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """The sum over blocks: of several images, or of some rows of one."""
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The sum over blocks, each of several images or of some rows of one image."""
     fine, geometry = window.padded(fine, geometry), window.of_padded(geometry)
     axes = geometry.axes
     images, rows = _block(fine.shape, coarse.shape, axes)
     first = axes[0]
-    some = replace(first, coarse=rows)
-    some = replace(some, fine=some.span - 1 + some.extent)
-    each = [_Rows.of(a) for a in (some, *axes[1:-1])]
+    part = replace(first, coarse=rows)
+    part = replace(part, fine=part.span - 1 + part.extent)
+    row_axes = [_Rows.of(a) for a in (part, *axes[1:-1])]
 
-    def block(n: Any) -> Any:
-        each_image = jnp.int32(first.coarse // rows)
-        image, row = lax.div(jnp.int32(n), each_image), lax.rem(jnp.int32(n), each_image)
-        part = _slice(fine, image * images, images, row * rows * first.stride, some.fine)
-        block_of = _slice(coarse, image * images, images, row * rows, rows)
-        return _sum(part, block_of, each, geometry)
+    def block(n: Index) -> Array:
+        blocks = jnp.int32(first.coarse // rows)  # of an image
+        image, row = lax.div(jnp.int32(n), blocks), lax.rem(jnp.int32(n), blocks)
+        fine_rows = _slice(fine, image * images, images, row * rows * first.stride, part.fine)
+        coarse_rows = _slice(coarse, image * images, images, row * rows, rows)
+        return _sum(fine_rows, coarse_rows, row_axes, geometry)
 
     count = fine.shape[0] // images * (first.coarse // rows)
     out = added(block, count, fine, coarse)
-    out = out.reshape(axes[-1].kernel, *(r.residues for r in each), *out.shape[1:])
-    return _in_order(out, each)
+    out = out.reshape(axes[-1].kernel, *(r.residues for r in row_axes), *out.shape[1:])
+    return _in_order(out, row_axes)
 
 
-def _slice(x: Any, image: Any, images: int, row: Any, rows: int) -> Any:
+def _slice(x: Array, image: Index, images: int, row: Index, rows: int) -> Array:
     if (images, rows) == x.shape[:2]:
         return x
     zeros = [jnp.zeros((), jnp.int32)] * (x.ndim - 2)
@@ -96,13 +96,13 @@ def _slice(x: Any, image: Any, images: int, row: Any, rows: int) -> Any:
 
 @dataclass(frozen=True)
 class _Rows:
-    """One axis of rows, taken apart by residues of its stride unless it is dilated."""
+    """One axis of rows, split by residues modulo its stride unless it is dilated."""
 
     residues: int
-    #: of one residue: how many rows, and taps
+    #: rows and taps of one residue
     rows: int
     taps: int
-    #: of one residue
+    #: the axis of one residue
     axis: Axis
     #: taps of all residues
     kernel: int
@@ -121,11 +121,11 @@ class _Rows:
         return Axis(self.rows, a.coarse, self.taps, a.dilation, a.stride, 0)
 
 
-def _sum(fine: Any, coarse: Any, rows: list[_Rows], geometry: Geometry) -> Any:
-    """(N, Y, X, i), (N, y, x, o) to ((s, residues), t, i, o)."""
+def _sum(fine: Array, coarse: Array, rows: list[_Rows], geometry: Geometry) -> Array:
+    """From (N, Y, X, i) and (N, y, x, o) to ((s, residues), t, i, o)."""
     rank, last = len(rows), geometry.axes[-1]
-    # Transposed once to (residues, Y, i, residue of X, N, X), so that what a tap reads along the
-    # last axis is a slice of neighbours.
+    # One transposition to (residues, Y, i, residue of X, N, X): then a tap reads a contiguous slice
+    # along the last axis.
     columns = -(-last.fine // last.stride)
     split = [(r.rows, r.residues) for r in rows] + [(columns, last.stride)]
     config = [(0, n * s - x, 0) for (n, s), x in zip(split, fine.shape[1:-1], strict=True)]
@@ -153,8 +153,8 @@ def _sum(fine: Any, coarse: Any, rows: list[_Rows], geometry: Geometry) -> Any:
     return onednn_call.call(data, kernel, sliding, pads, jnp.dtype(jnp.float32))
 
 
-def _in_order(out: Any, rows: list[_Rows]) -> Any:
-    """(s, r1, r2, ..., m1, m2, ..., i, o) to (t1, t2, ..., s, i, o): tap t is m*stride + r."""
+def _in_order(out: Array, rows: list[_Rows]) -> Array:
+    """From (s, r1, r2, ..., m1, m2, ..., i, o) to (t1, t2, ..., s, i, o): t is m*stride + r."""
     rank = len(rows)
     pairs = [at for n in range(rank) for at in (1 + rank + n, 1 + n)]
     out = lax.transpose(out, (*pairs, 0, out.ndim - 2, out.ndim - 1))
@@ -167,7 +167,7 @@ def _in_order(out: Any, rows: list[_Rows]) -> Any:
 def _block(
     fine: tuple[int, ...], coarse: tuple[int, ...], axes: tuple[Axis, ...]
 ) -> tuple[int, int]:
-    """How many images a call takes, and how many coarse rows of them."""
+    """How many images one call takes, and how many coarse rows of each."""
     columns = axes[-1].kernel * axes[-1].coarse
     copies = 4 * math.prod(fine[1:-2]) * columns * fine[-1]
     images = min(COARSE // (4 * math.prod(coarse[1:])), COPIES // copies)
@@ -190,6 +190,6 @@ FORM = Form(
     "onednn",
     {"coarse": to_coarse, "kernel": to_kernel},
     cannot=_cannot,
-    any_kernel=True,  # which oneDNN reorders to a layout of its own, whatever it is given
+    any_kernel=True,  # oneDNN reorders any kernel to a layout of its own
     isolated=("kernel",),
 )

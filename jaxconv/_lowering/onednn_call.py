@@ -1,15 +1,15 @@
 """oneDNN's forward convolution, which jaxlib's x86-64 Linux wheels carry, by XLA's custom call.
 
-XLA:CPU sends no convolution there by itself, but a program that contains the call runs it. The name
-of the call and the format of its configuration are private to XLA: they are known here for some
-releases of jaxlib, and with every other one the portable forms take over. A public way to have
-XLA:CPU use oneDNN for convolutions would replace this file.
+XLA:CPU sends no convolution to oneDNN by itself, but it runs a program that contains the call. The
+name of the call and the format of its configuration are private to XLA. This file knows them for
+some releases of jaxlib; with any other, the portable forms take over. A public way to have XLA:CPU
+use oneDNN for convolutions would replace this file.
 
-oneDNN chooses an implementation by the sizes. Its vector code is exact and fast; its fallback, a
-matrix product within parallel loops, may wait for itself forever in XLA's thread pool. So only
-those sizes are taken for which it was found not to choose the fallback, on each processor feature
-set from AVX2 on. A type that the processor cannot do would end the process: it is not asked for.
-The tests count the implementations that run.
+oneDNN chooses an implementation by the sizes. Its vector code is exact and fast. Its fallback, a
+matrix product within parallel loops, may wait for itself forever in XLA's thread pool. So the call
+serves only sizes for which tests, which count the implementations that run, found no fallback on
+any set of processor features from AVX2 on. A type that the processor lacks would end the process,
+so it is widened first.
 """
 
 import json
@@ -19,26 +19,26 @@ import platform
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxconv import _sharding
-from jaxconv._dtypes import DType
 from jaxconv._geometry import Geometry
 from jaxconv._lowering.problem import Problem
+from jaxconv._typing import DType
 
-#: The call, with XLA's oldest calling convention for it, in which the configuration is JSON.
+#: The call in XLA's oldest calling convention for it, with its configuration in JSON.
 TARGET, API_VERSION = "__onednn$convolution", 1
 
-#: Releases of jaxlib whose call was tried with random sizes; 0.11.1 does not print what it runs.
+#: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
 KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
 
-#: What the processor must have for float32, and for bfloat16.
+#: Processor features that float32 needs, and bfloat16.
 FLOAT32, BFLOAT16 = {"avx2", "fma"}, {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 
-#: What ONEDNN_MAX_CPU_ISA may be set to that holds oneDNN below these.
+#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below AVX-512.
 BELOW_AVX2, BELOW_AVX512 = {"SSE41", "AVX"}, {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
 
 
@@ -61,7 +61,7 @@ def unavailable() -> str | None:
 
 @cache
 def takes(dtype: DType) -> bool:
-    """Whether it computes with such numbers as they are; other 16-bit numbers are widened."""
+    """Whether oneDNN multiplies this type as it is; other 16-bit types are widened first."""
     if dtype == jnp.bfloat16:
         return _features() >= BFLOAT16 and _held_to() not in BELOW_AVX512
     return bool(dtype == jnp.float32)
@@ -82,12 +82,12 @@ def _held_to() -> str:
 
 # Sizes that are safe.
 
-#: Elements of a tensor: bytes, too, are counted in 31 bits somewhere.
+#: Tensors have fewer elements: their bytes are counted in 31 bits somewhere.
 MOST_ELEMENTS = 1 << 29
 
 
 def safe(problem: Problem) -> bool:
-    """Whether the sizes of a contraction are of the class that was tried."""
+    """Whether tests covered the class of sizes that a contraction has."""
     if not problem.counted or problem.empty or problem.bits == 64 or problem.rank > 3:
         return False
     shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
@@ -98,14 +98,14 @@ def safe(problem: Problem) -> bool:
     return not (problem.depthwise and problem.rank > 2)  # 3-D depthwise takes the fallback
 
 
-#: Taps up to which sizes were tried, and up to which bfloat16 is computed as it is.
+#: Most taps that tests covered, and most taps with which bfloat16 is not widened.
 MOST_TAPS, MOST_TAPS_16 = 1024, 256
 
 
-def _treacherous(kernel: Any, geometry: Geometry) -> bool:
-    """Whether oneDNN 3.7 to 3.12 fail in bfloat16: such operands are widened.
+def _treacherous(kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN 3.7 to 3.12 fail in bfloat16, so that the operands must be widened.
 
-    Of one channel to several, padded, the sums are wrong; of 2,048 taps the process ends.
+    From one padded channel to several, the sums are wrong. With 2,048 taps, the process ends.
     """
     fine, coarse = (kernel.shape[at] for at in geometry.kernel[1::-1])
     taps, depthwise = math.prod(a.kernel for a in geometry.axes), geometry.groups == coarse > 1
@@ -116,11 +116,11 @@ def _treacherous(kernel: Any, geometry: Geometry) -> bool:
 
 
 def call(
-    data: Any, kernel: Any, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
-) -> Any:
+    data: Array, kernel: Array, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
+) -> Array:
     """The contraction to coarse: (N, X, (g, i)) by a kernel in any layout to (N, X, (g, o)).
 
-    The pads are those of the call: an axis that is cropped at its end has none there.
+    `pads` are those of the geometry, with 0 at an end that is cropped.
     """
     if not takes(data.dtype) or (data.dtype == jnp.bfloat16 and _treacherous(kernel, geometry)):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
@@ -156,5 +156,5 @@ def call(
         custom_call_api_version=API_VERSION,
         legacy_backend_config=json.dumps({"onednn_conv_config": config}),
     )
-    # The call says nothing of mesh axes that its result varies over.
+    # The type of the call's result lacks the mesh axes over which the operands vary.
     return _sharding.vary_alike(convolve(data, kernel), data, kernel)[0]

@@ -1,12 +1,13 @@
-"""Contractions to fine as contractions to coarse: no reversed, spread out or naive form left.
+"""Contractions to fine, rewritten as contractions to coarse.
 
 With stride 1, the sum over t of K[t] * coarse[p + pad - dilation*t] is a convolution of the coarse
 tensor with the reversed kernel: one flip.
 
-With larger strides, each residue of p + pad by the stride meets only some of the taps. Residues
-that meet as many taps, at the same pixels, are alike: one contraction of stride 1 with the
-residues as more fine channels. Undilated, an axis has two kinds of them, of k // stride taps and of
-one more, however large its stride; so a program has few contractions.
+With larger strides, each residue of p + pad modulo the stride meets only some of the taps. Residues
+that meet equally many taps, at the same coarse pixels, are alike: one contraction of stride 1
+computes them all, with the residues as further fine channels. An undilated axis has two kinds of
+residues, of k // stride taps and of one more, however large its stride. So a program has few
+contractions.
 """
 
 import math
@@ -18,7 +19,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry, KernelLayout
@@ -26,14 +27,14 @@ from jaxconv._lowering.plan import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import move_groups, replace_axes
 
-#: Contractions that one program may have; dilated strides may make more.
+#: Most contractions in one program; a dilated kernel may need more.
 MOST = 64
 
-#: Depthwise, residues as channels would be a channel multiplier, which few forms are good at: of so
-#: few residues each has a contraction of its own.
+#: Most residues of a depthwise contraction that have one contraction each. As channels, they would
+#: be a channel multiplier, which few forms are good at.
 MOST_APART = 16
 
-#: Residues of all axes together, each of which is looked at when a plan is made.
+#: Most residues of all axes together: a plan looks at each.
 MOST_RESIDUES = 1 << 16
 
 
@@ -45,7 +46,7 @@ def _flipped(problem: Problem) -> tuple[Problem, ...]:
 
 
 def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
-    """The contraction to coarse that one to fine with stride 1 is: data change their roles."""
+    """A contraction to fine with stride 1 as one to coarse: fine and coarse change roles."""
     flipped = tuple(
         Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low) for a in axes
     )
@@ -57,22 +58,22 @@ def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
 
 
 def flip(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     parts: Parts,
-) -> Any:
+) -> Array:
     """One contraction to coarse by the reversed kernel."""
     (part,) = parts
     return part(coarse, _turned(kernel, geometry), numerics)
 
 
-def _turned(kernel: Any, geometry: Geometry) -> Any:
-    """The kernel reversed; its fine and coarse channels take each other's place.
+def _turned(kernel: Array, geometry: Geometry) -> Array:
+    """The kernel reversed, with its fine and coarse channels exchanged.
 
-    Of one group they stay where they are, and the part's layout says so.
+    With one group, the layout of the part exchanges the channels instead.
     """
     layout = geometry.kernel
     if geometry.groups > 1:
@@ -102,7 +103,7 @@ class Alike:
     #: the first tap of each residue; its others are `step` apart
     first: tuple[int, ...]
     step: int
-    #: of the contraction with stride 1; its fine pixels are those of one residue
+    #: the axis of the contraction with stride 1: its fine pixels are those of one residue
     axis: Axis
 
     @property
@@ -113,16 +114,16 @@ class Alike:
 
 @lru_cache(maxsize=1024)
 def alike(axis: Axis, apart: bool = False) -> list[Alike]:
-    """All residues by the stride that fine pixels have, in kinds; if `apart`, one by one.
+    """The residues of fine pixels modulo the stride, in kinds; if `apart`, one by one.
 
-    Fine pixel p stands at p + pad_low = stride*a + r, which is place a of residue r. It meets the
-    taps t with dilation*t = r modulo the stride, at coarse pixels a - (dilation*t - r) / stride.
+    Fine pixel p is at p + pad_low = stride*a + r, which is place a of residue r. It meets the taps
+    t with dilation*t = r modulo the stride, at coarse pixels a - (dilation*t - r) / stride.
     """
     stride, dilation = axis.stride, axis.dilation
     start, stop = axis.pad_low // stride, (axis.pad_low + axis.fine - 1) // stride + 1
     shared = math.gcd(stride, dilation)
     step, apart_by = stride // shared, dilation // shared
-    kinds: dict[Any, list[tuple[int, int]]] = {}
+    kinds: dict[tuple[int, int, int | None], list[tuple[int, int]]] = {}
     for r in range(stride):
         # The first tap with dilation*t = r modulo the stride, if there is any.
         t = r // shared * pow(apart_by, -1, step) % step if r % shared == 0 else axis.kernel
@@ -132,8 +133,8 @@ def alike(axis: Axis, apart: bool = False) -> list[Alike]:
         kinds.setdefault(key, []).append((r, t))
     return [
         Alike(
-            tuple(r for r, _ in some),
-            tuple(t for _, t in some) if count else (),
+            tuple(r for r, _ in members),
+            tuple(t for _, t in members) if count else (),
             step,
             Axis(
                 fine=stop - start,
@@ -144,7 +145,7 @@ def alike(axis: Axis, apart: bool = False) -> list[Alike]:
                 pad_low=start - back,
             ),
         )
-        for (count, back, _), some in kinds.items()
+        for (count, back, _), members in kinds.items()
     ]
 
 
@@ -158,8 +159,8 @@ def _kinds(problem: Problem) -> Kinds:
 
 
 def _chosen(kinds: Kinds) -> Iterator[tuple[Alike, ...]]:
-    """The contractions: one kind for each axis, of which each has taps."""
-    return (some for some in product(*kinds) if all(a.axis.kernel for a in some))
+    """The contractions: combinations of one kind for each axis, all with taps."""
+    return (choice for choice in product(*kinds) if all(kind.axis.kernel for kind in choice))
 
 
 def _phases(problem: Problem) -> tuple[Problem, ...]:
@@ -167,52 +168,52 @@ def _phases(problem: Problem) -> tuple[Problem, ...]:
     return tuple(
         _as_coarse(
             problem,
-            tuple(a.axis for a in some),
-            problem.fine * math.prod(len(a.residues) for a in some),
+            tuple(kind.axis for kind in choice),
+            problem.fine * math.prod(len(kind.residues) for kind in choice),
         )
-        for some in _chosen(_kinds(problem))
+        for choice in _chosen(_kinds(problem))
     )
 
 
 def phases(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     parts: Parts,
-) -> Any:
-    """Channels-last: a contraction for each kind of residues, and the results interleaved."""
+) -> Array:
+    """A contraction for each combination of kinds, and the results interleaved."""
     problem = Problem.of("fine", coarse, kernel, geometry)
     kinds, rank, groups = _kinds(problem), geometry.rank, geometry.groups
     done = dict(zip(_chosen(kinds), parts, strict=True))
 
-    def part(some: tuple[Alike, ...]) -> Any:
-        """(N, a1, r1, a2, r2, ..., C): residue r at place a, of each axis."""
-        counts = tuple(len(a.residues) for a in some)
-        places = tuple(a.axis.fine for a in some)
-        if some not in done:
+    def part(choice: tuple[Alike, ...]) -> Array:
+        """The result as (N, a1, r1, a2, r2, ..., C): place a of residue r, for each axis."""
+        counts = tuple(len(kind.residues) for kind in choice)
+        places = tuple(kind.axis.fine for kind in choice)
+        if choice not in done:
             pairs = (n for pair in zip(places, counts, strict=True) for n in pair)
             shape = (coarse.shape[0], *pairs, groups * problem.fine)
             return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)[0]
         weights = kernel
-        for n, kind in enumerate(some):
+        for n, kind in enumerate(choice):
             weights = jnp.moveaxis(_by_residue(weights, kind, n), n, rank + n)
         weights = replace_axes(weights, rank, rank + 1, (math.prod(weights.shape[rank:-1]),))
-        out = done[some](coarse, _turned(weights, geometry), numerics)
+        out = done[choice](coarse, _turned(weights, geometry), numerics)
         out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine))
         # from (N, a1, a2, ..., g, r1, r2, ..., i)
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
         out = lax.transpose(out, (0, *behind, rank + 1, 2 * rank + 2))
         return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine,))
 
-    def together(some: tuple[Alike, ...]) -> Any:
-        """All residues of the axes of which no kind is chosen yet."""
-        n = len(some)
+    def together(choice: tuple[Alike, ...]) -> Array:
+        """The results for the kinds chosen, and for all residues of the axes after these."""
+        n = len(choice)
         if n == rank:
-            return part(some)
+            return part(choice)
         at = 2 + 2 * n
-        out = jnp.concatenate([together((*some, kind)) for kind in kinds[n]], at)
+        out = jnp.concatenate([together((*choice, kind)) for kind in kinds[n]], at)
         order = [r for kind in kinds[n] for r in kind.residues]
         if order != sorted(order):
             out = jnp.take(out, np.argsort(order), at, mode="clip")
@@ -220,24 +221,24 @@ def phases(
 
     out = together(())
     for n, axis in enumerate(geometry.axes):
-        # Place a of residue r is pixel stride*a + r, of the pixels and the padding before them.
+        # Place a of residue r is pixel stride*a + r; the first `low` of them are padding.
         out = replace_axes(out, 1 + n, 2, (out.shape[1 + n] * axis.stride,))
         low = axis.pad_low % axis.stride
         out = lax.slice_in_dim(out, low, low + axis.fine, axis=1 + n)
     return out
 
 
-def _by_residue(kernel: Any, kind: Alike, n: int) -> Any:
+def _by_residue(kernel: Array, kind: Alike, n: int) -> Array:
     """The taps of each residue along axis n, with the residues as an axis before it."""
     if len(kind.first) > MOST_APART:
         return jnp.take(kernel, kind.taps, n, mode="clip")
     last = kind.step * (kind.axis.kernel - 1) + 1
-    some = [lax.slice_in_dim(kernel, t, t + last, kind.step, axis=n) for t in kind.first]
-    return jnp.stack(some, n)
+    taps = [lax.slice_in_dim(kernel, t, t + last, kind.step, axis=n) for t in kind.first]
+    return jnp.stack(taps, n)
 
 
 def _too_many(problem: Problem) -> bool:
-    """Strides beyond what the fine tensor can have residues of, or too many contractions."""
+    """Whether strides are far larger than the fine tensor, or the contractions too many."""
     axes = problem.geometry.axes
     if (
         any(a.stride > 2 * a.fine for a in axes)

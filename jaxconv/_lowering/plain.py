@@ -1,26 +1,24 @@
-"""lax's convolution with lax's own lowering, also where `jaxconv.install` has put another.
+"""lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that.
 
-What the library emits must not come back to it. A primitive of its own is told apart from
-lax's by JAX's caches of lowerings, too; a context in Python around the emission is not.
+A convolution that the library emits must not come back to the library. So it has a primitive of
+its own, which JAX's caches of lowerings tell from lax's. They would not see a Python context.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import jax
-from jax import lax
+from jax import Array, lax
 
-from jaxconv._dtypes import DType
 from jaxconv._jax_names import Primitive, abstract_result, lowering_of, mlir
+from jaxconv._typing import DType
 
 #: Named as lax's, which is what jaxprs and profiles show.
 PRIMITIVE = Primitive("conv_general_dilated")
 
 
 def conv_general_dilated(
-    lhs: Any,
-    rhs: Any,
+    lhs: Array,
+    rhs: Array,
     *,
     window_strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
@@ -29,12 +27,12 @@ def conv_general_dilated(
     rhs_dilation: Sequence[int] | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision: Any = None,
+    precision: lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-) -> jax.Array:
-    """As `jax.lax.conv_general_dilated`, of the library's types, inside a lowering."""
+) -> Array:
+    """`jax.lax.conv_general_dilated` for lowerings, which give all arguments in lax's types."""
     ones = (1,) * len(padding)
-    out: jax.Array = PRIMITIVE.bind(
+    out: Array = PRIMITIVE.bind(
         lhs,
         rhs,
         window_strides=tuple(window_strides),
@@ -51,8 +49,8 @@ def conv_general_dilated(
     return out
 
 
-# Step by step, lax's own does: what is compiled for that gets by without this.
+# Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
 PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
-# lax's rule for all platforms is the one: the others differ in complex numbers alone.
+# lax's rule for all platforms serves: those of single platforms differ in complex numbers alone.
 PRIMITIVE.def_abstract_eval(partial(abstract_result, lax.conv_general_dilated_p))
 mlir.register_lowering(PRIMITIVE, lowering_of(lax.conv_general_dilated_p, None))

@@ -1,18 +1,18 @@
 """A plan says as data how a contraction is computed; emission follows it and decides nothing.
 
-A platform has a table of regimes, read from the top: the first that holds, and whose form can
-compute the contraction, decides. A form computes a contraction, or rewrites it as other ones, its
-parts, which are planned by the same table. So a plan is a tree, made of sizes alone before anything
-is traced: `explain` prints it, `forced` and `measure` make others.
+Each platform has a table of regimes. The first regime that holds, and whose form can compute the
+contraction, decides. A form computes a contraction, or rewrites it as others, its parts, which the
+same table plans. So a plan is a tree. It follows from sizes alone, before anything is traced:
+`explain` prints it, `forced` and `measure` make others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Protocol
 
 import jax
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._lowering.isolate import isolated
@@ -20,13 +20,32 @@ from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import reorder
 
-Part = Callable[[Any, Any, Numerics], Any]
+#: Computes one part of a rewrite from two operands.
+Part = Callable[[Array, Array, Numerics], Array]
 Parts = tuple[Part, ...]
 
 
-#: How a form computes one result: `emit(first, second, geometry=, numerics=)`, of two operands in
-#: the layouts of the geometry; a rewrite takes its `parts` too, as functions.
-Emit = Callable[..., Any]
+class Emit(Protocol):
+    """How a form computes one result from two operands in the layouts of the geometry."""
+
+    def __call__(
+        self, first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
+    ) -> Array: ...
+
+
+class Rewrite(Protocol):
+    """How a form computes one result by its parts."""
+
+    def __call__(
+        self,
+        first: Array,
+        second: Array,
+        /,
+        *,
+        geometry: Geometry,
+        numerics: Numerics,
+        parts: Parts,
+    ) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -34,31 +53,31 @@ class Form:
     """One way to compute contractions: the record of a file of this folder."""
 
     name: str
-    #: by the slot that it fills; a slot that is not here it cannot fill
-    emit: dict[Slot, Emit] = field(hash=False)
-    #: what else it cannot do
+    #: a function for each slot that the form can fill
+    emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
+    #: which contractions to these slots the form cannot compute
     cannot: Callable[[Problem], bool] = lambda p: False
-    #: of a rewrite: the contractions that it makes
+    #: the contractions that a rewrite makes of one
     parts: Callable[[Problem], tuple[Problem, ...]] | None = None
-    #: of the sizes at hand; else what contributes nothing is left out before
+    #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
     any_sizes: bool = False
-    #: in the layouts at hand; else data is transposed to channels-last, the kernel to (X, i, o)
+    #: takes any layouts; for other forms, data becomes channels-last, a kernel (X, i, o)
     any_layout: bool = False
-    #: with the channels first instead
+    #: takes data with the channels first instead
     channels_first: bool = False
-    #: of a kernel in the layout at hand
+    #: takes a kernel in any layout
     any_kernel: bool = False
-    #: results of several operations, which XLA must not fuse with the program around them
+    #: slots for which the form has several operations, which XLA must not fuse with others
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
 
     def fills(self, problem: Problem) -> bool:
-        """Whether it can compute this contraction."""
+        """Whether this form can compute a contraction."""
         return problem.result in self.emit and not self.cannot(problem)
 
 
 @dataclass(frozen=True)
 class Regime:
-    """A line of a table: where `when` holds, compute by `form` if it can, because of `why`."""
+    """A line of a table: where `when` holds, `form` computes what it can; `why` says the reason."""
 
     name: str
     form: Form
@@ -66,7 +85,7 @@ class Regime:
     why: str
 
     def holds(self, problem: Problem) -> bool:
-        """Whether it decides about this contraction, if none before it does."""
+        """Whether this line decides about a contraction, unless an earlier line does."""
         return self.form.fills(problem) and self.when(problem)
 
 
@@ -79,16 +98,16 @@ class Plan:
 
     form: Form
     why: str
-    #: what the form is given: normal, and in a layout that it knows
+    #: what the form computes: normal sizes, in layouts that the form takes
     problem: Problem
-    #: the geometry in the layouts at hand, where it differs
+    #: the same geometry in the layouts of the operands
     here: Geometry
     trim: Trim | None = None
     parts: tuple["Plan", ...] = ()
     isolated: bool = False
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """The names of the forms in use and why, the outermost first."""
+        """The name of each form in use and why it was chosen, the outermost first."""
         yield self.form.name, self.why
         for part in self.parts:
             yield from part.steps()
@@ -98,10 +117,10 @@ class Plan:
 def plan(
     problem: Problem, table: Table, forced: Regime | None = None, inside: bool = False
 ) -> Plan:
-    """By the first regime that holds.
+    """The plan by the first regime that holds.
 
-    What is `forced` takes the place of the first form that it can replace. `inside` another form
-    that is isolated, nothing is isolated once more.
+    `forced` decides instead about the outermost contractions that its form can compute. `inside`
+    an isolated form, no part is isolated again.
     """
     normal, trim = normalise(problem)
     if forced is not None and forced.holds(normal) and not normal.empty:
@@ -120,13 +139,13 @@ def plan(
     return Plan(form, regime.why, inner, normal.geometry, trim, parts, isolate)
 
 
-def emit(plan: Plan, first: Any, second: Any, numerics: Numerics) -> Any:
-    """Compute the plan's contraction of two operands in the layouts at hand."""
+def emit(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Array:
+    """Compute the plan's contraction of two operands, in the layouts that the caller has."""
     run = partial(_emit, plan, numerics)
     return (isolated(run) if plan.isolated else run)(first, second)
 
 
-def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
+def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
     if plan.trim:
         first, second = plan.trim.operands(result, first, second)
@@ -135,12 +154,12 @@ def _emit(plan: Plan, numerics: Numerics, first: Any, second: Any) -> Any:
             reorder(x, here.layout(slot), there.layout(slot))
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
-    form = plan.form.emit[result]
+    form: Callable[..., Array] = plan.form.emit[result]
     if plan.form.parts:
         form = partial(form, parts=tuple(partial(emit, part) for part in plan.parts))
     with jax.named_scope(plan.form.name):  # what profiles show
         out = form(first, second, geometry=there, numerics=numerics)
-    out = lax.convert_element_type(out, numerics.dtype)  # before it is moved: there is less of it
+    out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))
     return plan.trim.result(result, out) if plan.trim else out

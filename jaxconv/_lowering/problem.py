@@ -1,56 +1,57 @@
-"""One contraction in sizes: all that a choice of form may look at, and nothing traced."""
+"""One contraction in sizes: all that the choice of a form may depend on, and nothing traced."""
 
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxconv._attributes import Precision
-from jaxconv._dtypes import ACCUMULATION, DType
+from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._typing import DType, Shape, Typed
 
 
 @dataclass(frozen=True)
 class Numerics:
-    """How a contraction is to be computed."""
+    """How precise the products are, and of which types the result and the sums."""
 
     precision: Precision
-    #: of the result
+    #: type of the result
     dtype: DType
 
     @property
     def sums(self) -> DType:
-        """What partial sums are kept in."""
+        """The type of partial sums."""
         return ACCUMULATION[self.dtype]
 
     @property
     def wide(self) -> "Numerics":
-        """The same for a partial sum."""
+        """The same for a part whose result is a partial sum."""
         return replace(self, dtype=self.sums)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A contraction with the sizes that decide which form is fast."""
+    """A contraction and the sizes that decide which form is fast."""
 
     result: Slot
     geometry: Geometry
-    #: images; None where their number is symbolic
+    #: number of images; None if it is symbolic
     batch: int | None
-    #: channels of one group
+    #: fine and coarse channels of one group
     fine: int
     coarse: int
-    #: of the operands
+    #: type of the operands
     dtype: DType
-    #: over how many of them XLA will split the program by itself
+    #: over how many XLA itself splits the program
     devices: int = 1
-    #: whether the program may call oneDNN, as far as the program goes
+    #: whether the program may call oneDNN; `onednn_call.safe` looks at the sizes
     onednn: bool = False
-    #: one of several contractions whose results are interleaved
+    #: whether its result is interleaved with those of other contractions
     phase: bool = False
 
     @classmethod
     def of(
-        cls, result: Slot, first: Any, second: Any, geometry: Geometry, **program: Any
+        cls, result: Slot, first: Typed, second: Typed, geometry: Geometry, **program: Any
     ) -> "Problem":
         """The contraction of two operands, or of their types, in the order of `OPERANDS`."""
         shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
@@ -67,10 +68,10 @@ class Problem:
             **program,
         )
 
-    def shape(self, slot: Slot) -> tuple[Any, ...]:
+    def shape(self, slot: Slot) -> Shape:
         """The shape of the tensor in a slot."""
         geometry, groups = self.geometry, self.geometry.groups
-        sizes: dict[Slot, tuple[Any, ...]] = {
+        sizes: dict[Slot, Shape] = {
             "fine": (self.batch, groups * self.fine, *(a.fine for a in geometry.axes)),
             "coarse": (self.batch, groups * self.coarse, *(a.coarse for a in geometry.axes)),
             "kernel": (groups * self.coarse, self.fine, *(a.kernel for a in geometry.axes)),
@@ -79,7 +80,7 @@ class Problem:
         return tuple(at[axis] for axis in range(len(at)))
 
     def canonical(self, channels_first: bool = False) -> "Problem":
-        """The same contraction of data in one of two layouts, and a kernel (X, fine, coarse)."""
+        """The same contraction with data (N, X, C) or (N, C, X), and a kernel (X, fine, coarse)."""
         return replace(self, geometry=self.geometry.canonical(channels_first))
 
     @property
@@ -89,17 +90,17 @@ class Problem:
 
     @property
     def rank(self) -> int:
-        """Spatial axes."""
+        """The number of spatial axes."""
         return self.geometry.rank
 
     @property
     def bits(self) -> int:
-        """The size of one element of the operands."""
+        """Bits of one element of the operands."""
         return 8 * self.dtype.itemsize
 
     @property
     def partitioned(self) -> bool:
-        """Whether XLA will split the program over several devices."""
+        """Whether XLA itself splits the program over several devices."""
         return self.devices > 1
 
     @property
@@ -109,28 +110,28 @@ class Problem:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is summed: no images, or no tap reads anything but padding."""
+        """Whether nothing is summed: there are no images, or all taps read padding alone."""
         axes = self.geometry.axes
         return self.batch == 0 or any(0 in (a.fine, a.kernel, a.coarse) for a in axes)
 
     @property
     def dense(self) -> bool:
-        """One group."""
+        """Whether there is one group."""
         return self.geometry.groups == 1
 
     @property
     def depthwise(self) -> bool:
-        """Groups of one fine and one coarse channel."""
+        """Whether there are several groups, of one fine and one coarse channel each."""
         return not self.dense and self.fine == self.coarse == 1
 
     @property
     def summed(self) -> int:
-        """Channels of a group that one result to fine or coarse sums over."""
+        """Channels that one element of a result to fine or coarse sums over."""
         return self.coarse if self.result == "fine" else self.fine
 
     @property
     def taps(self) -> int:
-        """Elements of the kernel for each pair of channels."""
+        """Taps of the kernel: its elements for each pair of channels."""
         return math.prod(a.kernel for a in self.geometry.axes)
 
     @property
@@ -162,5 +163,5 @@ class Problem:
 
     @property
     def tiles(self) -> bool:
-        """Whether the windows neither overlap nor leave gaps, so that they are a reshape."""
+        """Whether windows neither overlap nor leave gaps: they are then a reshape of the data."""
         return all(a.kernel == a.stride and a.dilation == 1 for a in self.geometry.axes)

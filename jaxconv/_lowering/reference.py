@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry, Slot
@@ -18,33 +18,37 @@ from jaxconv._reshape import move_groups
 
 
 def convolve(
-    lhs: Any, rhs: Any, padding: Sequence[tuple[int, int]], numbers: Any, **params: Any
-) -> Any:
-    """`lax.conv_general_dilated`, but an axis that is padded at its end alone is cropped before.
+    lhs: Array,
+    rhs: Array,
+    padding: Sequence[tuple[int, int]],
+    numbers: lax.ConvDimensionNumbers,
+    **params: Any,
+) -> Array:
+    """`lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
 
-    In a convolution that crops it and pads its end, XLA:CPU reads beyond the data, and computes
-    with whatever lies there (openxla/xla#48713).
+    In one convolution that crops the start and pads the end, XLA:CPU reads beyond the data, and
+    computes with whatever lies there (openxla/xla#48713).
     """
     padding = list(padding)
     dilations = params.get("lhs_dilation") or [1] * len(padding)
     for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
         if low < 0 < high and dilation == 1:
             at = numbers.lhs_spec[2 + n]
-            beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
+            beyond = min(lhs.shape[at] + low, 0)  # what is cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
     return plain.conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **params)
 
 
 def to_coarse(
-    fine: Any,
-    kernel: Any,
+    fine: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     padding: Sequence[tuple[int, int]] | None = None,
-) -> Any:
-    """The forward convolution, with the geometry's padding unless another is given."""
+) -> Array:
+    """The forward convolution, with the geometry's padding unless `padding` is given."""
     return convolve(
         fine,
         kernel,
@@ -58,11 +62,11 @@ def to_coarse(
     )
 
 
-def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """The coarse tensor spread out by the stride, under the reversed kernel.
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The coarse tensor, dilated by the stride, convolved with the reversed kernel.
 
-    With groups the kernel's group axis moves from the coarse to the fine channels, since
-    lax keeps the groups on the channels of the result.
+    The kernel's groups move from its coarse to its fine channels, since lax has the groups on the
+    channels of the result.
     """
     layout = geometry.kernel
     return spread(
@@ -75,17 +79,17 @@ def to_fine(coarse: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics)
 
 
 def spread(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     spec: tuple[int, ...],
     *,
     geometry: Geometry,
     numerics: Numerics,
-) -> Any:
+) -> Array:
     """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
     return convolve(
         coarse,
-        # outermost, not under a transpose: XLA:GPU knows a data gradient by this
+        # outermost, not under a transpose: so XLA:GPU recognises a data gradient
         lax.rev(kernel, geometry.kernel.spatial),
         [(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
         lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
@@ -98,8 +102,8 @@ def spread(
     )
 
 
-def to_kernel(fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
-    """The coarse tensor, spread out by the stride, slides over the fine one by the dilation."""
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The coarse tensor, dilated by the stride, slides over the fine one by the dilation."""
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
         return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)
@@ -133,7 +137,7 @@ FORM = Form(
 
 
 def _zeros(result: Slot) -> Emit:
-    def emit(first: Any, second: Any, *, geometry: Geometry, numerics: Numerics) -> Any:
+    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
         shape = geometry.shape(result, first.shape, second.shape)
         return _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
 

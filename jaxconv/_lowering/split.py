@@ -1,15 +1,14 @@
 """One contraction as several smaller ones: by group, block, tap, or the taps of the first axis.
 
-All data is channels-last. Parts are added up or put together, which follows from what is split.
+Data is channels-last. Parts are summed or concatenated, which follows from what is split.
 """
 
 import math
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
@@ -18,12 +17,13 @@ from jaxconv._lowering.blocks import added, at_most, divisor
 from jaxconv._lowering.plan import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
+from jaxconv._typing import Index
 
-#: As many taps as may each have a piece of the program.
+#: Most taps that a program may write out one by one.
 MOST_TAPS = 256
 
-#: As many taps as are taken together of a kernel of more, depthwise and otherwise. Of twice as
-#: many, a depthwise 31 x 31 takes twice as long; of half as many, 17 x 17 with 16 channels a group.
+#: Most taps in one piece of a kernel: with one fine channel a group, and with more. With twice as
+#: many, depthwise 31 x 31 takes twice as long; with half as many, 17 x 17 with 16 channels a group.
 DEPTHWISE, OTHERS = 32, 64
 
 
@@ -35,12 +35,12 @@ def _one_group(problem: Problem) -> tuple[Problem, ...]:
 
 
 def by_group(
-    first: Any, second: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    first: Array, second: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """One group after the other."""
     (part,) = parts
 
-    def one(_: int, first: Any, second: Any) -> Any:
+    def one(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics)
 
     return at_most(1, one, first, second, geometry.groups)
@@ -54,17 +54,18 @@ GROUPS = Form(
 )
 
 
-# By block: a weights gradient of as much data as stays in a cache, and is not mapped anew.
+# By block: a weights gradient of as much data at a time as a cache holds, in buffers that the C
+# library does not map anew.
 
-#: Bytes of the data that are taken together: of several images, or of some groups of one.
+#: Most bytes of data in a block: of several images, or of some groups of one image.
 TOGETHER = 4 << 20
 
-#: Groups of an image, from which a few at a time are still whole vectors.
+#: Fewest groups of which a few at a time are still whole vectors.
 MANY_GROUPS = 64
 
 
 def _block(problem: Problem) -> tuple[int, int]:
-    """How many images, and how many groups of them, make a block; all divide into such blocks."""
+    """How many images, and how many of their groups, make a block; both divide all there are."""
     batch, groups = problem.batch or 1, problem.geometry.groups
     image = 4 * math.prod(problem.shape("fine")[1:]) + 4 * math.prod(problem.shape("coarse")[1:])
     if image > TOGETHER and groups >= MANY_GROUPS:
@@ -78,18 +79,18 @@ def _one_block(problem: Problem) -> tuple[Problem, ...]:
 
 
 def blocks_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """The sum over blocks of images, of each group."""
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """For some groups at a time, the sum over blocks of images."""
     (part,) = parts
     images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
 
-    def some(_: int, first: Any, second: Any) -> Any:
+    def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics.wide)
 
-    def block(n: Any) -> Any:
+    def block(n: Index) -> Array:
         first, second = (lax.dynamic_slice_in_dim(x, n * images, images, 0) for x in (fine, coarse))
-        return at_most(groups, some, first, second, geometry.groups)
+        return at_most(groups, of_groups, first, second, geometry.groups)
 
     return added(block, fine.shape[0] // images, fine, coarse)
 
@@ -107,7 +108,7 @@ BLOCKS = Form(
 
 
 def _pieces(problem: Problem) -> tuple[int, int]:
-    """The axis whose taps make pieces, and how many of them one has."""
+    """The kernel axis that pieces split, and how many of its taps one piece has."""
     most = DEPTHWISE if problem.fine == 1 else OTHERS
     kernel = [a.kernel for a in problem.geometry.axes]
     at = next((n for n, k in enumerate(kernel) if k > 1), 0)
@@ -117,8 +118,8 @@ def _pieces(problem: Problem) -> tuple[int, int]:
 def _piece(problem: Problem, size: int) -> Problem:
     at, _ = _pieces(problem)
     axes = list(window.of_padded(problem.geometry).axes)
-    one = replace(axes[at], kernel=size)
-    axes[at] = replace(one, fine=one.span - 1 + one.extent)
+    axis = replace(axes[at], kernel=size)
+    axes[at] = replace(axis, fine=axis.span - 1 + axis.extent)
     return replace(problem, geometry=replace(problem.geometry, axes=tuple(axes)))
 
 
@@ -131,46 +132,51 @@ def _some_taps(problem: Problem) -> tuple[Problem, ...]:
 
 
 def taps_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """The sum over pieces."""
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """The sum over pieces of the kernel."""
     at, size = _pieces(Problem.of("coarse", fine, kernel, geometry))
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.padded(fine, geometry)
 
-    def piece(part: Part, start: Any, size: int) -> Any:
-        some = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
-        return part(_read(fine, geometry.axes[at], at, start, size), some, numerics.wide)
+    def piece(part: Part, start: Index, size: int) -> Array:
+        taps = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
+        return part(_read(fine, geometry.axes[at], at, start, size), taps, numerics.wide)
 
     count, left = divmod(geometry.axes[at].kernel, size)
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
-    out = lax.fori_loop(0, count, lambda n, out: out + piece(parts[0], n * size, size), out)
+
+    def step(n: Index, out: Array) -> Array:
+        return out + piece(parts[0], n * size, size)
+
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
+    out: Array = lax.fori_loop(0, count, step, zeros)
     return out + piece(parts[1], count * size, left) if left else out
 
 
 def taps_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """The pieces one after the other; the last overlaps its neighbour."""
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """The pieces of the kernel one after the other; the last may overlap its neighbour."""
     (part,) = parts
     at, size = _pieces(Problem.of("kernel", fine, coarse, geometry))
     axis = geometry.axes[at]
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     fine = window.padded(fine, geometry)
 
-    def step(n: Any, out: Any) -> Any:
+    def step(n: Index, out: Array) -> Array:
         start = jnp.minimum(n * size, axis.kernel - size)
         piece = part(_read(fine, axis, at, start, size), coarse, numerics)
         return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
 
-    out, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), fine, coarse)
-    return lax.fori_loop(0, -(-axis.kernel // size), step, out)
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), fine, coarse)
+    out: Array = lax.fori_loop(0, -(-axis.kernel // size), step, zeros)
+    return out
 
 
-def _read(fine: Any, axis: Axis, at: int, start: Any, size: int) -> Any:
-    """What so many taps along an axis read of the padded fine tensor."""
-    some = replace(axis, kernel=size)
-    extent = some.span - 1 + some.extent
+def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
+    """What `size` taps along an axis read of the padded fine tensor."""
+    piece = replace(axis, kernel=size)
+    extent = piece.span - 1 + piece.extent
     return lax.dynamic_slice_in_dim(fine, axis.dilation * start, extent, axis=1 + at)
 
 
@@ -193,14 +199,14 @@ def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
 
 
 def taps_to_fine(
-    coarse: Any,
-    kernel: Any,
+    coarse: Array,
+    kernel: Array,
     *,
     geometry: Geometry,
     numerics: Numerics,
     parts: Parts,
-) -> Any:
-    """The sum over single taps, each of which puts the coarse pixels where it reads."""
+) -> Array:
+    """The sum over single taps: each adds its products to the pixels that it reads."""
     each = zip(window.taps(geometry), parts, strict=True)
     ones = tuple(1 for _ in geometry.axes)
     terms = (
@@ -219,14 +225,14 @@ TAPS = Form(
 
 
 # By far tap: strides and dilations beyond the image, where a padded image would be many times what
-# memory holds. XLA counts its extents in 31 bits, and beyond them is silently wrong.
+# memory holds. XLA counts extents in 31 bits, and is silently wrong about larger ones.
 
-#: Elements of the padded image for each one of the tensors.
+#: Most elements of the padded image, in multiples of those of the tensors.
 FAR = 1000
 
 
 def _far(problem: Problem) -> bool:
-    """Whether padding is nearly all that windows reach over, and taps are few."""
+    """Whether windows reach over little else than padding, and taps are few."""
     axes = problem.geometry.axes
     reach = [a.span - 1 + a.extent for a in axes]
     tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
@@ -235,9 +241,9 @@ def _far(problem: Problem) -> bool:
 
 
 def far_taps_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """The sum over single taps, each without what it reads of the padding."""
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """The sum over single taps, each without the padding that it reads."""
     each = zip(window.taps(geometry), parts, strict=True)
     ones = tuple(1 for _ in geometry.axes)
     terms = (
@@ -248,8 +254,8 @@ def far_taps_to_coarse(
 
 
 def far_taps_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """Single taps, side by side."""
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
@@ -263,8 +269,8 @@ FAR_TAPS = Form(
 )
 
 
-# By the taps of the first axis, which goes into the batch: XLA:CPU has fast convolutions of two
-# spatial axes only, cuDNN none of more than three.
+# By the taps of the first axis, which joins the batch. XLA:CPU has fast convolutions of two spatial
+# axes only, and cuDNN none of more than three.
 
 
 def _without_first(problem: Problem) -> tuple[Problem, ...]:
@@ -274,8 +280,8 @@ def _without_first(problem: Problem) -> tuple[Problem, ...]:
 
 
 def axis_to_coarse(
-    fine: Any, kernel: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
     """The sum over the first axis's taps."""
     (part,) = parts
     sums = [
@@ -286,15 +292,15 @@ def axis_to_coarse(
 
 
 def axis_to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """The first axis's taps one by one."""
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """The weights of the first axis's taps, one by one."""
     (part,) = parts
     coarse = _into_batch(coarse)
     return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])
 
 
-def _slabs(fine: Any, geometry: Geometry) -> list[Any]:
+def _slabs(fine: Array, geometry: Geometry) -> list[Array]:
     """What each tap of the first axis reads, with that axis in the batch."""
     a = geometry.axes[0]
     config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
@@ -307,7 +313,7 @@ def _slabs(fine: Any, geometry: Geometry) -> list[Any]:
     ]
 
 
-def _into_batch(x: Any) -> Any:
+def _into_batch(x: Array) -> Array:
     """(N, X1, ...) to ((N, X1), ...): the batch stays major, so that it may be sharded."""
     return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
 

@@ -1,20 +1,19 @@
-"""A dense weights gradient of stride 1, its data in each other's place: taps read the narrower one.
+"""A dense weights gradient of stride 1 with its operands exchanged: taps read the narrower one.
 
 The sum over q of fine[q + dilation*t - pad] * coarse[q] is one over p of
-coarse[p + dilation*u - pad'] * fine[p], with u = kernel-1-t: the same contraction, its result
-reversed and its channels in each other's place. What taps read is written out for each of them, so
-that it should have few channels.
+coarse[p + dilation*u - pad'] * fine[p], with u = kernel-1-t: the same contraction, with its result
+reversed and its channels exchanged. The tensor that taps read is copied for each tap, so it should
+be the one of fewer channels.
 
-The padding is now that of the coarse tensor, and zeros times an infinite fine pixel would make NaN
-of taps that do not read it. No product of what is not finite is finite, so that a result which is
-finite throughout needs no care; any other is computed anew as it is defined.
+The padding now surrounds the coarse tensor. Its zeros times an infinite fine pixel would be NaN, in
+taps that do not read the pixel. No product with a factor that is not finite is finite. So a result
+that is finite throughout is right; any other is computed again by the definition.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import convolution
@@ -32,18 +31,19 @@ def _swapped(problem: Problem) -> tuple[Problem, ...]:
 
 
 def to_kernel(
-    fine: Any, coarse: Any, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Any:
-    """The reversed kernel of one contraction, its channels in each other's place."""
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """One contraction, its result reversed and its channels exchanged."""
     (part,) = parts
     out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
     out = lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
 
-    def anew() -> Any:
+    def by_definition() -> Array:
         defined = convolution.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
         return lax.convert_element_type(defined, out.dtype)
 
-    return lax.cond(jnp.isfinite(out).all(), lambda: out, anew)
+    safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, by_definition)
+    return safe
 
 
 FORM = Form(

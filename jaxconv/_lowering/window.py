@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._geometry import Geometry
 
 Tap = tuple[int, ...]
 
 
-def padded(fine: Any, geometry: Geometry) -> Any:
-    """The fine tensor from the first element that any window reads to the last."""
+def padded(fine: Array, geometry: Geometry) -> Array:
+    """The fine tensor, padded: from the first pixel that any window reads to the last.
+
+    Axis by axis: XLA takes three times as long to compile a pad of two axes.
+    """
     for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
         config = [(0, 0, 0)] * fine.ndim
         config[at] = (a.pad_low, a.pad_high, 0)
@@ -29,12 +31,12 @@ def of_padded(geometry: Geometry) -> Geometry:
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:
-    """All taps of the kernel, in its own order."""
+    """All taps of the kernel, in the order of its axes."""
     return product(*(range(a.kernel) for a in geometry.axes))
 
 
-def read_by(tap: Tap, fine: Any, geometry: Geometry) -> Any:
-    """What one tap reads of the padded fine tensor, of the coarse extents."""
+def read_by(tap: Tap, fine: Array, geometry: Geometry) -> Array:
+    """What one tap reads of the padded fine tensor: a pixel for each coarse pixel."""
     starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         starts[at], strides[at] = a.dilation * t, a.stride
@@ -42,8 +44,8 @@ def read_by(tap: Tap, fine: Any, geometry: Geometry) -> Any:
     return lax.slice(fine, starts, limits, strides)
 
 
-def shifted(tap: Tap, fine: Any, geometry: Geometry) -> Any:
-    """What one tap reads with stride 1, of the fine tensor as it is: zeros come in at an end."""
+def shifted(tap: Tap, fine: Array, geometry: Geometry) -> Array:
+    """What one tap reads with stride 1 of the unpadded fine tensor, which is shifted over zeros."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         low = a.pad_low - a.dilation * t
@@ -51,8 +53,8 @@ def shifted(tap: Tap, fine: Any, geometry: Geometry) -> Any:
     return lax.pad(fine, jnp.zeros((), fine.dtype), config)
 
 
-def at(tap: Tap, kernel: Any) -> Any:
-    """The weights of one tap, of a kernel whose other axes follow."""
+def at(tap: Tap, kernel: Array) -> Array:
+    """The weights of one tap; the other axes of the kernel follow the taps."""
     rest = kernel.shape[len(tap) :]
     starts, limits = (*tap, *(0 for _ in rest)), (*(t + 1 for t in tap), *rest)
     return lax.slice(kernel, starts, limits).reshape(rest)

@@ -29,12 +29,12 @@ A file is an object with a list `graph` of nodes. A node has an `id`, a `name`, 
 `GRAPH_KINDS`, and `attrs`, each ``{"type": ..., "value": ...}`` with the type s64, s64[], f32,
 f32[], string or bool. Its `inputs` and `outputs` are logical tensors: an `id`, by which nodes
 are joined, a `dtype` (f32, bf16, f16, s8, u8, s32, boolean or undef) and a `shape`, in which
-negative extents are not known. `stride`, `layout_type` and `property_type` say how the engine keeps
-a tensor in memory, and mean nothing here: the axes are in the order of the shape. A node may stand
-before those that it needs. `input_ports` and `output_ports` may list ids, and `fpmath_mode` may say
+a negative extent is unknown. `stride`, `layout_type` and `property_type` say how the engine keeps
+a tensor in memory, and mean nothing here: the axes are in the order of the shape. Nodes may stand
+in any order. `input_ports` and `output_ports` may list ids, and `fpmath_mode` may say
 what f32 may be multiplied in; all else is ignored.
 
-What a kind does is what its page says. Arithmetic on bf16 and f16 is done in f32 and rounded once;
+Each kind does what its page says. Arithmetic on bf16 and f16 is done in f32 and rounded once;
 Round and Quantize take ties to the even integer, and Quantize keeps to the range of its type.
 """
 

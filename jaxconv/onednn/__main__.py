@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +12,13 @@ import numpy as np
 from jaxconv.onednn import explain_graph, load_graph, random_inputs
 from jaxconv.onednn._check import check
 from jaxconv.onednn._graph import Graph
+from jaxconv.onednn._inputs import Arrays
 from jaxconv.onednn._run import evaluate
 from jaxconv.onednn._time import each, whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the arguments ask for; 0 if all is right, 1 if not, 2 if the graph cannot run."""
+    """Run the command: 0 if all is right, 1 if not, 2 if the graph cannot run."""
     parser = argparse.ArgumentParser(
         prog="python -m jaxconv.onednn",
         description="Run a graph of oneDNN Graph's JSON format on random inputs.",
@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def run(graph: Graph, inputs: dict[int, Any]) -> None:
-    """Compute a graph as one program, and print what comes out."""
+def run(graph: Graph, inputs: Arrays) -> None:
+    """Compute a graph as one program, and print its outputs."""
     arrays = {i: jnp.asarray(x) for i, x in inputs.items()}
     found = jax.jit(partial(evaluate, graph))(arrays)
     for tensor in graph.outputs:
@@ -56,7 +56,7 @@ def run(graph: Graph, inputs: dict[int, Any]) -> None:
         print(f"\n{tensor}: from {x.min():.4g} to {x.max():.4g}, mean {x.mean():.4g}")
 
 
-def print_check(graph: Graph, inputs: dict[int, Any]) -> int:
+def print_check(graph: Graph, inputs: Arrays) -> int:
     """Print a line for each convolution; return how many are wrong."""
     print("\nEach convolution against its defining sum in float64; error in multiples of the bound")
     print("4 eps sqrt(terms) of the sum of absolute values, and one rounding to 16 bits:")
@@ -66,7 +66,7 @@ def print_check(graph: Graph, inputs: dict[int, Any]) -> int:
     return sum(not finding.ok for finding in findings)
 
 
-def print_times(graph: Graph, inputs: dict[int, Any]) -> None:
+def print_times(graph: Graph, inputs: Arrays) -> None:
     """Print a line for each convolution and one for the graph."""
     print(f"\n{'milliseconds, the fastest of several calls in turn':56}{'jaxconv':>9}{'lax':>9}")
     for node, ours, theirs in each(graph, inputs):

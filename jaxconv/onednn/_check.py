@@ -26,7 +26,7 @@ class Finding:
 
     node: Node
     resolved: Resolved
-    #: of the element that is furthest beyond its bound, or nearest to it, in multiples of that
+    #: largest error of an element, in multiples of the bound of that element
     error: float
 
     @property
@@ -36,13 +36,12 @@ class Finding:
 
 
 def check(graph: Graph, inputs: Arrays) -> list[Finding]:
-    """Run a graph in full precision, and compare each convolution, given what it was given there.
+    """Run a graph in full precision, and compare each convolution, on its inputs in that run.
 
-    The sizes and pads are those that `jaxconv.resolve` finds; that the shapes are those which the
-    graph says is checked on running it.
+    The reference takes sizes and pads from `jaxconv.resolve`; running the graph checks its shapes.
     """
     full = lax.Precision.HIGHEST
-    # Not jitted: what a convolution is given is then an array, not what XLA made of its like.
+    # Not jitted: in one program, what a convolution reads may differ from the array that comes out.
     arrays = evaluate(graph, inputs, precision=full)
     return [
         compare(node, function, arguments, np.asarray(arrays[node.outputs[0].id]))
@@ -53,10 +52,10 @@ def check(graph: Graph, inputs: Arrays) -> list[Finding]:
 def compare(
     node: Node, function: Callable[..., Any], arguments: dict[str, Any], found: Array
 ) -> Finding:
-    """A convolution's result, each element with a bound of its own.
+    """Compare a convolution's result to the reference, each element within a bound of its own.
 
-    That is ``4 eps sqrt(terms)`` of the sum of all absolute values of its terms, with eps of
-    float32, and one rounding more where its type has 16 bits.
+    The bound is ``4 eps sqrt(terms)`` times the sum of the absolute values of its terms, with eps
+    of float32, and one rounding more where its type has 16 bits.
     """
     resolved = resolve(function, **arguments)
     tensors = {n: np.asarray(arguments[n], np.float64) for n in TENSORS if n in arguments}
@@ -114,7 +113,7 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
 
 
 def _terms(resolved: Resolved) -> int:
-    """The most that a sum may have."""
+    """The most terms that a sum may have."""
     axes, groups = resolved.geometry.axes, resolved.groups
     channel = resolved.geometry.data.channel
     src, dst = resolved.src_shape, resolved.dst_shape

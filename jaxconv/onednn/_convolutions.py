@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-from jax import lax
+from jax import Array, lax
 
+from jaxconv._attributes import PrecisionLike
 from jaxconv._messages import either
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find, todays_names
 from jaxconv.onednn._values import entries, is_int, unwrapped
@@ -16,9 +16,9 @@ def apply(
     inputs: Sequence[Any] | Mapping[str, Any],
     attributes: Mapping[str, Any],
     *,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     fpmath_mode: str | None = None,
-) -> jax.Array:
+) -> Array:
     """Compute the one output of an operation of this kind.
 
     Names may be today's or older ones in every kind, but not both for the same thing.
@@ -52,11 +52,10 @@ def apply(
         precision, "tf32" in at least that, and "bf16", "f16" and "any" as the backend
         prefers. On CPU all of them multiply in full.
 
-    What the attributes mean is told in :mod:`jaxconv`. Any weights format goes with any
-    kind.
+    :mod:`jaxconv` says what the attributes mean. Any weights format goes with any kind.
 
     Raises:
-      TypeError, ValueError: as the operations do, of this API's names and rules too.
+      TypeError, ValueError: as the operations do, and for this API's names and rules.
     """
     function, arguments = call(kind, inputs, attributes)
     if fpmath_mode is not None:
@@ -69,7 +68,7 @@ def apply(
     return named(kind, function)(**arguments, precision=precision)
 
 
-def fpmath_precision(where: str, mode: Any) -> lax.Precision:
+def fpmath_precision(where: str, mode: object) -> lax.Precision:
     """The least precision that a graph's `fpmath_mode` asks for."""
     if not isinstance(mode, str) or mode not in _FPMATH:
         raise ValueError(
@@ -88,11 +87,11 @@ _FPMATH = {
 
 
 def call(
-    kind: str, inputs: Any, attributes: Any, shape: Any = None
-) -> tuple[Callable[..., jax.Array], dict[str, Any]]:
+    kind: str, inputs: object, attributes: object, shape: tuple[int, ...] | None = None
+) -> tuple[Callable[..., Array], dict[str, Any]]:
     """The operation of this kind and all that it is called with, by name.
 
-    `shape` is the one that it takes if neither an input nor an attribute gives it.
+    `shape` is used if the operation takes a shape and neither an input nor an attribute gives one.
     """
     row = find(kind)
     arguments = _inputs(row, inputs)
@@ -122,10 +121,10 @@ def call(
     return row.function, arguments | attributes
 
 
-def named(kind: str, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """An operation, of which the errors tell the kind instead of its own name."""
+def named(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
+    """An operation whose errors name the kind instead of the operation."""
 
-    def renamed(*args: Any, **kwargs: Any) -> jax.Array:
+    def renamed(*args: Any, **kwargs: Any) -> Array:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError) as error:
@@ -152,8 +151,8 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
             )
 
 
-def _inputs(row: Kind, given: Any) -> dict[str, Any]:
-    """The inputs that are there, by today's names."""
+def _inputs(row: Kind, given: object) -> dict[str, Any]:
+    """The given inputs by today's names."""
     listed = ", ".join(f"`{name}`" for name in row.inputs)
     if isinstance(given, Mapping):
         named = todays_names(row, "input", given, row.inputs, OLDER_INPUTS)

@@ -1,4 +1,4 @@
-"""What a graph is: nodes, the tensors that join them, and what goes in and comes out."""
+"""What a graph is: nodes, the tensors that join them, its inputs and its outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from jaxconv._typing import DType, Shape
 
 #: The name of a type in a dump -> the type of an array.
 DTYPES = {
@@ -26,20 +28,20 @@ class Tensor:
 
     id: int
     dtype: str
-    #: A negative extent is not known before the graph runs.
+    #: A negative extent is unknown before the graph runs.
     shape: tuple[int, ...]
     name: str = ""
 
     @property
     def known(self) -> bool:
-        """Whether all its extents are."""
+        """Whether all extents are known."""
         return min(self.shape, default=0) >= 0
 
     def __str__(self) -> str:
         return f"{self.id}: {self.dtype} {self.shape}"
 
-    def fits(self, shape: tuple[Any, ...], dtype: Any) -> bool:
-        """Whether an array of this shape and type may be it."""
+    def fits(self, shape: Shape, dtype: DType) -> bool:
+        """Whether an array of this shape and type may be this tensor."""
         return (
             self.dtype in (UNKNOWN, *(name for name, known in DTYPES.items() if known == dtype))
             and len(shape) == len(self.shape)
@@ -68,9 +70,9 @@ class Graph:
 
     #: Each after those that compute its inputs, and otherwise as they stand in the file.
     nodes: tuple[Node, ...]
-    #: What has to be given: the input ports, or what nodes read and none computes.
+    #: The input ports, or else the tensors that nodes read and none computes.
     inputs: tuple[Tensor, ...]
-    #: What comes out: the output ports, or what nodes compute and none reads.
+    #: The output ports, or else the tensors that nodes compute and none reads.
     outputs: tuple[Tensor, ...]
     fpmath_mode: str = "strict"
 

@@ -1,4 +1,4 @@
-"""What a graph takes: arrays by id, by name or in order, or random ones."""
+"""The inputs of a graph: arrays by id, by name or in order, or random ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,23 +7,27 @@ import numpy as np
 
 from jaxconv._dtypes import canonical
 from jaxconv._messages import shown
+from jaxconv._typing import DType
 from jaxconv.onednn._graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._kinds import TABLE
-from jaxconv.onednn._load import load_graph
+from jaxconv.onednn._load import GraphLike, load_graph
 from jaxconv.onednn._names import KINDS, find
 from jaxconv.onednn._values import suggestion
 
 Arrays = dict[int, Any]
 
+#: By id, by name, or in order.
+InputsLike = Mapping[Any, Any] | Sequence[Any]
+
 #: All kinds that a graph may have.
 GRAPH_KINDS = (*KINDS, *TABLE)
 
 
-def random_inputs(graph: Any, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
+def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
     """Arrays for all inputs of a graph, of their shapes and types, by id.
 
-    Floats are normal with variance 1, without a sign where a node wants none; 8-bit integers are
-    of all that there are; a tensor of type s32 that is a shape is that of the node's output.
+    Floats are normal with variance 1, and positive where a node needs that. Integers are uniform
+    over all of their type. A tensor of type s32 that is a shape is the shape of the node's output.
 
     Args:
       graph: what `load_graph` takes.
@@ -34,7 +38,7 @@ def random_inputs(graph: Any, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
     return {tensor.id: _random(rng, graph, tensor) for tensor in graph.inputs}
 
 
-#: Inputs of which the sign matters: kind -> their names.
+#: Inputs that must be positive: kind -> their names.
 _POSITIVE = {
     "Sqrt": ("src",),
     "Log": ("src",),
@@ -58,13 +62,13 @@ def _random(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.ndarra
     return drawn.astype(dtype)
 
 
-def known(tensor: Tensor) -> np.dtype[Any]:
+def known(tensor: Tensor) -> DType:
     if not tensor.known or tensor.dtype == UNKNOWN:
         raise ValueError(f"graph: an input's shape and type must be known; got tensor {tensor}")
     return DTYPES[tensor.dtype]
 
 
-def given(graph: Graph, inputs: Any) -> Arrays:
+def given(graph: Graph, inputs: InputsLike | None) -> Arrays:
     """The arrays of all inputs by id, from those by id, by name or in order."""
     if inputs is None:
         inputs = random_inputs(graph)
@@ -85,7 +89,7 @@ def given(graph: Graph, inputs: Any) -> Arrays:
         value = found[tensor.id]
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             value = np.asarray(value)
-        # A shape, say, must stay what it is: all that JAX makes of it within jit is traced.
+        # A shape, say, stays as it is: within jit, whatever JAX made of it would be traced.
         dtype = canonical(value.dtype)
         if not tensor.fits(value.shape, dtype):
             raise TypeError(

@@ -1,16 +1,18 @@
-"""All other kinds as a table: their inputs, attributes, types, and what computes them.
+"""All other kinds as a table: their inputs, attributes, types and functions.
 
 Arithmetic on 16-bit types is done in float32, and rounded once to the type of the output.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
+from jaxconv._typing import DType
 from jaxconv.onednn._graph import DTYPES
 from jaxconv.onednn._quantisation import ATTRIBUTES, dequantize, quantize
 from jaxconv.onednn._values import NO_DEFAULT, Attribute
@@ -23,7 +25,7 @@ INTEGERS = ("s8", "u8")
 class Row:
     """A kind: ``compute(dtype of the output, *inputs, **attributes)``."""
 
-    compute: Callable[..., jax.Array]
+    compute: Callable[..., Array]
     inputs: tuple[str, ...] = ("src",)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     #: the types that inputs and output may have
@@ -31,19 +33,19 @@ class Row:
     results: tuple[str, ...] = FLOATS
 
 
-def arithmetic(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of float32 arrays as one of any float type, that rounds once."""
 
-    def compute(dtype: Any, *arrays: jax.Array, **attributes: Any) -> jax.Array:
+    def compute(dtype: DType, *arrays: Array, **attributes: Any) -> Array:
         return function(*(x.astype(jnp.float32) for x in arrays), **attributes).astype(dtype)
 
     return compute
 
 
-def moving(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def moving(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function that changes no element: the type stays."""
 
-    def compute(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
+    def compute(dtype: DType, src: Array, **attributes: Any) -> Array:
         if src.dtype != dtype:
             raise TypeError(f"the output must be of the type of src, {src.dtype}; got {dtype}")
         return function(src, **attributes)
@@ -54,47 +56,47 @@ def moving(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 # Element by element
 
 
-def _clamp(src: Any, min: float, max: float) -> Any:
+def _clamp(src: Array, min: float, max: float) -> Array:
     if min > max:
         raise ValueError(f"`min` must be at most `max`; got {min} and {max}")
     return jnp.clip(src, min, max)
 
 
-def _elu(src: Any, alpha: float) -> Any:
-    # What a where leaves out may not overflow either, or its derivative is NaN.
+def _elu(src: Array, alpha: float) -> Array:
+    # Neither branch of a where may overflow, or the derivative is NaN.
     return jnp.where(src < 0, alpha * jnp.expm1(jnp.minimum(src, 0)), src)
 
 
-def _gelu(src: Any, mode: str) -> Any:
+def _gelu(src: Array, mode: str) -> Array:
     return jax.nn.gelu(src, approximate=mode == "gelu_tanh")
 
 
-def _soft_plus(src: Any, beta: float) -> Any:
+def _soft_plus(src: Array, beta: float) -> Array:
     if beta == 0:
         raise ValueError("`beta` must not be 0; got 0")
     return jax.nn.softplus(beta * src) / beta
 
 
-def _leaky(src: Any, alpha: Any) -> Any:
+def _leaky(src: Array, alpha: Array | float) -> Array:
     return jnp.where(src >= 0, src, alpha * src)
 
 
-def _hard_sigmoid(src: Any, alpha: float, beta: float) -> Any:
+def _hard_sigmoid(src: Array, alpha: float, beta: float) -> Array:
     return jnp.clip(alpha * src + beta, 0, 1)
 
 
 NUMBER = Attribute("f32", NO_DEFAULT)
 
 
-def _unary(function: Callable[..., Any], **attributes: Attribute) -> Row:
+def _unary(function: Callable[..., Array], **attributes: Attribute) -> Row:
     return Row(arithmetic(function), attributes=attributes)
 
 
 # Two tensors
 
 
-def _binary(function: Callable[..., Any]) -> Row:
-    def compute(a: Any, b: Any, auto_broadcast: str) -> Any:
+def _binary(function: Callable[..., Array]) -> Row:
+    def compute(a: Array, b: Array, auto_broadcast: str) -> Array:
         if a.shape != b.shape and auto_broadcast == "none":
             raise ValueError(
                 f"src_0 and src_1 must have one shape, since `auto_broadcast` is none; got "
@@ -118,7 +120,7 @@ def _binary(function: Callable[..., Any]) -> Row:
 DATA_FORMAT = Attribute("string", "NXC", ("NXC", "NCX"))
 
 
-def _by_channel(name: str, vector: Any, src: Any, data_format: str) -> Any:
+def _by_channel(name: str, vector: Array, src: Array, data_format: str) -> Array:
     """A vector in a shape that broadcasts along the channels of src."""
     axis = 1 if data_format == "NCX" else src.ndim - 1
     if src.ndim < 2 or vector.shape != (src.shape[axis],):
@@ -129,11 +131,11 @@ def _by_channel(name: str, vector: Any, src: Any, data_format: str) -> Any:
     return vector.reshape([-1 if a == axis else 1 for a in range(src.ndim)])
 
 
-def _bias_add(src: Any, bias: Any, data_format: str) -> Any:
+def _bias_add(src: Array, bias: Array, data_format: str) -> Array:
     return src + _by_channel("bias", bias, src, data_format)
 
 
-def _prelu(src: Any, slope: Any, data_format: str, per_channel_broadcast: bool) -> Any:
+def _prelu(src: Array, slope: Array, data_format: str, per_channel_broadcast: bool) -> Array:
     if slope.ndim == 1 and per_channel_broadcast and slope.shape != (1,):
         slope = _by_channel("slope", slope, src, data_format)
     trailing = src.shape[src.ndim - slope.ndim :]
@@ -146,8 +148,14 @@ def _prelu(src: Any, slope: Any, data_format: str, per_channel_broadcast: bool) 
 
 
 def _batch_norm(
-    src: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float, data_format: str
-) -> Any:
+    src: Array,
+    gamma: Array,
+    beta: Array,
+    mean: Array,
+    variance: Array,
+    epsilon: float,
+    data_format: str,
+) -> Array:
     vectors = {"gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
     gamma, beta, mean, variance = (
         _by_channel(name, vector, src, data_format) for name, vector in vectors.items()
@@ -158,7 +166,7 @@ def _batch_norm(
 # Moves
 
 
-def _reshape(src: Any, shape: Any, special_zero: bool) -> Any:
+def _reshape(src: Array, shape: Sequence[int], special_zero: bool) -> Array:
     wanted = list(shape)
     if special_zero and len(wanted) > src.ndim and 0 in wanted[src.ndim :]:
         raise ValueError(f"a 0 in `shape` copies an extent of src, {src.shape}; got {wanted}")
@@ -174,7 +182,7 @@ def _reshape(src: Any, shape: Any, special_zero: bool) -> Any:
     return src.reshape(wanted)
 
 
-def _transpose(src: Any, order: Any) -> Any:
+def _transpose(src: Array, order: Sequence[int]) -> Array:
     axes = [axis % src.ndim if -src.ndim <= axis < src.ndim else axis for axis in order]
     if sorted(axes) != list(range(src.ndim)):
         raise ValueError(

@@ -13,15 +13,18 @@ from jaxconv._messages import either, shown
 from jaxconv.onednn._graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._values import entries, is_int
 
+#: The path of a file, JSON text, what that parses to, or a graph that was read before.
+GraphLike = str | os.PathLike[str] | Mapping[str, Any] | Graph
 
-def load_graph(graph: Any) -> Graph:
+
+def load_graph(graph: GraphLike) -> Graph:
     """Read a graph of oneDNN Graph's JSON format, and put its nodes in order.
 
     Args:
       graph: the path of a file, JSON text, what that parses to, or a graph that was read before.
 
     Raises:
-      TypeError, ValueError: it is no such graph: JSON, ids, shapes, types, ports or cycles.
+      TypeError, ValueError: the graph is malformed in its JSON, ids, shapes, types, ports or order.
     """
     if isinstance(graph, Graph):
         return graph
@@ -48,7 +51,7 @@ def load_graph(graph: Any) -> Graph:
     )
 
 
-def _parsed(graph: Any) -> Mapping[str, Any]:
+def _parsed(graph: GraphLike) -> Mapping[str, Any]:
     """The fields of the file, the text or the dict."""
     if isinstance(graph, str | os.PathLike) and not str(graph).lstrip().startswith("{"):
         path, graph = graph, Path(graph).read_text()
@@ -67,7 +70,7 @@ def _parsed(graph: Any) -> Mapping[str, Any]:
     return graph
 
 
-def _node(place: int, fields: Any) -> Node:
+def _node(place: int, fields: object) -> Node:
     where = f"graph: node number {place}"
     if not isinstance(fields, Mapping):
         raise TypeError(f"{where} must be a dict; got {shown(fields)}")
@@ -88,7 +91,7 @@ def _node(place: int, fields: Any) -> Node:
     return Node(node_id, name, kind, attributes, inputs, outputs)
 
 
-def _tensor(where: str, fields: Any) -> Tensor:
+def _tensor(where: str, fields: object) -> Tensor:
     if not isinstance(fields, Mapping) or not is_int(fields.get("id")):
         raise TypeError(
             f"{where}: a tensor must be a dict with an `id`, an int; got {shown(fields)}"
@@ -129,7 +132,7 @@ def _makers(nodes: tuple[Node, ...]) -> dict[int, Node]:
 
 
 def _tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
-    """The tensors by id; wherever one stands it must be the same, but for what is not known."""
+    """The tensors by id; each must be the same wherever it stands, except for what is unknown."""
     found: dict[int, Tensor] = {}
     for node in nodes:
         for tensor in chain(node.outputs, node.inputs):

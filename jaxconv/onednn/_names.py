@@ -49,7 +49,7 @@ class Kind:
 
     name: str
     function: Callable[..., jax.Array]
-    #: In order. The first two are required; a third is a bias or a shape.
+    #: Inputs in order: two that are required, and a bias or a shape.
     inputs: tuple[str, ...]
     weights_format: str
     #: Attributes beyond the common ones. One that is an input too may be given as either.
@@ -87,7 +87,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-#: older kind -> today's, of which it differs in one thing: its weights_format is XIO by default
+#: older kind -> today's; they differ in one thing, the older weights_format being XIO by default
 _OLDER_KINDS = {
     "ConvolutionBackpropData": "ConvolutionBackwardData",
     "ConvolutionBackpropFilters": "ConvolutionBackwardWeights",
@@ -107,7 +107,7 @@ BY_NAME = _TODAYS | {
 KINDS = tuple(BY_NAME)
 
 
-def find(kind: Any) -> Kind:
+def find(kind: object) -> Kind:
     """The row of a kind, by its name."""
     if not isinstance(kind, str):
         raise TypeError(f"onednn.apply: `kind` must be a string; got {kind!r}")
@@ -122,7 +122,7 @@ def find(kind: Any) -> Kind:
 def todays_names(
     row: Kind, what: str, given: Mapping[str, Any], known: tuple[str, ...], older: dict[str, str]
 ) -> dict[str, Any]:
-    """`given` by today's names; every name must be known, and each thing be named once."""
+    """`given` by today's names; each name must be known, and no two names mean the same."""
     known_older = [name for name, today in older.items() if today in known]
     spelled: dict[str, str] = {}
     for name in given:

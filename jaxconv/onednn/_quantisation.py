@@ -1,12 +1,13 @@
 """Quantize and Dequantize: 8-bit integers for numbers, by a scale and a zero point."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
+from jaxconv._typing import DType
 from jaxconv.onednn._values import NO_DEFAULT, Attribute
 
 ATTRIBUTES = {
@@ -17,23 +18,25 @@ ATTRIBUTES = {
 }
 
 
-def quantize(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
-    """``round(src/scale + zp)``: a tie goes to the even integer, the rest to the nearest end."""
+def quantize(dtype: DType, src: Array, **attributes: Any) -> Array:
+    """``round(src/scale + zp)``, ties to the even integer, clipped to the range of the type."""
     scales, zero_points = _along(src, **attributes)
     ends = jnp.iinfo(dtype)
     found = jnp.round(src.astype(jnp.float32) / scales + zero_points)
-    # XLA does not promise what an integer type makes of numbers that it has not.
+    # XLA does not promise how it converts numbers beyond the range of an integer type.
     found = jnp.clip(found, float(ends.min), float(ends.max))
     return lax.convert_element_type(found, dtype)
 
 
-def dequantize(dtype: Any, src: jax.Array, **attributes: Any) -> jax.Array:
+def dequantize(dtype: DType, src: Array, **attributes: Any) -> Array:
     """``(src - zp) * scale``, in float32."""
     scales, zero_points = _along(src, **attributes)
     return lax.convert_element_type((src.astype(jnp.float32) - zero_points) * scales, dtype)
 
 
-def _along(src: Any, qtype: str, axis: int, scales: Any, zps: Any) -> tuple[Any, Any]:
+def _along(
+    src: Array, qtype: str, axis: int, scales: Sequence[float], zps: Sequence[int] | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Scales and zero points as float32, in a shape that broadcasts to src."""
     zps = [0] * len(scales) if zps is None else zps
     if qtype == "per_tensor":

@@ -1,4 +1,4 @@
-"""Run a graph: match what is given to its inputs, compute node by node, check what comes out."""
+"""Run a graph: match arrays to its inputs, compute node by node, check the results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,48 +7,53 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from jaxconv._attributes import PrecisionLike
 from jaxconv._explain import Explanation, explain
 from jaxconv._messages import either
+from jaxconv._typing import DType
 from jaxconv.onednn._convolutions import call, fpmath_precision, named
 from jaxconv.onednn._graph import DTYPES, Graph, Node
-from jaxconv.onednn._inputs import GRAPH_KINDS, Arrays, given, known
+from jaxconv.onednn._inputs import GRAPH_KINDS, Arrays, InputsLike, given, known
 from jaxconv.onednn._kinds import TABLE
-from jaxconv.onednn._load import load_graph
+from jaxconv.onednn._load import GraphLike, load_graph
 from jaxconv.onednn._names import find
 from jaxconv.onednn._values import checked, suggestion
 
 #: The arguments of an operation that are arrays.
 TENSORS = ("src", "diff_dst", "weights", "bias")
 
-Convolve = Callable[[Callable[..., jax.Array], dict[str, Any]], jax.Array]
+Convolve = Callable[[Callable[..., Array], dict[str, Any]], Array]
 
 
-def run_graph(graph: Any, inputs: Any = None, *, precision: Any = None) -> dict[int, jax.Array]:
+def run_graph(
+    graph: GraphLike, inputs: InputsLike | None = None, *, precision: PrecisionLike = None
+) -> dict[int, Array]:
     """Compute the outputs of a graph: a dict from the id of each to its array.
 
-    The graph is static, so a function that calls this can be jitted, and is differentiable in
-    what reaches the outputs by floating-point operations alone.
+    The graph is static, so a function that calls this can be jitted. It is differentiable in the
+    inputs that reach the outputs by floating-point operations alone.
 
     Args:
       graph: what `load_graph` takes.
       inputs: a dict by ids, by the names of tensors or by those of an input of a node, as in
-        "CONV_0.weights"; or a sequence, in the order of `input_ports` or else in that in which
-        nodes read them. By default those of `random_inputs`.
-      precision: of the convolutions. By default the graph's `fpmath_mode` says it.
+        "CONV_0.weights"; or a sequence in the order of `input_ports`, or else in the order in which
+        nodes read inputs. By default, `random_inputs` makes them.
+      precision: that of the convolutions; by default, what the graph's `fpmath_mode` means.
 
     Returns:
       The graph's `output_ports`, or else all tensors that no node reads.
 
     Raises:
-      TypeError, ValueError: with the node, what it takes, and what it got.
+      TypeError, ValueError: these name the node, what it takes, and what it got.
     """
     graph = load_graph(graph)
     arrays = evaluate(graph, given(graph, inputs), precision=precision)
     return {tensor.id: arrays[tensor.id] for tensor in graph.outputs}
 
 
-def explain_graph(graph: Any) -> dict[int, Explanation]:
+def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     """`jaxconv.explain` for each convolution of a graph, by the id of its node.
 
     Args:
@@ -75,10 +80,10 @@ def evaluate(
     graph: Graph,
     inputs: Mapping[int, Any],
     *,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     convolve: Convolve | None = None,
 ) -> Arrays:
-    """All tensors of a graph by id; `convolve` calls an operation in another way than it is."""
+    """All tensors of a graph by id; `convolve(function, arguments)` may replace the operations."""
     for node in graph.nodes:
         if node.kind not in GRAPH_KINDS:
             raise ValueError(
@@ -107,9 +112,9 @@ def evaluate(
 
 
 def convolution_calls(
-    graph: Graph, arrays: Mapping[int, Any], precision: Any = None
-) -> Iterator[tuple[Node, Callable[..., jax.Array], dict[str, Any]]]:
-    """Each convolution: its node, its operation, and all that this is called with by name."""
+    graph: Graph, arrays: Mapping[int, Any], precision: PrecisionLike = None
+) -> Iterator[tuple[Node, Callable[..., Array], dict[str, Any]]]:
+    """Each convolution: its node, its operation, and the arguments of the call by name."""
     if precision is None:
         precision = fpmath_precision("graph", graph.fpmath_mode)
     for node in graph.nodes:
@@ -119,8 +124,8 @@ def convolution_calls(
 
 
 def _call(
-    node: Node, values: list[Any], precision: Any
-) -> tuple[Callable[..., jax.Array], dict[str, Any]]:
+    node: Node, values: list[Any], precision: PrecisionLike
+) -> tuple[Callable[..., Array], dict[str, Any]]:
     row = find(node.kind)
     [out] = node.outputs
     shape = out.shape if out.known else None
@@ -133,11 +138,11 @@ def _call(
     return function, arguments | {"precision": precision}
 
 
-def _concrete(value: Any) -> bool:
+def _concrete(value: object) -> bool:
     return isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
-def _compute(node: Node, values: list[Any]) -> jax.Array:
+def _compute(node: Node, values: list[Any]) -> Array:
     row, [out] = TABLE[node.kind], node.outputs
     if len(values) != len(row.inputs):
         raise ValueError(f"the inputs must be {', '.join(row.inputs)}; got {len(values)}")
@@ -150,14 +155,14 @@ def _compute(node: Node, values: list[Any]) -> jax.Array:
     return row.compute(dtype, *arrays, **attributes)
 
 
-def _check_type(name: str, dtype: Any, accepted: tuple[str, ...]) -> None:
+def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:
     if dtype not in [DTYPES[known] for known in accepted]:
         raise TypeError(f"the type of {name} must be {either(accepted)}; got {dtype}")
 
 
 @contextmanager
 def _blamed(node: Node) -> Iterator[None]:
-    """Errors of what is raised within, with the node that they are of."""
+    """Name the node in errors that are raised within."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxconv._inspect import resolve
 from jaxconv._op import OPS
@@ -16,11 +16,11 @@ from jaxconv.onednn._graph import Graph, Node
 from jaxconv.onednn._inputs import Arrays
 from jaxconv.onednn._run import TENSORS, convolution_calls, evaluate
 
-#: Seconds to time one pair in, the fewest rounds and the most.
+#: Seconds in which to time one pair, the fewest rounds and the most.
 BUDGET, FEWEST, MOST = 0.5, 3, 200
 
 
-def plain(function: Callable[..., jax.Array], arguments: dict[str, Any]) -> jax.Array:
+def plain(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     """An operation as one writes it in lax: a convolution, or the transpose of one."""
     resolved = resolve(function, **arguments)
     op, geometry = OPS[resolved.op], resolved.geometry
@@ -36,7 +36,7 @@ def plain(function: Callable[..., jax.Array], arguments: dict[str, Any]) -> jax.
         precision=arguments.get("precision"),
     )
 
-    def to_coarse(fine: jax.Array, kernel: jax.Array) -> jax.Array:
+    def to_coarse(fine: Array, kernel: Array) -> Array:
         if resolved.groups_on_fine:
             layout = geometry.kernel
             kernel = move_groups(kernel, resolved.groups, layout.fine, layout.coarse)
@@ -77,7 +77,7 @@ def whole(graph: Graph, inputs: Arrays) -> tuple[float, float]:
 
 
 def each(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
-    """Seconds of each convolution, given what it is given in the graph."""
+    """Seconds of each convolution by jaxconv and by lax, on its inputs in the graph."""
     arrays = jax.jit(partial(evaluate, graph))({i: jnp.asarray(x) for i, x in inputs.items()})
     found = []
     for node, function, arguments in convolution_calls(graph, arrays):
@@ -90,13 +90,16 @@ def each(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
     return found
 
 
-def _called(function: Callable[..., jax.Array], arguments: dict[str, Any]) -> jax.Array:
+def _called(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     return function(**arguments)
 
 
 def _of_tensors(
-    way: Callable[..., jax.Array], function: Any, rest: dict[str, Any], tensors: dict[str, Any]
-) -> jax.Array:
+    way: Callable[..., Array],
+    function: Callable[..., Array],
+    rest: dict[str, Any],
+    tensors: dict[str, Any],
+) -> Array:
     return way(function, rest | tensors)
 
 

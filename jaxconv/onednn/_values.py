@@ -1,7 +1,7 @@
 """Attribute values as dumps write them: wrapped with their type, and checked against it."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxconv._messages import either, shown
 
-#: The default of an attribute that has none.
+#: Stands for the default of an attribute without one.
 NO_DEFAULT: Any = object()
 
 
@@ -69,22 +69,22 @@ def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute])
     return found
 
 
-def suggestion(got: Any, known: Sequence[str]) -> str:
+def suggestion(got: object, known: Sequence[str]) -> str:
     """The nearest of the known names in any case, as the end of an error message."""
     folded = {name.lower(): name for name in known}
     near = get_close_matches(str(got).lower(), folded, n=1)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
-def entries(value: Any) -> list[Any] | None:
-    """Those of a list, a tuple or a vector; None of anything else."""
+def entries(value: object) -> list[Any] | None:
+    """The entries of a list, a tuple or a vector; None for anything else."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, list | tuple) else None
 
 
 def is_int(value: Any) -> bool:
-    """Whether it is an int; bools and floats are none."""
+    """Whether a value is an int; bools and floats are not."""
     if isinstance(value, bool | np.bool_ | str):
         return False
     try:
@@ -94,12 +94,15 @@ def is_int(value: Any) -> bool:
     return True
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: object) -> bool:
     return is_int(value) or isinstance(value, float | np.floating)
 
 
-def _all(check: Any) -> Any:
-    def check_all(value: Any) -> bool:
+Check = Callable[[Any], bool]
+
+
+def _all(check: Check) -> Check:
+    def check_all(value: object) -> bool:
         found = entries(value)
         return found is not None and all(map(check, found))
 
@@ -125,7 +128,7 @@ _MEANING = {
 }
 
 
-def _check_type(kind: str, name: str, expected: str, value: Any) -> None:
+def _check_type(kind: str, name: str, expected: str, value: object) -> None:
     if not _IS[expected](value):
         raise TypeError(
             f"{kind}: the attribute `{name}` must be {_MEANING[expected]} ({expected}); "

@@ -1,4 +1,4 @@
-"""Write a graph: one convolution, quantised or not, and what may follow it."""
+"""Write a graph: one convolution, quantised or not, and the kinds that follow."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from jaxconv.onednn._values import entries, is_int, suggestion
 Fields = dict[str, Any]
 Shape = tuple[int, ...]
 
-#: What may follow: the kinds that keep the shape and compute in the type of their input.
+#: Kinds that may follow: they keep the shape, and compute in the type of their input.
 FOLLOWERS = tuple(
     kind
     for kind, row in TABLE.items()
@@ -42,16 +42,16 @@ def write_graph(
       kind: one of `KINDS`.
       first, second: the shapes of its two arrays.
       attributes: as `apply` takes them; shapes, too, are given here.
-      dtype: the type that it is computed in: "f32", "bf16" or "f16".
-      then: the kinds that follow, one on the output of the other: "BiasAdd", "Add", "ReLU", ...;
-        with a dict of attributes where they need some. A second input, and more, are inputs of
-        the graph: of BiasAdd one number for each channel, of Add and other kinds of two tensors
-        one of the same shape.
-      int8: "per_tensor" or "per_channel": src is of type u8 and weights are s8, both dequantised
-        before, weights by one scale or by one for each output channel, and the result is
-        quantised to u8. With a 16-bit `dtype` they are cast to that between: mixed precision. For
-        Convolution and ConvTranspose only.
-      fpmath_mode: of the graph.
+      dtype: the type in which the convolution is computed: "f32", "bf16" or "f16".
+      then: the kinds that follow, each on the output of the one before: "BiasAdd", "Add", "ReLU",
+        ...; with a dict of attributes where they need some. Their further inputs are inputs of the
+        graph: one number for each channel for BiasAdd, a tensor of the same shape for Add and
+        other kinds of two tensors.
+      int8: "per_tensor" or "per_channel". src (u8) and weights (s8) are dequantised first, weights
+        by one scale or by one for each output channel, and the result is quantised to u8. With a
+        16-bit `dtype`, a TypeCast follows each Dequantize, and precedes Quantize: mixed precision.
+        For Convolution and ConvTranspose only.
+      fpmath_mode: that of the graph.
 
     Raises:
       TypeError, ValueError: as `apply` does.
@@ -140,7 +140,7 @@ class _Writer:
     tensors: int = 0
 
     def tensor(self, dtype: str, shape: Shape, given: bool = True) -> Fields:
-        """A new one; an input of the graph, unless a node computes it."""
+        """A new tensor; an input of the graph if `given`, and not computed by a node."""
         number, self.tensors = self.tensors, self.tensors + 1
         if given:
             self.inputs.append(number)
@@ -161,7 +161,7 @@ class _Writer:
         attributes: Mapping[str, Any],
         output: tuple[str, Shape],
     ) -> Fields:
-        """A new one; its output."""
+        """Add a node; return its output."""
         out = self.tensor(*output, given=False)
         rank = len(inputs[0]["shape"]) - 2
         attrs = {

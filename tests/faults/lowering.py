@@ -177,15 +177,15 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "a sum over blocks forgets all but the first",
         "_lowering/blocks.py",
-        "    return lax.fori_loop(0, count, lambda n, out: out + block(n), out)",
-        "    return lax.fori_loop(0, 1, lambda n, out: out + block(n), out)",
+        "lax.fori_loop(0, count, lambda n, out: out + block(n), zeros)",
+        "lax.fori_loop(0, 1, lambda n, out: out + block(n), zeros)",
         FORMS,
     ),
     Fault(
         "oneDNN's weights gradient reads blocks of rows without the stride",
         "_lowering/onednn.py",
-        "row * rows * first.stride, some.fine)",
-        "row * rows, some.fine)",
+        "row * rows * first.stride, part.fine)",
+        "row * rows, part.fine)",
         FORMS,
     ),
     Fault(

@@ -170,7 +170,7 @@ SIZES = (
     Fault(
         "an array that cannot be read as an attribute raises an error of its own",
         "_attributes.py",
-        "except Exception as error:  # of an array that was deleted, say",
+        "except Exception as error:  # from a deleted array, say",
         "except KeyError as error:",
         "test_errors.py -k raises",
     ),

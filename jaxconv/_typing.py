@@ -1,0 +1,33 @@
+"""Names for the types that annotations share."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from jax import Array
+
+DType = np.dtype[Any]
+
+#: An int, or a symbolic dimension of `jax.export`.
+Extent = Any
+
+Shape = tuple[Extent, ...]
+
+#: What JAX takes as an array: no numbers and no lists, unlike `jax.typing.ArrayLike`.
+ArrayLike = Array | np.ndarray[Any, Any]
+
+#: A place along an axis: in a loop it is traced.
+Index = int | Array
+
+
+class Typed(Protocol):
+    """An array, or no more than its type: a `jax.ShapeDtypeStruct`, say."""
+
+    @property
+    def shape(self) -> Shape:
+        """The extents."""
+        ...
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        ...
