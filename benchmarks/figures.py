@@ -113,7 +113,7 @@ def steps(runs: list[dict], wanted: list[str]) -> list[str]:
             both = _lax_and_installed(row)
             about = f", {_jax(run)}" * (len(runs) > 1)
             times = [_digits(1e3 * entry["min_s"], 3) for entry in both]
-            compiled = [_digits(entry["compile_s"], 2) for entry in both]
+            compiled = [f"{entry['compile_s']:.1f}" for entry in both]
             lines.append([row["layer"] + about, *times, _gain(row), *compiled])
     return _table([*head, "compile, lax, s", "installed, s"], lines)
 

@@ -45,7 +45,7 @@ def test_what_is_measured_is_written(monkeypatch, tmp_path, capsys):
         "jaxconv": jaxconv.__version__,
     }
     assert capsys.readouterr().out.splitlines() == figures.steps([results], [])
-    assert figures.steps([results], [])[2] == "| dense CNN | 200 | 20 | 10 | 2 | 3 |"
+    assert figures.steps([results], [])[2] == "| dense CNN | 200 | 20 | 10 | 2.0 | 3.0 |"
 
 
 def test_a_step_that_differs_is_not_measured(monkeypatch):
