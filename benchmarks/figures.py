@@ -10,6 +10,11 @@ relative to the document:
     counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
     classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
+    steps FILE...                a line a training step: milliseconds and seconds to compile, by
+                                 lax and where jaxconv is installed
+    gains FILE...                a line a file: lax's time over that of jaxconv installed, by step
+
+Steps are compared by the fastest of all rounds, all else by the median.
 """
 
 import argparse
@@ -99,11 +104,33 @@ def rows(runs: list[dict], layers: list[str]) -> list[str]:
     return _table([f"ms, {' / '.join(engines)}", *OPS], lines)
 
 
+def steps(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a step, and its run if there are several."""
+    head = ["training step", "lax, ms", "installed, ms", "times faster"]
+    lines = []
+    for run in runs:
+        for row in run["rows"]:
+            both = _lax_and_installed(row)
+            about = f", {_jax(run)}" * (len(runs) > 1)
+            times = [_digits(1e3 * entry["min_s"], 3) for entry in both]
+            compiled = [f"{entry['compile_s']:.1f}" for entry in both]
+            lines.append([row["layer"] + about, *times, _gain(row), *compiled])
+    return _table([*head, "compile, lax, s", "installed, s"], lines)
+
+
+def gains(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a run, a column a step."""
+    lines = [[_jax(run), *map(_gain, run["rows"])] for run in runs]
+    return _table(["times faster", *(row["layer"] for row in runs[0]["rows"])], lines)
+
+
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "overall": overall,
     "counts": counts,
     "classes": classes,
     "rows": rows,
+    "steps": steps,
+    "gains": gains,
 }
 
 
@@ -127,8 +154,31 @@ def _ms(row: dict, engine: str) -> str:
     seconds = time_of(row, engine)
     if seconds is None:
         return "-"
-    number = float(f"{1e3 * seconds:.2g}")
-    return f"{number:,.0f}" if number >= 10 else f"{number:g}"
+    return _digits(1e3 * seconds, 2)
+
+
+def _digits(number: float, digits: int) -> str:
+    """So many significant digits; no zeros after the point."""
+    number = float(f"{number:.{digits}g}")
+    return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:g}"
+
+
+def _lax_and_installed(row: dict) -> list[dict]:
+    """A step's entries by lax and by jaxconv installed."""
+    found = [row["engines"].get(label, {}) for label in ("lax", "lax+install")]
+    if any(entry.get("status") != "ok" for entry in found):
+        raise SystemExit(f"figures: {row['layer']} has no times of lax and lax+install")
+    return found
+
+
+def _gain(row: dict) -> str:
+    lax, installed = _lax_and_installed(row)
+    ratio = lax["min_s"] / installed["min_s"]
+    return f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
+
+
+def _jax(run: dict) -> str:
+    return f"JAX {run['engines']['lax']['jax']}"
 
 
 def _about(run: dict) -> str:

@@ -11,7 +11,8 @@ def parser(description: str) -> ArgumentParser:
     """A parser with the flags that all commands share."""
     new = ArgumentParser(description=description, allow_abbrev=False)
     add = new.add_argument
-    add("--engines", type=_engines, default=[*engines.DEFAULT], help="NAME, jaxconv:FORM; @TAG")
+    labels = "NAME, jaxconv:FORM, lax+install; @TAG"
+    add("--engines", type=_engines, default=[*engines.DEFAULT], help=labels)
     add("--filter", default="", help="regular expression: rows by name, network or tag")
     add("--dtypes", type=listed(DTYPES), default=["f32"], help=f"of {', '.join(DTYPES)}")
     add("--repeats", type=_count, default=5, help="interleaved rounds")

@@ -1,11 +1,12 @@
 """`python -m benchmarks.install`: training steps of unmodified models, before and after `install`.
 
-One line a model: milliseconds of a step, forward, backward and SGD, and seconds to compile it,
-by lax and where jaxconv is installed. Both steps are compiled in this process and then called
-in turns. The models are written in `jax.lax`, as one writes them.
+One line a model: milliseconds of a step, forward, backward and SGD, the fastest of all rounds,
+and seconds to compile it, by lax and where jaxconv is installed. Both steps are compiled in this
+process and then called in turns. The models are written in `jax.lax`, as one writes them.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 from jax import lax
 
 import jaxconv
+from benchmarks import engines, figures, files, run
+from benchmarks.rounds import of_calls
 
 LAST = ("NHWC", "HWIO", "NHWC")
 
@@ -126,7 +129,12 @@ def compiled(run: Callable[..., Any], *args: Any) -> tuple[Any, float]:
     return program, time.perf_counter() - start
 
 
-def measure(name: str, rounds: int) -> dict[str, float]:
+#: What a step is compiled as: the labels of `benchmarks.train_step`.
+LABELS = ("lax", "lax+install")
+
+
+def measure(name: str, rounds: int) -> dict[str, dict]:
+    """By label, times of the steps and the seconds to compile one."""
     network, shape = MODELS[name]
     x = np.float32(np.random.default_rng(1).standard_normal(shape))
     parameters = Parameters()
@@ -147,22 +155,28 @@ def measure(name: str, rounds: int) -> dict[str, float]:
             start = time.perf_counter()
             jax.block_until_ready(program(*args))
             found.append(time.perf_counter() - start)
-    before, now = (1e3 * float(np.median(found)) for found in times)
-    return {"lax_ms": before, "ms": now, "lax_compile_s": seconds[0], "compile_s": seconds[1]}
+    return {
+        label: of_calls(found) | {"compile_s": took, "loss": float(loss)}
+        for label, found, took, loss in zip(LABELS, times, seconds, losses, strict=True)
+    }
 
 
 def main() -> None:
-    """Print a row for each model."""
-    flags = argparse.ArgumentParser(description="steps of models before and after jaxconv.install")
-    flags.add_argument("--rounds", type=int, default=7, help="of a call each of both")
-    flags.add_argument("--models", nargs="+", choices=[*MODELS], default=[*MODELS])
-    asked = flags.parse_args()
-    print(f"JAX {jax.__version__}, {jax.default_backend()}")
-    print("| model | step, lax, ms | installed | compile, lax, s | installed |")
-    print("|---|---:|---:|---:|---:|")
+    """Print the table, and write the results."""
+    asking = argparse.ArgumentParser(description="steps of models before and after jaxconv.install")
+    asking.add_argument("--rounds", type=int, default=7, help="of a call each of both")
+    asking.add_argument("--models", nargs="+", choices=[*MODELS], default=[*MODELS])
+    asking.add_argument("--out", default="", help="where the CSV goes")
+    asked = asking.parse_args()
+    started, load, rows = time.time(), os.getloadavg()[0], []
+    found = {"engines": {label: engines.load(label).versions() for label in LABELS}, "rows": rows}
+    print(*figures.steps([found], []), sep="\n")
+    kind = {"class": "training step", "op": "step", "dtype": "f32", "layout": "NXC"}
     for name in asked.models:
-        row = measure(name, asked.rounds)
-        print("| " + " | ".join([name, *(f"{x:.3g}" for x in row.values())]) + " |", flush=True)
+        rows.append({"layer": name, **kind, "engines": measure(name, asked.rounds)})
+        print(figures.steps([found], [])[-1], flush=True)
+    if asked.out:
+        files.write(asked.out, run.header(started, load) | {"rounds": asked.rounds} | found)
 
 
 if __name__ == "__main__":

@@ -104,9 +104,14 @@ def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str
     return turns, failures
 
 
-def _single(seconds: float) -> dict:
-    """The first call as the only burst."""
-    return {"min": seconds, "median": seconds, "calls": 1, "round": 0}
+def of_calls(seconds: Sequence[float]) -> dict:
+    """An engine's entry of single calls, a round each."""
+    return {"status": "ok", **_statistics([_single(s, n) for n, s in enumerate(seconds)])}
+
+
+def _single(seconds: float, round_: int = 0) -> dict:
+    """One call as a burst."""
+    return {"min": seconds, "median": seconds, "calls": 1, "round": round_}
 
 
 def _row(label: str, facts: dict, notes: dict, turns: dict, failures: dict) -> dict:

@@ -67,8 +67,11 @@ def collect(
     finally:
         progress.close()
         if flags.out and rows:
-            header = _header(flags, pool, started, load)
-            files.write(flags.out, header | extra | {"rows": rows})
+            asked = {
+                "plan": asdict(plan(flags)),
+                "engines": {label: pool.versions.get(label) for label in flags.engines},
+            }
+            files.write(flags.out, header(started, load) | asked | extra | {"rows": rows})
     return rows
 
 
@@ -82,7 +85,8 @@ def times(row: dict) -> str:
     )
 
 
-def _header(flags: Namespace, pool: Pool, started: float, load: float) -> dict:
+def header(started: float, load: float) -> dict:
+    """What ran where, as a file of results says it, but for the engines."""
     date = datetime.datetime.fromtimestamp(started, datetime.UTC)
     return {
         "date": date.isoformat(timespec="seconds"),
@@ -90,6 +94,4 @@ def _header(flags: Namespace, pool: Pool, started: float, load: float) -> dict:
         "command": sys.argv[1:],
         "machine": machine.describe() | {"load_before": load},
         "git": machine.revision(),
-        "plan": asdict(plan(flags)),
-        "engines": {label: pool.versions.get(label) for label in flags.engines},
     }

@@ -94,7 +94,7 @@ def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
 def main() -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
     parser = flags.parser("one step of small networks: forward, backward and SGD")
-    parser.set_defaults(burst=0.3, cap=120.0, engines=["jaxconv", "lax", "torch"])
+    parser.set_defaults(burst=0.3, cap=120.0, engines=["jaxconv", "lax", "lax+install", "torch"])
     asked = flags.parse(parser)
     names = [n for n in networks.NETWORKS if run.wanted(asked, n)]
     jobs = [

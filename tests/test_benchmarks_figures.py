@@ -26,6 +26,22 @@ def document(tmp_path):
         row("z", kind="grouped 2-D", jaxconv=timed(0.005), lax=timed(0.01), torch=timed(0.001)),
     ]
     files.write(str(tmp_path / "run.csv"), results(*rows))
+    for name, version in (("steps.csv", "1.2.3"), ("new.csv", "1.3.0")):
+        run = results(
+            *(
+                row(
+                    layer,
+                    "step",
+                    **{
+                        "lax": entry(9.0, lax, 9.0, compile_s=1.25),
+                        "lax+install": entry(8.0, own, 8.0, compile_s=0.5),
+                    },
+                )
+                for layer, lax, own in (("CNN", 0.0061, 0.0122), ("U-Net", 1.2345, 0.0121))
+            )
+        )
+        run["engines"] = {"lax": {"jax": version}, "lax+install": {"jax": version}}
+        files.write(str(tmp_path / name), run)
     path = tmp_path / "DOC.md"
 
     def make(block):
@@ -85,6 +101,28 @@ def test_rows(document):
     assert line == ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"]
 
 
+def test_steps(document):
+    head, _, *lines = document("steps steps.csv")
+    assert head[:4] == ["training step", "lax, ms", "installed, ms", "times faster"]
+    assert head[4:] == ["compile, lax, s", "installed, s"]
+    assert lines == [
+        ["CNN", "6.1", "12.2", "0.5", "1.2", "0.5"],
+        ["U-Net", "1,230", "12.1", "102", "1.2", "0.5"],
+    ]
+    assert [line[0] for line in document("steps steps.csv new.csv")[2:]] == [
+        "CNN, JAX 1.2.3",
+        "U-Net, JAX 1.2.3",
+        "CNN, JAX 1.3.0",
+        "U-Net, JAX 1.3.0",
+    ]
+
+
+def test_gains(document):
+    head, _, *lines = document("gains steps.csv new.csv")
+    assert head == ["times faster", "CNN", "U-Net"]
+    assert lines == [["JAX 1.2.3", "0.5", "102"], ["JAX 1.3.0", "0.5", "102"]]
+
+
 @pytest.mark.parametrize(
     ("block", "why"),
     [
@@ -93,6 +131,8 @@ def test_rows(document):
         ("overall run.csv jaxcon", "no engine jaxcon"),
         ("rows run.csv y", "not in it: y"),
         ("rows run.csv z", "not in it: z"),  # of one op alone
+        ("steps run.csv", "x has no times of lax and "),
+        ("gains run.csv", "x has no times of lax and "),
     ],
 )
 def test_a_block_that_makes_no_sense(document, block, why):

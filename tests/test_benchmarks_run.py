@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import jaxconv
 from benchmarks import files, layers, networks, rounds
 from benchmarks.pool import ROOT, EngineError, Pool
 
@@ -257,6 +258,9 @@ def test_random_layers_of_several_seeds_are_selected():
         ("--problem=ic3ih8kh3", "`oc` is missing"),
         ("--problem-file=/no/such", "--problem-file: /no/such: No such file"),
         ("--engines=lax,zzz", "unknown engine 'zzz'; known: jaxconv"),
+        ("--engines=torch+install", "unknown engine 'torch+install'; known: jaxconv"),
+        ("--engines=lax+instal", "unknown engine 'lax+instal'; known: jaxconv"),
+        ("--engines=lax+", "unknown engine 'lax+'; known: jaxconv"),
         ("--env=jaxconv=NAME", "expected ENGINE=NAME=VALUE"),
         ("--env=lax=NAME=1", "known: jaxconv"),
         ("--seed=1,x", "expected integers"),
@@ -307,16 +311,29 @@ def steps(name, labels):
     return operands, results
 
 
+def test_an_engine_is_compiled_where_the_library_is_installed():
+    from benchmarks import engines
+
+    [job] = layers.jobs(parsed("--filter=dcgan-image", "--ops=data"))
+    plain, installed = (engines.load(label) for label in ("lax", "lax+install@any"))
+    text = plain.program(job)
+    assert installed.program(job) != text
+    with jaxconv.installed():
+        assert plain.program(job) == installed.program(job)
+    assert plain.program(job) == text
+    assert installed.versions() == plain.versions() | {"jaxconv": jaxconv.__version__}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
     pytest.importorskip("torch")
     from benchmarks import train_step
 
-    operands, results = steps(name, ["jaxconv", "lax", "torch"])
+    operands, results = steps(name, ["jaxconv", "lax", "lax+install", "torch"])
     exact = train_step.reference(name, operands, tmp_path)
     notes = train_step.judge(name, "f32", operands, exact, results, dict.fromkeys(results, "cpu"))
-    assert len(notes) == 4
+    assert len(notes) == 5
     assert all(note["ok"] for note in notes.values()), notes
 
 

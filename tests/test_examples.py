@@ -17,6 +17,7 @@ TINY = {
     "flax_linen": (["flax", "optax"], {"batch": 4, "width": 16, "groups": 4, "enlarged": 1}),
     "flax_nnx": (["flax", "optax"], {"batch": 4, "widths": (8, 16), "enlarged": 1}),
     "haiku_autoencoder": (["haiku", "optax"], {"batch": 4, "widths": (4, 8), "enlarged": 1}),
+    "keras_mobile": (["keras"], {"batch": 4, "widths": (8, 8), "groups": 4, "enlarged": 1}),
     "shard_map": ([], {"batch": 16, "width": 8, "enlarged": 1}),
 }
 
@@ -27,6 +28,7 @@ def example(monkeypatch):
     if not FOLDER.exists():
         pytest.skip("the examples are not there")
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
     # Other libraries rely on promotion.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield importlib.import_module

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export, lax
+from jax.experimental import sparse
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -86,6 +87,20 @@ def test_control_flow_and_remat():
         return out.sum() + sums.sum()
 
     check(jax.grad(scanned, (0, 1)), X % 2, np.stack([K % 2, (1 - K) % 2]))
+
+
+def test_sparsify():
+    """Dense operands are computed as elsewhere, sparse ones by JAX's own rule."""
+    check(sparse.sparsify(depthwise), X, K)
+
+    @sparse.sparsify
+    def flat(x, k):
+        return lax.conv(x, k, (1,), "SAME")
+
+    x, k = (sparse.BCOO.fromdense(a[None, None]) for a in (X[0, 0, :, 0], K[0, :, 0, 0]))
+    theirs = flat(x, k).todense()
+    with jaxconv.installed():
+        same(flat(x, k).todense(), theirs)
 
 
 def test_a_jaxpr_is_what_it_was():

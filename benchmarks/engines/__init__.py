@@ -40,27 +40,41 @@ class Engine:
 
 
 def name_of(label: str) -> str:
-    """The file of a label: `jaxconv:SPELLING` and any `@TAG` are dropped."""
-    name, _, spelling = label.partition("@")[0].partition(":")
-    if name not in DEFAULT or (spelling and name != "jaxconv"):
-        raise ValueError(f"unknown engine {label!r}; known: {', '.join(DEFAULT)}")
-    return name
+    """The file of a label: `:SPELLING`, `+install` and `@TAG` are dropped."""
+    return _parts(label)[0]
 
 
 def load(label: str) -> Engine:
-    """The engine of a label: a file of this folder, `jaxconv:SPELLING`, either with `@TAG`.
+    """The engine of a label: a file of this folder, `jaxconv:SPELLING` or `lax+install`.
 
-    A tag only tells two runs of one engine apart, by interpreter, source path or environment.
+    `+install` is for what calls lax: the same program, compiled where jaxconv is installed. Any
+    label may end with `@TAG`, which only tells two runs of one engine apart, by interpreter,
+    source path or environment.
     """
-    name, spelling = name_of(label), label.partition("@")[0].partition(":")[2]
+    name, spelling, installed = _parts(label)
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
         return Engine(module.prepare, module.versions)
     from benchmarks.engines import _xla
 
-    spelled = module.scope(spelling) if spelling else None
+    packages, scope = [module.PACKAGE], module.scope(spelling) if spelling else None
+    if installed:
+        library = importlib.import_module("jaxconv")
+        packages, scope = [*packages, library], lambda function, arrays: library.installed()
     return Engine(
-        partial(_xla.prepare, module, spelled),
-        partial(_xla.versions, module),
-        partial(_xla.program, module),
+        partial(_xla.prepare, module, scope),
+        partial(_xla.versions, packages),
+        partial(_xla.program, module, scope),
     )
+
+
+def _parts(label: str) -> tuple[str, str, bool]:
+    """NAME:SPELLING+install@TAG as name, spelling and whether jaxconv is installed."""
+    engine, plus, install = label.partition("@")[0].partition("+")
+    name, _, spelling = engine.partition(":")
+    ours, known = name == "jaxconv", name in DEFAULT and install == "install" * bool(plus)
+    if not known or (spelling and not ours) or (plus and (ours or name == "torch")):
+        raise ValueError(
+            f"unknown engine {label!r}; known: {', '.join(DEFAULT)}, and lax+install and so on"
+        )
+    return name, spelling, bool(plus)

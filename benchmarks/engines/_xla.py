@@ -15,10 +15,10 @@ from benchmarks.engines import Timed
 from benchmarks.layer import DTYPES, Layer
 
 
-def versions(module: ModuleType) -> dict[str, str]:
-    """What ran: JAX, the engine's own package, the device."""
+def versions(packages: list[ModuleType]) -> dict[str, str]:
+    """What ran: JAX, the engine's own packages, the device."""
     device = jax.devices()[0]
-    own = {module.PACKAGE.__name__: getattr(module.PACKAGE, "__version__", "?")}
+    own = {package.__name__: getattr(package, "__version__", "?") for package in packages}
     return own | {
         "jax": jax.__version__,
         "platform": device.platform,
@@ -27,8 +27,8 @@ def versions(module: ModuleType) -> dict[str, str]:
     }
 
 
-def prepare(module: ModuleType, spelled, job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
-    """Compile what a job asks for; `spelled` makes a context that forces spellings for it."""
+def prepare(module: ModuleType, scope, job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
+    """Compile what a job asks for; `scope` makes a context to do so in."""
     jax.config.update("jax_enable_x64", job["dtype"] == "f64")
     dtype = jnp.dtype(DTYPES[job["dtype"]])
     if job["kind"] == "layer":
@@ -38,16 +38,18 @@ def prepare(module: ModuleType, spelled, job: dict, operands: list[np.ndarray]) 
     else:
         function, arrays, fetch = _roof(job, dtype)
     jax.block_until_ready(arrays)
-    with spelled(function, arrays) if spelled else contextlib.nullcontext():
+    with scope(function, arrays) if scope else contextlib.nullcontext():
         return {"": compiled(function, arrays, fetch)}
 
 
-def program(module: ModuleType, job: dict) -> str:
+def program(module: ModuleType, scope, job: dict) -> str:
     """A digest of what XLA is given for a layer: it differs where the lowering chose otherwise."""
     shapes = Layer.from_json(job["layer"]).operand_shapes(job["op"])
     operands = [np.zeros(shape, np.float32) for shape in shapes]
     function, arrays, _ = _layer(module, job, operands, jnp.dtype(DTYPES[job["dtype"]]))
-    return hashlib.sha256(jax.jit(function).lower(*arrays).as_text().encode()).hexdigest()
+    with scope(function, arrays) if scope else contextlib.nullcontext():
+        text = jax.jit(function).lower(*arrays).as_text()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 #: A function, its operands, and how its results are fetched.
