@@ -73,7 +73,8 @@ def main() -> None:
     asked = layers.parse(parser)
     jobs, plan = layers.jobs(asked), run.plan(asked)
     known = names(asked.library)
-    lines = asked.lines.split(",") if asked.lines else known
+    # Nothing but the last line takes what the others leave.
+    lines = asked.lines.split(",") if asked.lines else [x for x in known if x != "all-others"]
     if unknown := [line for line in lines if line not in known]:
         parser.error(f"--lines: {', '.join(unknown)}; known: {', '.join(known)}")
     for line in lines:

@@ -10,11 +10,12 @@ relative to the document:
     counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
     classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
+    networks FILE                a line a network's training step: milliseconds of all engines
     steps FILE...                a line a training step: milliseconds and seconds to compile, by
                                  lax and where jaxconv is installed
     gains FILE...                a line a file: lax's time over that of jaxconv installed, by step
 
-Steps are compared by the fastest of all rounds, all else by the median.
+A row's time is its fastest call.
 """
 
 import argparse
@@ -104,6 +105,15 @@ def rows(runs: list[dict], layers: list[str]) -> list[str]:
     return _table([f"ms, {' / '.join(engines)}", *OPS], lines)
 
 
+def networks(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a training step, and the mean over PyTorch's time."""
+    [run] = runs
+    engines = list(run["engines"])
+    lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in run["rows"]]
+    mean = [_mean(run, run["rows"], engine) for engine in engines]
+    return _table(["ms a step", *engines], [*lines, ["time / PyTorch's, geometric mean", *mean]])
+
+
 def steps(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a step, and its run if there are several."""
     head = ["training step", "lax, ms", "installed, ms", "times faster"]
@@ -129,6 +139,7 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "counts": counts,
     "classes": classes,
     "rows": rows,
+    "networks": networks,
     "steps": steps,
     "gains": gains,
 }

@@ -101,6 +101,13 @@ def test_rows(document):
     assert line == ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"]
 
 
+def test_networks(document):
+    head, _, *lines = document("networks run.csv")
+    assert head == ["ms a step", "jaxconv", "lax", "torch"]
+    assert lines[0] == ["x", "1.2", "1,500", "0.3"]
+    assert lines[-1] == ["time / PyTorch's, geometric mean", "2.11", "36.84", ""]
+
+
 def test_steps(document):
     head, _, *lines = document("steps steps.csv")
     assert head[:4] == ["training step", "lax, ms", "installed, ms", "times faster"]
