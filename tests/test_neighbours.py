@@ -26,7 +26,7 @@ MADE_OF = {
     "multiply-adds": {"slice", "multiply", "add"},
     "im2col": {"slice", "concatenate", "dot"},
     "by group": {"transpose", "add"},
-    "dot": {"dot"},
+    "dot": {"slice", "dot"},
 }
 
 

@@ -12,7 +12,7 @@ from jaxconv import _sharding
 from jaxconv._geometry import Geometry
 from jaxconv._lowering.plan import Emit
 from jaxconv._lowering.problem import Numerics
-from jaxconv._reshape import merge_groups, replace_axes, split_groups
+from jaxconv._reshape import merge_groups, split_groups
 from jaxconv._typing import Index
 
 
@@ -68,28 +68,18 @@ def at_most(
     first: Array,
     second: Array,
     groups: int,
-    channels: tuple[int, int, int] | None = None,
 ) -> Array:
     """`form(groups, first, second)`, in a loop over equal parts of at most `most` groups.
 
-    `channels` are the axes of the groups in the operands and the result, if not the last.
+    Groups are on the last axis of the operands and of the result.
     """
     size = divisor(groups, most)
     if size == groups:
         return form(groups, first, second)
-    count = groups // size
-    *ins, out_axis = channels or (first.ndim - 1, second.ndim - 1, first.ndim - 1)
-    parts = [
-        replace_axes(x, axis, 1, (count, x.shape[axis] // count))
-        for x, axis in zip((first, second), ins, strict=True)
-    ]
+    parts = [split_groups(x, groups // size) for x in (first, second)]
 
     def part(n: Array) -> Array:
-        operands = [
-            lax.dynamic_index_in_dim(x, n, a, keepdims=False)
-            for x, a in zip(parts, ins, strict=True)
-        ]
+        operands = (lax.dynamic_index_in_dim(x, n, -2, keepdims=False) for x in parts)
         return form(size, *operands)
 
-    out = jnp.moveaxis(lax.map(part, jnp.arange(count)), 0, out_axis)
-    return replace_axes(out, out_axis, 2, (out.shape[out_axis] * out.shape[out_axis + 1],))
+    return merge_groups(jnp.moveaxis(lax.map(part, jnp.arange(groups // size)), 0, -2))

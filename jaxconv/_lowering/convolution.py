@@ -74,5 +74,5 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
 FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    isolated=(),  # XLA fuses nothing with a convolution, and a branch would copy operands
+    isolated=(),  # XLA fuses nothing with a convolution
 )

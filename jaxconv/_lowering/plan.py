@@ -141,7 +141,11 @@ def plan(
 
 def emit(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Array:
     """Compute the plan's contraction of two operands, in the layouts that the caller has."""
-    run = partial(_emit, plan, numerics)
+
+    def run(first: Array, second: Array) -> Array:
+        with jax.named_scope(plan.form.name):  # what profiles show
+            return _emit(plan, numerics, first, second)
+
     return (isolated(run) if plan.isolated else run)(first, second)
 
 
@@ -157,8 +161,7 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
     form: Callable[..., Array] = plan.form.emit[result]
     if plan.form.parts:
         form = partial(form, parts=tuple(partial(emit, part) for part in plan.parts))
-    with jax.named_scope(plan.form.name):  # what profiles show
-        out = form(first, second, geometry=there, numerics=numerics)
+    out = form(first, second, geometry=there, numerics=numerics)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))
