@@ -18,7 +18,9 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
+from jaxconv._lowering import onednn as form
 from jaxconv._lowering import onednn_call as onednn
+from tests.support import oracle
 from tests.support.random_problems import SLOTS, draw
 
 HERE = pytest.mark.skipif(
@@ -138,6 +140,36 @@ def test_a_16_bit_result_is_written_in_16_bits():
     """Where the processor computes in them: no float32 result is rounded afterwards."""
     text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()
     assert ("f32" in text) != onednn.takes(jnp.dtype(jnp.bfloat16))
+
+
+@HERE
+@pytest.mark.parametrize("channels", [1, 2])
+def test_bfloat16_of_one_channel_is_widened(channels):
+    """oneDNN sums it wrongly, for a few sizes."""
+    shapes = (8, 12, 12, channels), (3, 3, channels, 16)
+    operands = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
+    text = jax.jit(jaxconv.convolution).lower(*operands).as_text()
+    [taken] = re.findall(rf"@{re.escape(CALL)}.* : \((.*)\) ->", text)
+    wide = channels == 1 or not onednn.takes(jnp.dtype(jnp.bfloat16))
+    assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
+
+
+@HERE
+def test_a_weights_gradient_reads_rows_in_blocks(patched):
+    patched(form, "COARSE", 1 << 10)
+    patched(form, "COPIES", 1 << 12)
+    patched(form, "ROWS", 1)
+    rng = np.random.default_rng(4)
+    src, diff = (rng.integers(-3, 4, (2, n, n, 16)).astype(np.float32) for n in (17, 8))
+
+    def gradient(src, diff):
+        return jaxconv.convolution_backward_weights(src, diff, (3, 3, 16, 16), strides=2)
+
+    with jaxconv.forced("onednn"):
+        assert "stablehlo.while" in jax.jit(gradient).lower(src, diff).as_text()
+        found = gradient(src, diff)
+    expected = oracle.convolution_backward_weights(src, diff, (3, 3, 16, 16), strides=2)
+    np.testing.assert_array_equal(found, expected)
 
 
 # Everything around it.

@@ -24,7 +24,7 @@ test failed, on two cores, the likely tests first.
 |---|---|---|---|
 """
 ENDS = " (the process ends)"
-COPIED = ("jaxconv", "tests", "benchmarks", "notebooks", "pyproject.toml", "*.md", "LICENSE")
+COPIED = ("jaxconv", "tests", "benchmarks", "notebooks", "docs", "examples", "*.*", "LICENSE")
 
 
 def main(words: list[str]) -> int:
