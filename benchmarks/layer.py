@@ -5,6 +5,9 @@ dst of a transposed one, the *coarse* tensor is the other. The kernel is kept in
 (spatial..., fine channels per group, coarse channels), which is XIO for a convolution and
 XOI for a transposed one; in channels-first runs it is (coarse, fine per group, spatial...),
 which is OIX and IOX.
+
+Nothing here is the library's: the workers of other engines do not load JAX, and `--library` times
+other versions of the library.
 """
 
 import dataclasses

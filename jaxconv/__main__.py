@@ -19,6 +19,7 @@ from jax import lax
 
 import jaxconv
 from jaxconv import _lowering, _selfcheck, _selftest, _terminal
+from jaxconv._layer import Layer
 
 USAGE = """\
 python -m jaxconv [--quick | --selftest [N]] [--seed S]
@@ -146,7 +147,7 @@ def _indented(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Layer:
+class Racer:
     """A layer by jaxconv and by lax, as functions of (src, weights); NXC and f32."""
 
     name: str
@@ -156,38 +157,39 @@ class Layer:
     plain: Callable[..., Any]
 
 
-def _convolution(name: str, src: tuple[int, ...], weights: tuple[int, ...], groups: int) -> Layer:
+def _convolution(name: str, layer: Layer) -> Racer:
     plain = partial(
         lax.conv_general_dilated,
-        window_strides=(1, 1),
+        window_strides=layer.strides,
+        padding=tuple(zip(layer.pads_begin, layer.pads_end, strict=True)),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=layer.groups,
+    )
+    ours = partial(jaxconv.convolution, **layer.attributes)
+    return Racer(name, layer.shapes["fine"], layer.shapes["kernel"], ours, plain)
+
+
+def _transposed(name: str, layer: Layer) -> Racer:
+    plain = partial(
+        lax.conv_transpose,
+        strides=layer.strides,
         padding="SAME",
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        feature_group_count=groups,
+        transpose_kernel=True,
     )
-    ours = partial(jaxconv.convolution, auto_pad="same_upper", groups=groups)
-    return Layer(name, src, weights, ours, plain)
+    ours = partial(jaxconv.conv_transpose, **layer.attributes)
+    return Racer(name, layer.shapes["coarse"], layer.shapes["kernel"], ours, plain)
 
 
-def layers() -> list[Layer]:
+def racers() -> list[Racer]:
     """Small layers of the kinds whose speed differs most."""
-    upsampling = Layer(
-        "transposed 4x4, stride 2",
-        (4, 14, 14, 128),
-        (4, 4, 64, 128),
-        partial(jaxconv.conv_transpose, strides=2, auto_pad="same_upper"),
-        partial(
-            lax.conv_transpose,
-            strides=(2, 2),
-            padding="SAME",
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            transpose_kernel=True,
-        ),
-    )
+    window = (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)  # kernel, strides, dilations and pads
+    doubling = (4, 4), (2, 2), (1, 1), (1, 1), (1, 1)
     return [
-        _convolution("dense 3x3", (4, 28, 28, 128), (3, 3, 128, 128), 1),
-        _convolution("32 groups of 4, 3x3", (4, 14, 14, 128), (3, 3, 4, 128), 32),
-        _convolution("depthwise 3x3", (4, 56, 56, 96), (3, 3, 1, 96), 96),
-        upsampling,
+        _convolution("dense 3x3", Layer((28, 28), *window, (128, 128), batch=4)),
+        _convolution("32 groups of 4, 3x3", Layer((14, 14), *window, (128, 128), 32, batch=4)),
+        _convolution("depthwise 3x3", Layer((56, 56), *window, (96, 96), 96, batch=4)),
+        _transposed("transposed 4x4, stride 2", Layer((28, 28), *doubling, (64, 128), batch=4)),
     ]
 
 
@@ -200,14 +202,14 @@ def race() -> int:
     print(f"{'':28}{'forward':>24}  {'both gradients':>24}")
     print(f"{'layer':28}{'jaxconv':>8}{'jax.lax':>9}{'x':>7}  {'jaxconv':>8}{'jax.lax':>9}{'x':>7}")
     wrong = 0
-    for layer in layers():
+    for racer in racers():
         try:
-            forward, gradients = _time(layer)
+            forward, gradients = _time(racer)
         except Exception as error:  # shown as a line, not as a traceback
-            print(f"{layer.name:28}FAIL\n{_indented(_selfcheck.one_line(error))}", flush=True)
+            print(f"{racer.name:28}FAIL\n{_indented(_selfcheck.one_line(error))}", flush=True)
             wrong += 1
             continue
-        print(f"{layer.name:28}{_columns(forward)}  {_columns(gradients)}", flush=True)
+        print(f"{racer.name:28}{_columns(forward)}  {_columns(gradients)}", flush=True)
     return wrong
 
 
@@ -216,18 +218,18 @@ def _columns(seconds: tuple[float, float]) -> str:
     return f"{1e3 * ours:8.2f}{1e3 * plain:9.2f}{plain / ours:7.1f}"
 
 
-def _time(layer: Layer) -> tuple[tuple[float, float], tuple[float, float]]:
+def _time(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]:
     """Seconds of (ours, plain), forward and of both gradients."""
     rng = np.random.default_rng(0)
 
     def draw(shape: tuple[int, ...]) -> jax.Array:
         return jnp.asarray(rng.standard_normal(shape, np.float32))
 
-    src, weights = draw(layer.src), draw(layer.weights)
-    diff_dst = draw(jax.eval_shape(layer.ours, src, weights).shape)
-    forward = _fastest([jax.jit(layer.ours), jax.jit(layer.plain)], (src, weights))
+    src, weights = draw(racer.src), draw(racer.weights)
+    diff_dst = draw(jax.eval_shape(racer.ours, src, weights).shape)
+    forward = _fastest([jax.jit(racer.ours), jax.jit(racer.plain)], (src, weights))
     gradients = _fastest(
-        [jax.jit(_gradients(layer.ours)), jax.jit(_gradients(layer.plain))],
+        [jax.jit(_gradients(racer.ours)), jax.jit(_gradients(racer.plain))],
         (src, weights, diff_dst),
     )
     return forward, gradients

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxconv._geometry import Slot
+
 Array = np.ndarray[Any, Any]
 
 
 def fill(
-    result: str,
-    tensors: dict[str, Array],
+    result: Slot,
+    tensors: dict[Slot, Array],
     strides: Sequence[int],
     dilations: Sequence[int],
     pads: Sequence[int],

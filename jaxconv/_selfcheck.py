@@ -6,6 +6,7 @@ one case serves them all. The reference shares no code with the operations.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,12 +17,14 @@ import numpy as np
 
 import jaxconv
 from jaxconv import _reference
+from jaxconv._geometry import Slot
+from jaxconv._layer import Layer
 
 Array = np.ndarray[Any, Any]
-Tensors = dict[str, Array]
+Tensors = dict[Slot, Array]
 
 #: operation -> the tensor it finds, and its inputs in order
-OPERATIONS = {
+OPERATIONS: dict[str, tuple[Slot, tuple[Slot, Slot]]] = {
     "convolution": ("coarse", ("fine", "kernel")),
     "convolution_backward_data": ("fine", ("coarse", "kernel")),
     "convolution_backward_weights": ("kernel", ("fine", "coarse")),
@@ -38,71 +41,29 @@ SHAPED = (
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
-@dataclass(frozen=True)
-class Case:
-    """Attributes and sizes: a fine tensor, a kernel and a coarse tensor that fit each other."""
-
-    name: str
-    coarse: tuple[int, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads_begin: tuple[int, ...]
-    pads_end: tuple[int, ...]
-    #: the end of the fine tensor that no window reaches: output padding, if transposed
-    rest: tuple[int, ...]
-    #: groups, and in each the channels of the fine and of the coarse tensor
-    channels: tuple[int, int, int]
-    batch: int = 2
-
-    @property
-    def fine(self) -> tuple[int, ...]:
-        """The fine extents that lead to the coarse ones."""
-        s, c, d, k = map(np.array, (self.strides, self.coarse, self.dilations, self.kernel))
-        fine = s * (c - 1) + d * (k - 1) + 1 + self.rest
-        return tuple((fine - self.pads_begin - self.pads_end).tolist())
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes in the default formats: NXC; and XIO, or XOI with the roles swapped."""
-        groups, i, o = self.channels
-        return {
-            "fine": (self.batch, *self.fine, groups * i),
-            "kernel": (*self.kernel, i, groups * o),
-            "coarse": (self.batch, *self.coarse, groups * o),
-        }
-
-    def terms(self, result: str) -> int:
-        """The most terms that a sum may have."""
-        _, i, o = self.channels
-        taps, places = math.prod(self.kernel), math.prod(self.coarse)
-        return {"coarse": taps * i, "fine": taps * o, "kernel": self.batch * places}[result]
-
-
-CASES = (
-    Case("strided", (3, 4), (3, 2), (2, 3), (1, 1), (1, 0), (0, 1), (1, 2), (1, 3, 4)),
-    Case("dilated, groups", (4, 3), (2, 3), (1, 2), (3, 2), (2, 1), (1, 3), (0, 1), (2, 3, 2)),
-    Case("depthwise", (5, 4), (3, 2), (1, 1), (1, 1), (1, 1), (1, 0), (0, 0), (6, 1, 1)),
-    Case("wide", (4, 5), (3, 3), (1, 1), (1, 1), (1, 0), (1, 2), (0, 0), (1, 24, 32)),
-    Case("1-D, groups", (7,), (4,), (3,), (1,), (1,), (2,), (2,), (3, 2, 1)),
-    Case(
-        "3-D",
-        (2, 3, 2), (2, 1, 3), (1, 2, 2), (2, 1, 1), (1, 0, 1), (0, 0, 2), (0, 1, 1), (1, 2, 3),
+CASES = {
+    "strided": Layer((7, 12), (3, 2), (2, 3), (1, 1), (1, 0), (0, 1), (3, 4)),
+    "dilated, groups": Layer((4, 6), (2, 3), (1, 2), (3, 2), (2, 1), (1, 3), (6, 4), groups=2),
+    "depthwise": Layer((5, 4), (3, 2), (1, 1), (1, 1), (1, 1), (1, 0), (6, 6), groups=6),
+    "wide": Layer((4, 5), (3, 3), (1, 1), (1, 1), (1, 0), (1, 2), (24, 32)),
+    "1-D, groups": Layer((21,), (4,), (3,), (1,), (1,), (2,), (6, 3), groups=3),
+    "3-D": Layer(
+        (3, 6, 3), (2, 1, 3), (1, 2, 2), (2, 1, 1), (1, 0, 1), (0, 0, 2), (2, 3),
     ),
-)  # fmt: skip
+}  # fmt: skip
 
 
-def reference(case: Case, result: str, given: Tensors) -> Array:
+def reference(layer: Layer, result: Slot, given: Tensors) -> Array:
     """Fill one tensor of the defining sum from the other two, in float64."""
-    tensors = {name: np.zeros(shape) for name, shape in case.shapes.items()} | given
-    apart = {name: _groups_first(case, name, x) for name, x in tensors.items()}
-    found = _reference.fill(result, apart, case.strides, case.dilations, case.pads_begin)
-    return np.moveaxis(found, 0, -2).reshape(case.shapes[result])
+    tensors = {name: np.zeros(shape) for name, shape in layer.shapes.items()} | given
+    apart = {slot: _groups_first(layer, slot, x) for slot, x in tensors.items()}
+    found = _reference.fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
+    return np.moveaxis(found, 0, -2).reshape(layer.shapes[result])
 
 
-def _groups_first(case: Case, name: str, x: Array) -> Array:
+def _groups_first(layer: Layer, slot: Slot, x: Array) -> Array:
     """`x` with the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
-    return np.moveaxis(x.reshape(*x.shape[:-1], case.channels[0], -1), -2, 0)
+    return np.moveaxis(x.reshape(*x.shape[:-1], layer.groups, -1), -2, 0)
 
 
 @dataclass
@@ -131,11 +92,11 @@ class Finding:
 def check(operation: str) -> Finding:
     """Compare an operation to the reference in all cases, on JAX's default device."""
     finding = Finding(operation)
-    for case in CASES:
+    for name, layer in CASES.items():
         try:
-            _check_case(finding, case)
+            _check_case(finding, name, layer)
         except Exception as error:  # shown as a line, not as a traceback
-            finding.complaints.append(f"{case.name}: {one_line(error)}")
+            finding.complaints.append(f"{name}: {one_line(error)}")
     return finding
 
 
@@ -144,14 +105,14 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
-def _check_case(finding: Finding, case: Case) -> None:
+def _check_case(finding: Finding, name: str, layer: Layer) -> None:
     result, operands = OPERATIONS[finding.operation]
-    rng = np.random.default_rng(case.terms(result))
-    whole, broken = integers(rng, case, operands), floats(rng, case, operands)
+    rng = np.random.default_rng(layer.terms(result))
+    whole, broken = integers(rng, layer, operands), floats(rng, layer, operands)
     problems = [(whole, dtype) for dtype in DTYPES.values()] + [(broken, np.float32)]
-    *found, found_random = _run(finding.operation, case, problems)
+    *found, found_random = _run(finding.operation, layer, problems)
 
-    exact = reference(case, result, whole)
+    exact = reference(layer, result, whole)
     for (label, dtype), values in zip(DTYPES.items(), found, strict=True):
         expected = exact.astype(dtype)
         if (values.shape, values.dtype) != (expected.shape, expected.dtype):
@@ -163,57 +124,55 @@ def _check_case(finding: Finding, case: Case) -> None:
         finding.exact[label] += not wrong
         if wrong:
             finding.complaints.append(
-                f"{case.name}, {label} integers: {wrong} of {values.size} elements are wrong"
+                f"{name}, {label} integers: {wrong} of {values.size} elements are wrong"
             )
 
-    exact = reference(case, result, broken)
+    exact = reference(layer, result, broken)
     error = float(np.max(np.abs(found_random - exact)) / np.max(np.abs(exact)))
     error = math.inf if math.isnan(error) else error
     # Errors add up like a random walk, with the root of the number of terms.
-    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(case.terms(result)))
+    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(layer.terms(result)))
     if error / bound >= finding.error / finding.bound:
         finding.error, finding.bound = error, bound
     if error > bound:
-        finding.complaints.append(f"{case.name}, random f32: off by {error:.1e}, above the bound")
+        finding.complaints.append(f"{name}, random f32: off by {error:.1e}, above the bound")
 
 
-def integers(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+def integers(rng: np.random.Generator, layer: Layer, operands: Sequence[Slot]) -> Tensors:
     """Integers whose products and sums are exact in f32, so that any result is right or wrong.
 
     They are wide, so that a partial sum rounded to 16 bits would show; but each is below
     2**8, so that multiplying in TF32 or bf16 is exact, and their sums fit into f16.
     """
-    most_terms = max(case.terms(name) for name in case.shapes)
+    most_terms = max(layer.terms(name) for name in layer.shapes)
     limit = min(math.isqrt(60_000 // most_terms), 200)
     return {
-        name: np.asarray(rng.integers(-limit, limit, case.shapes[name], endpoint=True), np.float64)
+        name: np.asarray(rng.integers(-limit, limit, layer.shapes[name], endpoint=True), np.float64)
         for name in operands
     }
 
 
-def floats(rng: np.random.Generator, case: Case, operands: tuple[str, ...]) -> Tensors:
+def floats(rng: np.random.Generator, layer: Layer, operands: Sequence[Slot]) -> Tensors:
     """Normally distributed float32."""
-    return {name: rng.standard_normal(case.shapes[name], np.float32) for name in operands}
+    return {name: rng.standard_normal(layer.shapes[name], np.float32) for name in operands}
 
 
-def _run(operation: str, case: Case, problems: list[tuple[Tensors, Any]]) -> list[Array]:
+def compute(operation: str, layer: Layer, **more: Any) -> partial[jax.Array]:
+    """The operation over the sizes of a layer; those in SHAPED want the result's shape too."""
+    if operation.startswith("conv_transpose"):
+        more["output_padding"] = layer.output_padding
+    # The bounds hold for f32, which not every default is.
+    return partial(getattr(jaxconv, operation), precision="highest", **layer.attributes, **more)
+
+
+def _run(operation: str, layer: Layer, problems: list[tuple[Tensors, Any]]) -> list[Array]:
     """The operation's own results, from one program: compiling is what takes the time."""
     result, operands = OPERATIONS[operation]
-    shape = [case.shapes[result]] if operation in SHAPED else []
-    transposed = {"output_padding": case.rest} if operation.startswith("conv_transpose") else {}
-    compute = partial(
-        getattr(jaxconv, operation),
-        strides=case.strides,
-        pads_begin=case.pads_begin,
-        pads_end=case.pads_end,
-        dilations=case.dilations,
-        groups=case.channels[0],
-        precision="highest",  # the bound holds for f32, which not every default is
-        **transposed,
-    )
+    shape = [layer.shapes[result]] if operation in SHAPED else []
+    function = compute(operation, layer)
     arguments = [
         [jax.numpy.asarray(given[name].astype(dtype)) for name in operands]
         for given, dtype in problems
     ]
-    found = jax.jit(lambda problems: [compute(*tensors, *shape) for tensors in problems])(arguments)
+    found = jax.jit(lambda ps: [function(*tensors, *shape) for tensors in ps])(arguments)
     return [np.asarray(values) for values in found]

@@ -9,16 +9,15 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-import jaxconv
 from jaxconv import _selfcheck
+from jaxconv._layer import Layer
 from jaxconv._layouts import DATA_FORMATS, WEIGHTS_FORMATS
-from jaxconv._selfcheck import DTYPES, OPERATIONS, SHAPED, Array, Case, Tensors
+from jaxconv._selfcheck import DTYPES, OPERATIONS, SHAPED, Array, Tensors
 from jaxconv._terminal import Progress
 
 #: Spatial extents are at most about this, by rank.
@@ -63,48 +62,46 @@ def _summary(right: Counter[Any], total: Counter[Any], wrong: Sequence[str]) -> 
         print(f"\n{text}")
 
 
-def draw(rng: random.Random) -> Case:
+def draw(rng: random.Random) -> Layer:
     """A case that is valid for all six operations."""
     rank = rng.choice((1, 2, 2, 3))
     groups = rng.choice((1, 1, 2, 3, 8, 16))
-    inner, outer = (rng.choice((1, 1, 2, 3, 4, 8, 13)) for _ in "io")
-    axes = [_axis(rng, LONGEST[rank]) for _ in range(rank)]
-    coarse, kernel, strides, dilations, begin, end, rest = zip(*axes, strict=True)
-    return Case(
-        "", coarse, kernel, strides, dilations, begin, end, rest, (groups, inner, outer),
-        batch=rng.choice((1, 2, 2, 3)),
-    )  # fmt: skip
+    inner, outer = (groups * rng.choice((1, 1, 2, 3, 4, 8, 13)) for _ in "io")
+    sizes = zip(*(_axis(rng, LONGEST[rank]) for _ in range(rank)), strict=True)
+    fine, kernel, strides, dilations, begin, end = sizes
+    batch = rng.choice((1, 2, 2, 3))
+    return Layer(fine, kernel, strides, dilations, begin, end, (inner, outer), groups, batch)
 
 
 def _axis(rng: random.Random, longest: int) -> tuple[int, ...]:
-    """Coarse extent, kernel, stride, dilation, pads and rest that leave at least one fine pixel."""
+    """Fine extent, kernel, stride, dilation and pads that leave at least one coarse pixel."""
     while True:
         coarse, kernel = rng.randint(1, longest), rng.choice((1, 2, 3, 3, 4, 5, 7))
         stride, dilation = rng.choice((1, 1, 2, 2, 3, 5)), rng.choice((1, 1, 1, 2, 3))
         extent = dilation * (kernel - 1) + 1
         begin, end = (rng.choice((0, 0, 1, extent // 2, extent - 1, extent + 1)) for _ in "be")
-        rest = rng.randrange(stride)
-        fine = stride * (coarse - 1) + extent + rest - begin - end
+        unread = rng.randrange(stride)
+        fine = stride * (coarse - 1) + extent + unread - begin - end
         if 1 <= fine <= 2 * longest:
-            return coarse, kernel, stride, dilation, begin, end, rest
+            return fine, kernel, stride, dilation, begin, end
 
 
-def compare(operation: str, case: Case, dtype: str, data_format: str, weights_format: str) -> str:
+def compare(operation: str, layer: Layer, dtype: str, data_format: str, weights_format: str) -> str:
     """What is wrong with an operation and its gradients in a case; nothing if all is right."""
     rng = np.random.default_rng(0)
-    slots = tuple(case.shapes)
-    problems = [(_selfcheck.integers(rng, case, slots), DTYPES[dtype])]
+    slots = tuple(layer.shapes)
+    problems = [(_selfcheck.integers(rng, layer, slots), DTYPES[dtype])]
     if dtype == "f32":
-        problems.append((_selfcheck.floats(rng, case, slots), np.float32))
+        problems.append((_selfcheck.floats(rng, layer, slots), np.float32))
     try:
-        found = _run(operation, case, problems, data_format, weights_format)
+        found = _run(operation, layer, problems, data_format, weights_format)
     except Exception as error:  # shown as a line, not as a traceback
         return f"{operation}, {dtype}: {_selfcheck.one_line(error)}"
     for exact, (tensors, kind), results in zip((True, False), problems, found, strict=False):
         for slot, values in results.items():
             others = {s: x for s, x in tensors.items() if s != slot}
-            expected = _selfcheck.reference(case, slot, others)
-            if said := _judge(values, expected, kind, None if exact else case.terms(slot)):
+            expected = _selfcheck.reference(layer, slot, others)
+            if said := _judge(values, expected, kind, None if exact else layer.terms(slot)):
                 result, _ = OPERATIONS[operation]
                 what = "the result" if slot == result else f"the gradient by the {slot} tensor"
                 return f"{operation}, {dtype}: {what} {said}"
@@ -123,25 +120,13 @@ def _judge(values: Array, expected: Array, kind: Any, terms: int | None) -> str:
 
 
 def _run(
-    operation: str, case: Case, problems: list[tuple[Tensors, Any]], data: str, weights: str
-) -> list[dict[str, Array]]:
+    operation: str, layer: Layer, problems: list[tuple[Tensors, Any]], data: str, weights: str
+) -> list[Tensors]:
     """By slot, the result and both gradients of each problem, in the default formats."""
     result, operands = OPERATIONS[operation]
-    transposed = operation.startswith("conv_transpose")
-    rank = len(case.kernel)
-    spatial = range(1, rank + 1)
-    orders = {"N": [0], "X": [*spatial], "C": [rank + 1]}
-    of_kernel = {"X": [*range(rank)], "OI"[transposed]: [rank + 1], "IO"[transposed]: [rank]}
-    order = {slot: [at for x in data for at in orders[x]] for slot in ("fine", "coarse")}
-    order["kernel"] = [at for x in weights for at in of_kernel[x]]
-    attributes: dict[str, Any] = {"output_padding": case.rest} if transposed else {}
-    shape = tuple(case.shapes[result][at] for at in order[result])
-    compute = partial(
-        getattr(jaxconv, operation),
-        strides=case.strides, pads_begin=case.pads_begin, pads_end=case.pads_end,
-        dilations=case.dilations, groups=case.channels[0], precision="highest",
-        data_format=data, weights_format=weights, **attributes,
-    )  # fmt: skip
+    order = layer.orders(data, weights, operation.startswith("conv_transpose"))
+    shape = tuple(layer.shapes[result][at] for at in order[result])
+    compute = _selfcheck.compute(operation, layer, data_format=data, weights_format=weights)
 
     @jax.jit
     def run(cotangent: Any, *given: Any) -> Any:

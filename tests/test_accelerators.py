@@ -19,7 +19,7 @@ from jaxconv import _lowering, _operate
 from jaxconv._geometry import OPERANDS, Axis
 from jaxconv._lowering import cudnn, plain
 from tests.support import exact, oracle
-from tests.support.forms import integers
+from tests.support.forms import CHANNELS_FIRST, ROLES, Form, integers, operands
 from tests.support.grid import CASES
 from tests.support.programs import collectives
 from tests.support.stablehlo import Match, convolutions, match
@@ -32,92 +32,43 @@ BF16, F16, F32, F64 = jnp.bfloat16, np.float16, np.float32, np.float64
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A layer by its coarse extents; the fine ones follow as in a transposed convolution."""
+class Lowered(Form):
+    """A form in a type, by the transposed operations: one for each slot that is filled."""
 
-    coarse: tuple[int, ...] = (9, 8)
-    kernel: tuple[int, ...] = (3, 4)
-    strides: tuple[int, ...] = (1, 1)
-    dilations: tuple[int, ...] = (1, 1)
-    pads_begin: tuple[int, ...] = (1, 2)
-    pads_end: tuple[int, ...] = (1, 2)
-    output_padding: tuple[int, ...] = (0, 0)
-    channels: tuple[int, int] = (4, 6)  # fine, coarse
-    groups: int = 1
-    formats: tuple[str, str] = ("NXC", "XOI")
     dtype: object = F32
-    batch: int = 5
 
-    @property
-    def fine(self):
-        return tuple(
-            s * (c - 1) + d * (k - 1) + 1 + extra - begin - end
-            for c, k, s, d, begin, end, extra in zip(
-                self.coarse, self.kernel, self.strides, self.dilations,
-                self.pads_begin, self.pads_end, self.output_padding, strict=True,
-            )
-        )  # fmt: skip
+    def filling(self, slot):
+        """The operation that fills a slot, as a function of arrays in its order."""
+        return self.op(OPERATIONS[slot])
 
-    @property
-    def shapes(self):
-        """Channels-last in everything but the formats."""
-        fine_channels, coarse_channels = self.channels
-        data, weights = self.formats
+    def types(self, slot):
+        """The types of its two arrays."""
+        operands = ROLES[OPERATIONS[slot]][:2]
+        return [jax.ShapeDtypeStruct(self.shapes[s], self.dtype) for s in operands]
 
-        def data_shape(extents, channels):
-            inner = (*extents, channels) if data == "NXC" else (channels, *extents)
-            return (self.batch, *inner)
-
-        letters = {"X": self.kernel, "O": (fine_channels // self.groups,), "I": (coarse_channels,)}
-        return {
-            "fine": data_shape(self.fine, fine_channels),
-            "coarse": data_shape(self.coarse, coarse_channels),
-            "kernel": sum((letters[letter] for letter in weights), ()),
-        }
-
-    def op(self, result, **more):
-        """The transposed operation that fills a slot, as a function of arrays in its order."""
-        attributes = {
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "pads_begin": self.pads_begin,
-            "pads_end": self.pads_end,
-            "output_padding": self.output_padding,
-            "groups": self.groups,
-            "data_format": self.formats[0],
-            "weights_format": self.formats[1],
-        } | more
-        if result == "coarse":
-            return partial(jaxconv.conv_transpose_backward_data, **attributes)
-        if result == "fine":
-            return partial(jaxconv.conv_transpose, **attributes)
-        attributes["weights_shape"] = self.shapes["kernel"]
-        return partial(jaxconv.conv_transpose_backward_weights, **attributes)
-
-    def lowered(self, result, platform, **more):
+    def lowered(self, slot, platform):
         """The text of an operation for a platform that need not be here."""
-        slots = ("coarse", "fine") if result == "kernel" else OPERANDS[result]
-        types = [jax.ShapeDtypeStruct(self.shapes[slot], self.dtype) for slot in slots]
-        traced = jax.jit(self.op(result, **more)).trace(*types)
+        traced = jax.jit(self.filling(slot)).trace(*self.types(slot))
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         assert "inlineable" not in text  # XLA may fuse what it likes
         return text
 
 
-PLAIN = Layer()
-STRIDED = replace(PLAIN, strides=(2, 3), output_padding=(1, 0))
-DILATED = replace(PLAIN, dilations=(2, 3), pads_begin=(2, 4), pads_end=(2, 4))
-ONE_D = Layer(
-    coarse=(9,), kernel=(4,), strides=(1,), dilations=(1,), pads_begin=(1,), pads_end=(1,),
-    output_padding=(0,),
-)  # fmt: skip
-THREE_D = Layer(
-    coarse=(9, 8, 7), kernel=(2, 3, 4), strides=(2, 1, 1), dilations=(1, 1, 1),
-    pads_begin=(0, 1, 2), pads_end=(0, 1, 2), output_padding=(0, 0, 0),
-)  # fmt: skip
-FOUR_D = Layer(
-    coarse=(9, 8, 7, 6), kernel=(2, 3, 2, 4), strides=(1, 2, 1, 1), dilations=(1, 1, 1, 1),
-    pads_begin=(0, 1, 1, 2), pads_end=(0, 1, 1, 2), output_padding=(0, 0, 0, 0),
+OPERATIONS = {
+    "coarse": "conv_transpose_backward_data",
+    "fine": "conv_transpose",
+    "kernel": "conv_transpose_backward_weights",
+}
+PLAIN = Lowered((9, 7), (3, 4), (1, 1), (1, 1), (1, 2), (1, 2), (4, 6), batch=5)
+STRIDED = replace(PLAIN, fine=(18, 21), strides=(2, 3))
+DILATED = replace(PLAIN, fine=(9, 9), dilations=(2, 3), pads_begin=(2, 4), pads_end=(2, 4))
+ONE_D = Lowered((10,), (4,), (1,), (1,), (1,), (1,), (4, 6), batch=5)
+THREE_D = Lowered(
+    (18, 8, 6), (2, 3, 4), (2, 1, 1), (1, 1, 1), (0, 1, 2), (0, 1, 2), (4, 6), batch=5
+)
+FOUR_D = Lowered(
+    (10, 15, 6, 5), (2, 3, 2, 4), (1, 2, 1, 1), (1,) * 4, (0, 1, 1, 2), (0, 1, 1, 2), (4, 6),
+    batch=5,
 )  # fmt: skip
 GROUPS = {"channels": (4, 6), "groups": 2}
 DEPTHWISE = {"channels": (3, 6), "groups": 3}
@@ -133,13 +84,15 @@ NONE = Match("none")
 KINDS = {
     "dense": (PLAIN, [FORWARD], [DATA], [FILTER]),
     "strided": (STRIDED, [FORWARD], [DATA], [FILTER]),
-    "stride beyond the kernel": (replace(STRIDED, strides=(4, 5)), [FORWARD], [DATA], [FILTER]),
+    "stride beyond the kernel": (
+        replace(STRIDED, fine=(34, 35), strides=(4, 5)), [FORWARD], [DATA], [FILTER],
+    ),
     "one tap": (
         replace(PLAIN, kernel=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)),
         [FORWARD], [DATA], [FILTER],
     ),
     "one tap, strided": (
-        replace(PLAIN, kernel=(1, 1), strides=(2, 3), pads_begin=(0, 0), pads_end=(0, 0)),
+        replace(STRIDED, fine=(17, 22), kernel=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)),
         [FORWARD], [DATA], [FILTER],
     ),
     # Two convolutions of XLA's have no dilation: the data gradient is a forward convolution by
@@ -150,10 +103,13 @@ KINDS = {
         [FORWARD], [DATA], [FILTER],
     ),
     "dilated and strided": (
-        replace(DILATED, strides=(2, 1)), [FORWARD], [FORWARD], 12,
+        replace(DILATED, fine=(17, 9), strides=(2, 1)), [FORWARD], [FORWARD], 12,
     ),
     "dilated and strided, coprime": (
-        replace(DILATED, dilations=(1, 3), strides=(1, 2), pads_begin=(1, 4), pads_end=(1, 4)),
+        replace(
+            DILATED, fine=(9, 16), dilations=(1, 3), strides=(1, 2), pads_begin=(1, 4),
+            pads_end=(1, 4),
+        ),
         [FORWARD], [FORWARD] * 2, 12,
     ),
     # Nor has the data gradient groups.
@@ -165,15 +121,15 @@ KINDS = {
     # Padding that is not the same at both ends stays in cuDNN where it is forward.
     "uneven": (replace(PLAIN, pads_end=(2, 1)), [FORWARD], [CROPPED], [PADDED]),
     "uneven, strided": (
-        replace(STRIDED, pads_begin=(0, 1), pads_end=(1, 2), output_padding=(0, 0)),
+        replace(STRIDED, fine=(18, 22), pads_begin=(0, 1)),
         [FORWARD], [CROPPED], [PADDED],
     ),
     "uneven within a stride": (
-        replace(STRIDED, pads_end=(0, 1), output_padding=(0, 0)), [FORWARD], [DATA], [FILTER],
+        replace(STRIDED, fine=(18, 22), pads_end=(0, 1)), [FORWARD], [DATA], [FILTER],
     ),
     "uneven, dilated": (replace(DILATED, pads_begin=(3, 4)), [FORWARD], [FORWARD], 12),
     "causal": (
-        replace(ONE_D, coarse=(30,), dilations=(8,), pads_begin=(24,), pads_end=(0,)),
+        replace(ONE_D, fine=(30,), dilations=(8,), pads_begin=(24,), pads_end=(0,)),
         [FORWARD], [FORWARD], 4,
     ),
     "uneven, grouped": (replace(PLAIN, pads_end=(2, 1), **GROUPS), [FORWARD], [FORWARD], [PADDED]),
@@ -181,23 +137,26 @@ KINDS = {
         replace(PLAIN, pads_begin=(4, 2), pads_end=(3, 5)), [FORWARD], [CROPPED], [PADDED],
     ),
     "pads beyond the kernel, dilated": (
-        replace(DILATED, coarse=(14, 8), pads_begin=(5, 4), pads_end=(7, 4)),
+        replace(DILATED, fine=(14, 8), pads_begin=(5, 4), pads_end=(7, 4)),
         [FORWARD], [FORWARD], 12,
     ),
     # What no window reads is cut off, which leaves a choice of padding as wide as the stride.
-    "negative": (replace(PLAIN, output_padding=(3, 0)), [FORWARD], [CROPPED], [PADDED]),
+    "negative": (replace(PLAIN, fine=(12, 7), pads_end=(-2, 2)), [FORWARD], [CROPPED], [PADDED]),
     "negative, strided": (
-        replace(STRIDED, output_padding=(5, 4)), [FORWARD], [CROPPED], [PADDED],
+        replace(STRIDED, fine=(22, 25), pads_end=(-3, -2)), [FORWARD], [CROPPED], [PADDED],
     ),
     "negative, grouped": (
-        replace(PLAIN, output_padding=(3, 0), **GROUPS), [FORWARD], [FORWARD], [PADDED],
+        replace(PLAIN, fine=(12, 7), pads_end=(-2, 2), **GROUPS), [FORWARD], [FORWARD], [PADDED],
     ),
     "1-D": (ONE_D, [FORWARD], [DATA], [FILTER]),
-    "1-D, strided": (replace(ONE_D, strides=(3,)), [FORWARD], [DATA], [FILTER]),
+    "1-D, strided": (replace(ONE_D, fine=(26,), strides=(3,)), [FORWARD], [DATA], [FILTER]),
     "1-D bf16": (replace(ONE_D, dtype=BF16), [FORWARD], [DATA], [FILTER]),
-    "1-D bf16, strided": (replace(ONE_D, strides=(3,), dtype=BF16), [FORWARD], [DATA], [FILTER]),
+    "1-D bf16, strided": (
+        replace(ONE_D, fine=(26,), strides=(3,), dtype=BF16), [FORWARD], [DATA], [FILTER],
+    ),
     "1-D bf16, strided and dilated": (
-        replace(ONE_D, strides=(2,), dilations=(2,), dtype=BF16), [FORWARD], [FORWARD], 4,
+        replace(ONE_D, fine=(21,), strides=(2,), dilations=(2,), dtype=BF16),
+        [FORWARD], [FORWARD], 4,
     ),
     "3-D": (THREE_D, [FORWARD], [DATA], [FILTER]),
     "3-D, depthwise": (
@@ -209,10 +168,10 @@ KINDS = {
     "f16": (replace(STRIDED, dtype=F16), [FORWARD], [DATA], [FILTER]),
     "f64": (replace(STRIDED, dtype=F64), [FORWARD], [DATA], [FILTER]),
     "channels-first": (
-        replace(STRIDED, formats=("NCX", "IOX")), [FORWARD], [DATA], [FILTER],
+        replace(STRIDED, formats=CHANNELS_FIRST), [FORWARD], [DATA], [FILTER],
     ),
     "channels-first, grouped": (
-        replace(STRIDED, formats=("NCX", "IOX"), **GROUPS),
+        replace(STRIDED, formats=CHANNELS_FIRST, **GROUPS),
         [FORWARD], [FORWARD] * 4, [FILTER],
     ),
 }  # fmt: skip
@@ -305,9 +264,8 @@ def test_tpu_gets_one_convolution(name, slot):
 
 def test_a_bias_does_not_widen_a_16_bit_convolution():
     layer = replace(STRIDED, dtype=BF16)
-    types = [jax.ShapeDtypeStruct(layer.shapes[s], BF16) for s in ("coarse", "kernel")]
     bias = jax.ShapeDtypeStruct((4,), BF16)
-    traced = jax.jit(layer.op("fine")).trace(*types, bias)
+    traced = jax.jit(layer.filling("fine")).trace(*layer.types("fine"), bias)
     (conv,) = convolutions(traced.lower(lowering_platforms=("cuda",)).as_text())
     assert conv.dtypes == ("bf16", "bf16", "bf16")
     assert match(conv) == DATA
@@ -335,14 +293,10 @@ def test_partial_sums_are_wide():
 
 def test_both_families_are_one():
     """The transposed operation's adjoint is a convolution, and lowered as such."""
-    layer = replace(STRIDED, formats=("NXC", "XOI"))
-    src, weights = (jax.ShapeDtypeStruct(layer.shapes[s], F32) for s in ("fine", "kernel"))
-    op = partial(
-        jaxconv.convolution, strides=layer.strides, pads_begin=layer.pads_begin,
-        pads_end=layer.pads_end, weights_format="XIO",
-    )  # fmt: skip
-    text = jax.jit(op).trace(src, weights).lower(lowering_platforms=("cuda",)).as_text()
-    assert convolutions(text) == convolutions(layer.lowered("coarse", "cuda"))
+    types = STRIDED.types("coarse")
+    traced = jax.jit(STRIDED.op("convolution")).trace(*types)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert convolutions(text) == convolutions(STRIDED.lowered("coarse", "cuda"))
 
 
 # How even padding is chosen.
@@ -374,7 +328,7 @@ def test_even_padding(axis, pad, before, after):
 
 def test_uneven_padding_is_cropped_or_else_kept_apart():
     """A little more work is cut off again; a lot would be the costlier way."""
-    little = replace(ONE_D, coarse=(30,), dilations=(2,), pads_begin=(6,), pads_end=(0,))
+    little = replace(ONE_D, fine=(30,), dilations=(2,), pads_begin=(6,), pads_end=(0,))
     text = little.lowered("coarse", "cuda")
     assert "barrier" not in text
     (conv,) = convolutions(text)
@@ -655,11 +609,8 @@ FAST = (
 def test_values_of_each_class(on_gpu, name, slot):
     """Against the oracle, in the class's own type."""
     layer = KINDS[name][0]
-    slots = ("coarse", "fine") if slot == "kernel" else OPERANDS[slot]
-    first, second = (
-        integers(layer.shapes[s], n, limit=2).astype(layer.dtype) for n, s in enumerate(slots)
-    )
-    op = layer.op(slot)
+    first, second, _ = operands(layer, OPERATIONS[slot], layer.dtype, limit=2)
+    op = layer.filling(slot)
     with jax.enable_x64(layer.dtype is F64):
         got = op(first, second)
     expected = getattr(oracle, op.func.__name__)(first, second, **op.keywords)
@@ -681,16 +632,15 @@ def test_values_of_each_class(on_gpu, name, slot):
 def test_a_sharded_batch_stays_where_it_is(on_gpus, name, slot):
     """Of all collectives, the weights gradient needs its sum. And the values are the same."""
     layer = replace(KINDS[name][0], batch=8)
-    slots = ("coarse", "fine") if slot == "kernel" else OPERANDS[slot]
     mesh = Mesh(np.array(jax.devices()[:4]), ("batch",))
+    name = OPERATIONS[slot]
     first, second = (
         jax.device_put(
-            integers(layer.shapes[s], n, limit=2),
-            NamedSharding(mesh, PartitionSpec() if s == "kernel" else PartitionSpec("batch")),
+            x, NamedSharding(mesh, PartitionSpec() if s == "kernel" else PartitionSpec("batch"))
         )
-        for n, s in enumerate(slots)
+        for x, s in zip(operands(layer, name, limit=2), ROLES[name][:2], strict=False)
     )
-    op = layer.op(slot)
+    op = layer.filling(slot)
     compiled = jax.jit(lambda a, b: op(a, b)).lower(first, second).compile()
     assert collectives(compiled.as_text()) == ({"all-reduce": 1} if slot == "kernel" else {})
     expected = getattr(oracle, op.func.__name__)(first, second, **op.keywords)

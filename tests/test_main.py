@@ -12,6 +12,7 @@ import pytest
 
 import jaxconv
 from jaxconv import __main__, _selfcheck
+from jaxconv._layer import Layer
 
 ROOT = Path(__file__).parent.parent
 OPERATIONS = [
@@ -48,7 +49,7 @@ def only(monkeypatch):
     def check_only(*operations):
         kept = {name: _selfcheck.OPERATIONS[name] for name in operations}
         monkeypatch.setattr(_selfcheck, "OPERATIONS", kept)
-        monkeypatch.setattr(_selfcheck, "CASES", _selfcheck.CASES[:1])
+        monkeypatch.setattr(_selfcheck, "CASES", {"strided": _selfcheck.CASES["strided"]})
 
     return check_only
 
@@ -89,7 +90,7 @@ def test_quick_run():
 def test_full_run():
     done = run()
     assert done.returncode == 0, done.stdout + done.stderr
-    for layer in __main__.layers():
+    for layer in __main__.racers():
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(layer.name)]
         assert all(float(number) > 0 for number in line.removeprefix(layer.name).split())
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -244,48 +245,48 @@ def test_many_complaints_are_cut_short(only, broken, capsys):
 
 def test_the_reference_on_a_sum_by_hand():
     # 2 taps in steps of 2 over 4 places of 2 channels, after one zero; the last is not reached
-    case = _selfcheck.Case("", (2,), (2,), (2,), (1,), (1,), (0,), (1,), (1, 2, 1))
+    layer = Layer((4,), (2,), (2,), (1,), (1,), (0,), (2, 1))
     image = np.array([[1, 2], [3, 4], [5, 6], [7, 8]])
     fine = np.stack([image, -image])
     kernel = np.array([[[1], [10]], [[100], [1000]]])
     coarse = np.array([[[3], [5]], [[0], [1]]])
-    assert case.shapes == {"fine": fine.shape, "kernel": kernel.shape, "coarse": coarse.shape}
+    assert layer.shapes == {"fine": fine.shape, "kernel": kernel.shape, "coarse": coarse.shape}
     np.testing.assert_array_equal(
-        _selfcheck.reference(case, "coarse", {"fine": fine, "kernel": kernel}),
+        _selfcheck.reference(layer, "coarse", {"fine": fine, "kernel": kernel}),
         [[[2100], [6543]], [[-2100], [-6543]]],
     )
     np.testing.assert_array_equal(
-        _selfcheck.reference(case, "fine", {"kernel": kernel, "coarse": coarse}),
+        _selfcheck.reference(layer, "fine", {"kernel": kernel, "coarse": coarse}),
         [[[300, 3000], [5, 50], [500, 5000], [0, 0]], [[0, 0], [1, 10], [100, 1000], [0, 0]]],
     )
     np.testing.assert_array_equal(
-        _selfcheck.reference(case, "kernel", {"coarse": coarse, "fine": fine}),
+        _selfcheck.reference(layer, "kernel", {"coarse": coarse, "fine": fine}),
         # the first image as 5*(3, 4) and 3*(1, 2) + 5*(5, 6), less (3, 4) and (5, 6)
         [[[15 - 3], [20 - 4]], [[28 - 5], [36 - 6]]],
     )
 
 
 def test_the_reference_keeps_groups_apart():
-    case = _selfcheck.Case("", (1,), (1,), (1,), (1,), (0,), (0,), (0,), (2, 1, 2))
+    layer = Layer((1,), (1,), (1,), (1,), (0,), (0,), (2, 4), groups=2)
     fine = np.array([[[2, 3]], [[5, 7]]])  # a channel for each group
     kernel = np.array([[[1, 10, 100, 1000]]])  # two coarse channels for each
     np.testing.assert_array_equal(
-        _selfcheck.reference(case, "coarse", {"fine": fine, "kernel": kernel}),
+        _selfcheck.reference(layer, "coarse", {"fine": fine, "kernel": kernel}),
         [[[2, 20, 300, 3000]], [[5, 50, 700, 7000]]],
     )
 
 
 def test_every_case_has_something_asymmetric():
-    for case in _selfcheck.CASES:
-        _, i, o = case.channels
-        assert i != o or case.channels[0] > 1, case.name
-        assert case.pads_begin != case.pads_end, case.name
+    for name, layer in _selfcheck.CASES.items():
+        fine, coarse = layer.channels
+        assert fine != coarse or layer.groups > 1, name
+        assert layer.pads_begin != layer.pads_end, name
 
 
 # Timings
 
 
-def layer(**changes):
+def racer(**changes):
     of = {
         "name": "tiny",
         "src": (1, 5, 4, 3),
@@ -295,11 +296,11 @@ def layer(**changes):
             src, weights, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         ),
     }
-    return __main__.Layer(**of | changes)
+    return __main__.Racer(**of | changes)
 
 
 def test_timings_are_printed(monkeypatch, capsys):
-    monkeypatch.setattr(__main__, "layers", lambda: [layer()])
+    monkeypatch.setattr(__main__, "racers", lambda: [racer()])
     assert __main__.race() == 0
     line = capsys.readouterr().out.splitlines()[-1]
     name, *numbers = line.split()
@@ -313,11 +314,11 @@ def test_columns_are_ours_and_plain_and_how_often_ours_fits_into_plain():
 
 
 def test_what_differs_from_lax_is_not_timed(monkeypatch, capsys):
-    flipped = layer(
+    flipped = racer(
         name="flipped", ours=lambda src, weights: jaxconv.convolution(src, weights[::-1], strides=2)
     )
-    raising = layer(name="raising", weights=(3, 2, 4, 2))
-    monkeypatch.setattr(__main__, "layers", lambda: [flipped, raising, layer()])
+    raising = racer(name="raising", weights=(3, 2, 4, 2))
+    monkeypatch.setattr(__main__, "racers", lambda: [flipped, raising, racer()])
     assert __main__.race() == 2
     out = capsys.readouterr().out
     assert "flipped                     FAIL\n  ArithmeticError: off jax.lax by " in out
@@ -334,6 +335,6 @@ def test_gradients_that_differ_are_seen(monkeypatch, capsys):
         return ours(src, weights), (src, weights)
 
     ours.defvjp(forward, lambda saved, diff_dst: tuple(2 * x for x in saved))
-    monkeypatch.setattr(__main__, "layers", lambda: [layer(ours=ours)])
+    monkeypatch.setattr(__main__, "racers", lambda: [racer(ours=ours)])
     assert __main__.race() == 1
     assert "ArithmeticError" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import pytest
 
 import jaxconv
 from jaxconv import __main__, _selfcheck, _selftest
+from jaxconv._layer import Layer
 from jaxconv._lowering import phases
 from tests.support.grid import OPS
 
@@ -63,20 +64,20 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
     ],
 )
 def test_what_it_says(change, text, monkeypatch):
-    case, formats = _selfcheck.CASES[4], ("NCX", "OIX")
+    layer, formats = _selfcheck.CASES["1-D, groups"], ("NCX", "OIX")
     right = jaxconv.convolution
     monkeypatch.setattr(jaxconv, "convolution", lambda *a, **k: change(right(*a, **k)))
     assert re.match(
-        f"convolution, f32: ({text})", _selftest.compare("convolution", case, "f32", *formats)
+        f"convolution, f32: ({text})", _selftest.compare("convolution", layer, "f32", *formats)
     )
 
 
 @pytest.mark.parametrize("operation", OPS)
 def test_a_case_of_padding_alone_is_right(operation):
-    case = _selfcheck.Case("", (1,), (2,), (1,), (3,), (1,), (1,), (0,), (1, 2, 3))
-    tensors = {name: np.ones(case.shapes[name]) for name in ("fine", "kernel")}
-    assert not _selfcheck.reference(case, "coarse", tensors).any()
-    assert _selftest.compare(operation, case, "f32", "NXC", "XIO") == ""
+    layer = Layer((2,), (2,), (1,), (3,), (1,), (1,), (2, 3))
+    tensors = {name: np.ones(layer.shapes[name]) for name in ("fine", "kernel")}
+    assert not _selfcheck.reference(layer, "coarse", tensors).any()
+    assert _selftest.compare(operation, layer, "f32", "NXC", "XIO") == ""
 
 
 def test_the_same_seed_draws_the_same_cases():

@@ -1,5 +1,7 @@
 """Derivatives of every kind and order are the other contractions of the same form."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +18,6 @@ from tests.support.forms import (
     GROUPED,
     OPS,
     ROLES,
-    Form,
     compiled_together,
     each,
     integers,
@@ -192,7 +193,7 @@ def test_finite_differences_in_both_arguments(name):
 @each_slot
 def test_jacobians(name):
     """Forward, reverse and by hand: an operation is linear in each argument."""
-    form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
+    form = replace(DENSE, batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
     op = form.op(name)
     a, b, _ = operands(form, name)
     for argument, x in enumerate((a, b)):
@@ -208,7 +209,7 @@ def test_jacobians(name):
 @each_slot
 def test_hessians(name):
     """Of the form itself, in both arguments: zero by blocks but for the mixed ones."""
-    form = Form(batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
+    form = replace(DENSE, batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
     op = form.op(name)
     a, b, t = operands(form, name)
 

@@ -110,8 +110,8 @@ CANONICAL = {"b0f_0io->b0f", "b01f_01io->b01f", "b012f_012io->b012f"}
 CONVOLVED = {
     "dense": DENSE,
     "channels first": replace(GROUPED, groups=1),
-    "1-D": Form(3, (11,), (4,), (3,), (2,), (2,), (1,), (4, 6), formats=CHANNELS_FIRST),
-    "3-D": Form(3, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6)),
+    "1-D": Form((11,), (4,), (3,), (2,), (2,), (1,), (4, 6), batch=3, formats=CHANNELS_FIRST),
+    "3-D": Form((4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), batch=3),
     "wide groups": replace(GROUPED, channels=(64, 96), batch=8),
 }
 
@@ -184,10 +184,10 @@ def labels_in(text):
 # what does not, XLA computes once, before the loop.
 
 LAYERS = {
-    "dense": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64)),
-    "strided": Form(4, (28, 28), (3, 3), (2, 2), (1, 1), (1, 1), (1, 1), (32, 64)),
-    "grouped": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 16),
-    "depthwise": Form(4, (28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 64),
+    "dense": Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), batch=4),
+    "strided": Form((28, 28), (3, 3), (2, 2), (1, 1), (1, 1), (1, 1), (32, 64), batch=4),
+    "grouped": Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 16, batch=4),
+    "depthwise": Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), 64, batch=4),
 }
 STEPS = 6
 

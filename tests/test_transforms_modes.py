@@ -3,6 +3,7 @@
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import Barrier
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from jax.experimental import sparse
 
-from tests.support.forms import DENSE, GROUPED, OPS, Form, operands
+from tests.support.forms import DENSE, GROUPED, OPS, operands
 
 each_op = pytest.mark.parametrize("name", OPS)
 
@@ -80,7 +81,7 @@ def test_sparsify(name):
 
 def test_threads():
     """Eight at once: all start with the same call, not compiled before, then go their ways."""
-    form = Form(batch=2, channels=(6, 3), groups=3)
+    form = replace(DENSE, batch=2, channels=(6, 3), groups=3)
     threads = 8
     start = Barrier(threads)
     steps = {name: jax.jit(partial(gradients, form.op(name))) for name in OPS}

@@ -13,7 +13,6 @@ from jax.sharding import PartitionSpec as P
 
 from tests.support.forms import (
     CHANNELS_FIRST,
-    CHANNELS_LAST,
     DENSE,
     DIVIDED,
     GROUPED,
@@ -39,9 +38,9 @@ FORMS = {
     "dense, channels first": replace(GROUPED, batch=8, groups=1),
     "pointwise": replace(GROUPED, batch=8, groups=1, kernel=(1, 1), dilations=(1, 1)),
     "large strides": replace(GROUPED, batch=8, fine=(23, 19), kernel=(7, 4), strides=(5, 4)),
-    "1-D": Form(8, (11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2),
+    "1-D": Form((11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2, batch=8),
     "3-D": Form(
-        8, (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2
+        (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2, batch=8
     ),
 }  # fmt: skip
 
@@ -143,10 +142,10 @@ def test_channel_sharded(form, split, name):
 
 MANY = {
     "a kernel larger than the image": Form(
-        2, (4, 4), (7, 7), (1, 1), (1, 1), (3, 3), (3, 3), (8, 8), 8
+        (4, 4), (7, 7), (1, 1), (1, 1), (3, 3), (3, 3), (8, 8), 8
     ),
-    "channels that crowd": Form(2, (5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512),
-    "many taps": Form(2, (9, 9), (11, 11), (1, 1), (1, 1), (4, 4), (4, 4), (256, 256), 256),
+    "channels that crowd": Form((5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512),
+    "many taps": Form((9, 9), (11, 11), (1, 1), (1, 1), (4, 4), (4, 4), (256, 256), 256),
 }
 
 
@@ -190,11 +189,9 @@ def test_channels_split_within_groups(slot_axes, name):
         np.testing.assert_array_equal(x, y)
 
 
-SPATIAL = Form(2, (32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6), 1, CHANNELS_LAST)
+SPATIAL = Form((32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6))
 DEPTHWISE = replace(SPATIAL, channels=(6, 6), groups=6)
-VOLUME = Form(
-    2, (32, 4, 3), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (4, 6), 1, CHANNELS_LAST
-)
+VOLUME = Form((32, 4, 3), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (4, 6))
 SPATIAL_FORMS = {
     "dense": SPATIAL,
     "depthwise": DEPTHWISE,
@@ -207,7 +204,7 @@ SPATIAL_FORMS = {
     "many taps": replace(
         DEPTHWISE, fine=(88, 6), kernel=(11, 11), pads_begin=(5, 5), pads_end=(5, 5)
     ),
-    "1-D": Form(2, (32,), (3,), (1,), (1,), (1,), (1,), (6, 6), 6, CHANNELS_LAST),
+    "1-D": Form((32,), (3,), (1,), (1,), (1,), (1,), (6, 6), 6),
     "3-D": VOLUME,
     "3-D, grouped": replace(VOLUME, groups=2),
     "channels first": replace(SPATIAL, formats=CHANNELS_FIRST),

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jaxconv import _reference
+from jaxconv._geometry import Slot
 from jaxconv._inspect import resolve
 from jaxconv._op import OPS
 from jaxconv._resolve import Resolved
@@ -82,7 +83,7 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
         "kernel": (*kernel.spatial, kernel.fine, kernel.coarse),
     }
 
-    def apart(slot: str, x: Array) -> Array:
+    def apart(slot: Slot, x: Array) -> Array:
         """The groups first, the channels last."""
         x = x.transpose(orders["kernel" if slot == "kernel" else "data"])
         if slot == "kernel" and resolved.groups_on_fine:
@@ -90,17 +91,15 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
             return np.moveaxis(grouped, -3, 0)
         return np.moveaxis(x.reshape(*x.shape[:-1], resolved.groups, -1), -2, 0)
 
-    def together(slot: str, x: Array) -> Array:
+    def together(slot: Slot, x: Array) -> Array:
         on_fine = slot == "kernel" and resolved.groups_on_fine
         x = np.moveaxis(x, 0, -3 if on_fine else -2)
         order = orders["kernel" if slot == "kernel" else "data"]
         merged = (*x.shape[:-3], -1, x.shape[-1]) if on_fine else (*x.shape[:-2], -1)
         return x.reshape(merged).transpose(np.argsort(order))
 
-    result: str = op.slot(op.result)
-    given: dict[str, Array] = {
-        op.slot(name): apart(op.slot(name), tensors[name]) for name in op.inputs
-    }
+    result = op.slot(op.result)
+    given = {op.slot(name): apart(op.slot(name), tensors[name]) for name in op.inputs}
     given[result] = apart(result, np.zeros(resolved.shape(op.result)))
     axes = resolved.geometry.axes
     strides, dilations, pads = zip(*((a.stride, a.dilation, a.pad_low) for a in axes), strict=True)

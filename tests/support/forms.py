@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import jaxconv
+from jaxconv._layer import Layer
 
 #: op -> the slots of its two arguments, and of its result.
 ROLES = {
@@ -33,50 +34,27 @@ EACH_SLOT = ["convolution", "conv_transpose", "convolution_backward_weights"]
 #: Those that, with their gradients, fill all three slots.
 FORWARD = ["convolution", "conv_transpose"]
 
-# Two formats for each way to write the tensors down: (data, convolution's, conv_transpose's).
-CHANNELS_LAST = ("NXC", "XIO", "XOI")
-CHANNELS_FIRST = ("NCX", "OIX", "IOX")
+# (data, a convolution's weights); a transposed convolution's have I and O the other way round.
+CHANNELS_LAST = ("NXC", "XIO")
+CHANNELS_FIRST = ("NCX", "OIX")
 
 
 @dataclass(frozen=True)
-class Form:
-    """Sizes and attributes that the six operations share."""
+class Form(Layer):
+    """A layer in some formats; its shapes are in these formats too."""
 
-    batch: int = 3
-    fine: tuple[int, ...] = (7, 6)
-    kernel: tuple[int, ...] = (3, 2)
-    strides: tuple[int, ...] = (2, 1)
-    dilations: tuple[int, ...] = (1, 2)
-    pads_begin: tuple[int, ...] = (1, 0)
-    pads_end: tuple[int, ...] = (0, 2)
-    channels: tuple[int, int] = (4, 6)  # fine, coarse
-    groups: int = 1
-    formats: tuple[str, str, str] = CHANNELS_LAST
+    formats: tuple[str, str] = CHANNELS_LAST
     #: the kernel's fine axis has the channels of all groups, and its coarse one those of one
     published: bool = False
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        sizes = zip(
-            self.fine, self.kernel, self.strides, self.dilations, self.pads_begin, self.pads_end,
-            strict=True,
-        )  # fmt: skip
-        coarse = tuple((f + b + e - d * (k - 1) - 1) // s + 1 for f, k, s, d, b, e in sizes)
-        fine_channels, coarse_channels = self.channels
-        inner, outer = fine_channels // self.groups, coarse_channels
+        last = super().shapes
         if self.published:
-            inner, outer = fine_channels, coarse_channels // self.groups
-        if self.formats == CHANNELS_FIRST:
-            return {
-                "fine": (self.batch, fine_channels, *self.fine),
-                "kernel": (outer, inner, *self.kernel),
-                "coarse": (self.batch, coarse_channels, *coarse),
-            }
-        return {
-            "fine": (self.batch, *self.fine, fine_channels),
-            "kernel": (*self.kernel, inner, outer),
-            "coarse": (self.batch, *coarse, coarse_channels),
-        }
+            *spatial, fine, coarse = last["kernel"]
+            last["kernel"] = (*spatial, fine * self.groups, coarse // self.groups)
+        orders = self.orders(*self.formats, transposed=False)
+        return {slot: tuple(last[slot][at] for at in order) for slot, order in orders.items()}
 
     def op(self, name: str, **more) -> Callable[..., jax.Array]:
         """An operation with all but its two arrays bound; `more` as the operation takes it."""
@@ -84,12 +62,9 @@ class Form:
 
     def axis(self, slot: str, letter: str) -> int:
         """Where a tensor keeps its axis N, C, first X (data), I or O (kernel: fine, coarse)."""
-        first = self.formats == CHANNELS_FIRST
-        if slot == "kernel":
-            order = "OI" if first else "IO"
-            return order.index(letter) + (0 if first else len(self.kernel))
-        channel = 1 if first else 1 + len(self.kernel)
-        return {"N": 0, "X": 2 if first else 1, "C": channel}[letter]
+        letters = self.formats[slot == "kernel"]
+        after_x = "X" in letters[: letters.index(letter)]
+        return letters.index(letter) + after_x * (self.rank - 1)
 
 
 # One function object for each operation and form, so that JAX's caches of traces serve
@@ -97,33 +72,20 @@ class Form:
 @cache
 def _bound(form: Form, name: str, more: tuple) -> Callable[..., jax.Array]:
     transposed = name.startswith("conv_transpose")
-    shapes = form.shapes
-    attributes = dict(more) | {
-        "strides": form.strides,
-        "pads_begin": form.pads_begin,
-        "pads_end": form.pads_end,
-        "dilations": form.dilations,
-        "groups": form.groups,
-        "data_format": form.formats[0],
-        "weights_format": form.formats[2 if transposed else 1],
-    }
+    data_format, weights_format = form.formats
+    if transposed:
+        weights_format = weights_format.translate(str.maketrans("IO", "OI"))
+    attributes = form.attributes | {"data_format": data_format, "weights_format": weights_format}
+    attributes |= dict(more)
     if name.endswith("backward_weights"):
-        attributes["weights_shape"] = shapes["kernel"]
-    elif name in ("convolution_backward_data", "conv_transpose"):
+        attributes["weights_shape"] = form.shapes["kernel"]
+    if transposed or name == "convolution_backward_data":
         # The batch is left to the arguments: this fixes no more than the implied padding.
-        attributes["output_padding"] = _remainder(form)
+        attributes["output_padding"] = form.output_padding
     return partial(getattr(jaxconv, name), **attributes)
 
 
-def _remainder(form: Form) -> tuple[int, ...]:
-    sizes = zip(
-        form.fine, form.kernel, form.strides, form.dilations, form.pads_begin, form.pads_end,
-        strict=True,
-    )  # fmt: skip
-    return tuple((f + b + e - d * (k - 1) - 1) % s for f, k, s, d, b, e in sizes)
-
-
-DENSE = Form()
+DENSE = Form((7, 6), (3, 2), (2, 1), (1, 2), (1, 0), (0, 2), (4, 6), batch=3)
 GROUPED = replace(DENSE, groups=2, formats=CHANNELS_FIRST)
 # Its strides become channels.
 DIVIDED = replace(DENSE, kernel=(4, 2), strides=(2, 2), dilations=(1, 1), pads_begin=(1, 2))
