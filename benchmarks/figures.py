@@ -10,10 +10,8 @@ relative to the document:
     counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
     classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
-    networks FILE                a line a network's training step: milliseconds of all engines
-    steps FILE...                a line a training step: milliseconds and seconds to compile, by
-                                 lax and where jaxconv is installed
-    gains FILE...                a line a file: lax's time over that of jaxconv installed, by step
+    networks FILE [ENGINE...]    a line a network's training step: milliseconds
+    compiled FILE [ENGINE...]    the same of seconds to compile
 
 A row's time is its fastest call.
 """
@@ -107,31 +105,26 @@ def rows(runs: list[dict], layers: list[str]) -> list[str]:
 
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a training step, and the mean over PyTorch's time."""
-    [run] = runs
-    engines = list(run["engines"])
+    run, engines = _steps(runs, wanted)
     lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in run["rows"]]
     mean = [_mean(run, run["rows"], engine) for engine in engines]
     return _table(["ms a step", *engines], [*lines, ["time / PyTorch's, geometric mean", *mean]])
 
 
-def steps(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a step, and its run if there are several."""
-    head = ["training step", "lax, ms", "installed, ms", "times faster"]
-    lines = []
-    for run in runs:
-        for row in run["rows"]:
-            both = _lax_and_installed(row)
-            about = f", {_jax(run)}" * (len(runs) > 1)
-            times = [_digits(1e3 * entry["min_s"], 3) for entry in both]
-            compiled = [f"{entry['compile_s']:.1f}" for entry in both]
-            lines.append([row["layer"] + about, *times, _gain(row), *compiled])
-    return _table([*head, "compile, lax, s", "installed, s"], lines)
+def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a training step."""
+    run, engines = _steps(runs, wanted)
+    lines = [
+        [row["layer"], *(_compile_s(row, engine) for engine in engines)] for row in run["rows"]
+    ]
+    return _table(["seconds to compile", *engines], lines)
 
 
-def gains(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a run, a column a step."""
-    lines = [[_jax(run), *map(_gain, run["rows"])] for run in runs]
-    return _table(["times faster", *(row["layer"] for row in runs[0]["rows"])], lines)
+def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
+    [run] = runs
+    if unknown := set(wanted) - set(run["engines"]):
+        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))}")
+    return run, wanted or list(run["engines"])
 
 
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
@@ -140,8 +133,7 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "classes": classes,
     "rows": rows,
     "networks": networks,
-    "steps": steps,
-    "gains": gains,
+    "compiled": compiled,
 }
 
 
@@ -174,22 +166,9 @@ def _digits(number: float, digits: int) -> str:
     return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:g}"
 
 
-def _lax_and_installed(row: dict) -> list[dict]:
-    """A step's entries by lax and by jaxconv installed."""
-    found = [row["engines"].get(label, {}) for label in ("lax", "lax+install")]
-    if any(entry.get("status") != "ok" for entry in found):
-        raise SystemExit(f"figures: {row['layer']} has no times of lax and lax+install")
-    return found
-
-
-def _gain(row: dict) -> str:
-    lax, installed = _lax_and_installed(row)
-    ratio = lax["min_s"] / installed["min_s"]
-    return f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
-
-
-def _jax(run: dict) -> str:
-    return f"JAX {run['engines']['lax']['jax']}"
+def _compile_s(row: dict, engine: str) -> str:
+    seconds = row["engines"].get(engine, {}).get("compile_s")
+    return "-" if seconds is None else f"{seconds:.1f}"
 
 
 def _about(run: dict) -> str:

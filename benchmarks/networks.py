@@ -8,6 +8,7 @@ Tensors are only touched through `ops`, so a network also tells its parameters' 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,43 @@ def resnext(ops, p, x, labels):
     return head(ops, p, x, cin, labels)
 
 
+def cnn(groups, ops, p, x, labels):
+    """A stem and five convolutions of 3x3, all but the stem in so many groups."""
+    x, cin = ops.relu(norm(ops, p, conv(ops, p, x, 3, 64, 3), 64)), 64
+    for cout, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
+        y = conv(ops, p, x, cin, cout, 3, stride, groups)
+        x, cin = ops.relu(norm(ops, p, y, cout)), cout
+    return head(ops, p, x, cin, labels)
+
+
+def unet(ops, p, x, labels):
+    """Three levels, two 3x3 down and one up, each 4x4 transposed convolution doubling the sides."""
+
+    def block(x, cin, cout, stride=1):
+        return ops.relu(norm(ops, p, conv(ops, p, x, cin, cout, 3, stride), cout))
+
+    skips, cin = [], 3
+    for width in (32, 64, 128):
+        x = block(block(x, cin, width), width, width)
+        skips.append((x, width))
+        x, cin = block(x, width, width, 2), width
+    for x_skip, width in reversed(skips):
+        x = ops.relu(norm(ops, p, deconv(ops, p, x, cin, width, (4, 4), 2, 1), width))
+        x, cin = block(ops.concat(x, x_skip), 2 * width, width), width
+    return ops.cross_entropy(conv(ops, p, x, cin, 4, 1), labels)
+
+
+def convnext(ops, p, x, labels):
+    """Patches of 4x4, then depthwise 7x7 and four times as many channels between two of 1x1."""
+    w = p(4, 4, 3, 64, std=(2 / 48) ** 0.5)
+    x = norm(ops, p, ops.conv(x, w, "conv", 4, 0, 1), 64)
+    for _ in range(4):
+        y = norm(ops, p, conv(ops, p, x, 64, 64, 7, g=64), 64)
+        y = ops.relu(norm(ops, p, conv(ops, p, y, 64, 256, 1), 256))
+        x = ops.add(x, conv(ops, p, y, 256, 64, 1))
+    return head(ops, p, x, 64, labels)
+
+
 def _discriminator(ops, p, x, train):
     cin = 3
     for cout in (64, 128, 256):
@@ -142,6 +180,10 @@ def unet3d(ops, p, x, labels):
 
 # Each network with its data: the shapes, channels last; "labels" are one-hot in the last axis.
 NETWORKS: dict[str, tuple[Callable, dict[str, Ints]]] = {
+    "dense-cnn": (partial(cnn, 1), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
+    "16-groups": (partial(cnn, 16), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
+    "unet": (unet, {"images": (4, 64, 64, 3), "labels": (4, 64, 64, 4)}),
+    "convnext": (convnext, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
     "mobilenetv2-0.5": (mobilenetv2, {"images": (8, 96, 96, 3), "labels": (8, 10)}),
     "resnext": (resnext, {"images": (8, 56, 56, 3), "labels": (8, 10)}),
     "dcgan-discriminator": (

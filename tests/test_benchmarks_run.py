@@ -298,11 +298,11 @@ def _processor_seconds(pid):
 
 
 def steps(name, labels):
-    """The first step of a network, at batch 4, through engines in this process."""
+    """The first step of a network, at batch 2, through engines in this process."""
     from benchmarks import engines
 
     count = networks.data_count(name)
-    operands = [x[:4] if n < count else x for n, x in enumerate(networks.operands(name))]
+    operands = [x[:2] if n < count else x for n, x in enumerate(networks.operands(name))]
     job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
     results = {}
     for label in labels:
