@@ -64,14 +64,19 @@ def remembered_by():
 def patched(monkeypatch):
     """`monkeypatch.setattr` for what decides how a contraction is computed.
 
-    JAX would go on with programs from before, and other tests with those of this one.
+    JAX would go on with programs from before, and other tests with those of this one; so would
+    the planner with its plans.
     """
+    from jaxconv._lowering.plan import plan
+
     done = ()
     with ExitStack() as stack:
+        stack.callback(plan.cache_clear)
 
         def patch(of, name, value):
             nonlocal done
             monkeypatch.setattr(of, name, value)
+            plan.cache_clear()
             done = (*done, (of, name, value))
             stack.enter_context(remembered_by()(done))
 

@@ -13,6 +13,7 @@ import pytest
 import jaxconv
 from jaxconv import _from_lax, _install
 from jaxconv._install import as_contraction
+from jaxconv._lowering import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers
 from tests.support.programs import equations
@@ -71,6 +72,24 @@ def test_calls_drawn_at_random(block):
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
     assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE, _install.FASTER}
+
+
+def test_weights_gradients_in_blocks_of_any_layout(patched):
+    """As of much data that is not channels-last: each block is transposed by itself."""
+    patched(split, "TOGETHER", 0)
+    patched(split, "TRANSPOSED", 0)
+    calls = [lax_oracle.drawn(seed) for seed in range(40)]
+    blocks = [c for c in calls if len(c.lhs) == 4 and "by block" in told(c)]
+    assert len({c.arguments["dimension_numbers"] for c in blocks}) >= 4
+    check(blocks)
+
+
+def told(call):
+    """What `explain_jaxpr` says of a call and its gradients."""
+    types = [jax.ShapeDtypeStruct(s, np.float32) for s in (call.lhs, call.rhs)]
+    given = (*types, jax.eval_shape(call.bind(), *types))
+    with jaxconv.installed():
+        return str(jaxconv.explain_jaxpr(program([call]), [given]))
 
 
 def test_pads_that_crop_more_than_there_is_to_pad():

@@ -35,6 +35,9 @@ FEW_CHANNELS = 8
 #: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
 
+#: Most sums that XLA:CPU computes in one dot on one core.
+FEW_SUMS = 96 * 96
+
 #: Fewest multiply-adds of a contraction for oneDNN, which takes 8 microseconds to start.
 LITTLE_WORK = 2e4
 
@@ -58,9 +61,10 @@ def _few_products(p: Problem) -> bool:
     return not p.dense and p.fine * p.coarse <= FEW_PRODUCTS
 
 
-def _few_products_of_much_data(p: Problem) -> bool:
-    """A weights gradient by multiply-adds; `split.BLOCKS` checks that no cache holds the data."""
-    return _few_products(p) and not p.partitioned
+def _much_data(p: Problem) -> bool:
+    """A weights gradient by transposed data or by multiply-adds; `split.BLOCKS` checks how much."""
+    transposed = not p.channels_last and p.rank > 1 and not p.tiles
+    return (_few_products(p) or transposed) and not p.partitioned
 
 
 def _many_taps(p: Problem) -> bool:
@@ -93,6 +97,14 @@ def _one_dot(p: Problem) -> bool:
     return p.dense and (p.pointwise or p.tiles) and not reads_tiles
 
 
+def _few_sums(p: Problem) -> bool:
+    """A weights gradient of one tap, in 32 bits, of many rows and few sums."""
+    if p.result != "kernel" or p.partitioned or p.bits != 32 or not p.dense or not p.counted:
+        return False
+    sums = p.fine * p.coarse
+    return p.pointwise and sums <= FEW_SUMS and p.work >= dot.ROWS * sums
+
+
 def _image_by_image(p: Problem) -> bool:
     """One tap, channels first, and images of at least as many pixels as channels."""
     rows = p.channels_first and max(p.fine, p.coarse) <= p.positions
@@ -113,11 +125,13 @@ def _narrow_coarse(p: Problem) -> bool:
 def _wide_groups(p: Problem) -> bool:
     """Grouped, and each group is enough work for a contraction of its own."""
     enough = p.counted and p.work >= WORK_OF_A_GROUP * p.geometry.groups
-    return not p.dense and p.bits > 16 and enough
+    return not p.dense and p.bits > 16 and enough and not p.partitioned
 
 
 def _dots_of_windows(p: Problem) -> bool:
     """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image."""
+    if p.partitioned:  # blocks would be parts of an axis that may be split over devices
+        return False
     if p.result == "kernel" and p.dense:
         return p.rank > 1 or p.fine == 1 or p.bits == 64
     return not p.dense or p.bits == 16 or _small_image(p)
@@ -147,6 +161,18 @@ _LINES: Table = (
         multiply_adds.CHANNELS_FIRST,
         _few_terms_channels_first,
         "few channels a group: multiply-adds, and no transposition",
+    ),
+    Regime(
+        "much-data",
+        split.BLOCKS,
+        _much_data,
+        "a weights gradient transposes its data, or reads it again: in blocks that a cache holds",
+    ),
+    Regime(
+        "few-sums",
+        dot.IN_PARTS,
+        _few_sums,
+        "one dot of few sums keeps one core busy: several dots side by side, then their sum",
     ),
     Regime("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
     Regime(
@@ -193,12 +219,6 @@ _LINES: Table = (
         "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
     ),
     Regime(
-        "few-products-of-much-data",
-        split.BLOCKS,
-        _few_products_of_much_data,
-        "a weights gradient reads its data several times: by blocks that a cache holds",
-    ),
-    Regime(
         "few-terms",
         multiply_adds.FORM,
         _few_terms,
@@ -209,12 +229,6 @@ _LINES: Table = (
         split.TAPS,
         _many_taps,
         "grouped, and too many taps for one program: a loop over pieces of the kernel",
-    ),
-    Regime(
-        "sharded",
-        convolution.FORM,
-        lambda p: p.partitioned,
-        "other forms would loop over an axis that may be split over devices",
     ),
     Regime(
         "wide-groups",
@@ -231,7 +245,7 @@ _LINES: Table = (
     Regime(
         "3-D",
         split.FIRST_AXIS,
-        lambda p: p.result == "coarse" and p.rank > 2,
+        lambda p: p.result == "coarse" and p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
     ),
     Regime("all-others", convolution.FORM, lambda p: True, "one convolution"),

@@ -8,13 +8,15 @@ sharded. Groups are the batch of the dot.
 
 import math
 from dataclasses import replace
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
-from jaxconv._lowering.blocks import by_group
+from jaxconv._lowering.blocks import by_group, divisor
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._typing import DType, Shape
@@ -51,6 +53,24 @@ FORM = Form(
     "dot",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     cannot=lambda p: not (p.pointwise or p.tiles),
+)
+
+#: Rows of a part, and most parts. XLA:CPU splits a dot over cores by its sums, not by its rows: few
+#: sums stay on one core.
+ROWS, PARTS = 4096, 4
+
+
+def parts_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The sum of a few dots side by side, each over a part of the rows."""
+    rows = math.prod(coarse.shape[:-1])
+    parts = divisor(rows, min(max(rows // ROWS, 2), PARTS))
+    operands = (x.reshape(parts, -1, x.shape[-1]) for x in (_patches(fine, geometry), coarse))
+    out = jax.vmap(partial(by_rows, numerics=numerics))(*operands).sum(0)
+    return out.reshape(*(1 for _ in geometry.axes), *out.shape)
+
+
+IN_PARTS = Form(
+    "dot in parts", {"kernel": parts_to_kernel}, cannot=lambda p: not p.pointwise or not p.dense
 )
 
 
@@ -107,12 +127,22 @@ def by_weights(rows: Array, weights: Array, numerics: Numerics) -> Array:
 
 
 def by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
-    """(N, X, i) by (N, X, o) to (i, o)."""
+    """(N, X, i) by (N, X, o) to (i, o), the narrower one on the left."""
     swap = _narrower_is_coarse(fine.shape, coarse.shape)
     one, other = (coarse, fine) if swap else (fine, coarse)
     if swap:
         numerics = replace(numerics, precision=numerics.precision[::-1])
-    out = first_by_rows(_channels_first(one), other, numerics)
+    if one.dtype.itemsize == 2:
+        out = first_by_rows(_channels_first(one), other, numerics)
+    else:
+        rows = tuple(range(one.ndim - 1))
+        out = lax.dot_general(
+            one,
+            other,
+            ((rows, rows), ((), ())),
+            precision=numerics.precision,
+            preferred_element_type=numerics.sums,
+        )
     # Without the barrier XLA turns a transposed dot into one of swapped operands.
     return lax.optimization_barrier(out).T if swap else out
 

@@ -29,6 +29,7 @@ FORMS: dict[str, Form] = {
         onednn.FORM,
         convolution.FORM,
         dot.FORM,
+        dot.IN_PARTS,
         dots.BY_TAP,
         im2col.FORM,
         multiply_adds.FORM,

@@ -24,9 +24,9 @@ Box = list[range]
 #: Most factors (a tap and a fine channel each) in one loop of a weights gradient. If there are
 #: more, a loop has one row of them.
 MOST_FACTORS = 9
-#: Most products in one loop, for each of two or three pixels. LLVM does not unroll a loop over
-#: pixels that has twice as many, and then makes no vectors.
-MOST_PRODUCTS = 49
+#: Most products written out for a pixel, and most in a loop over two or three pixels: LLVM does not
+#: unroll a loop of more, and then makes no vectors.
+MOST_PRODUCTS, MOST_IN_LOOP = 49, 105
 #: Most products written out for all factors, for each of two pixels: they compile in 1 s.
 MOST_IN_ALL = 490
 #: Fewest neighbours that a loop should add up: fewer leave too much for the reduction.
@@ -95,12 +95,19 @@ def _unrolled(geometry: Geometry, factors: int) -> tuple[int, int]:
     extent = geometry.axes[-1].coarse
     row = geometry.axes[-1].kernel
     row = row if 3 <= row <= MOST_FACTORS else MOST_FACTORS
-    for together in (factors, row):
-        most = max(1, min(MOST_PRODUCTS // together, MOST_IN_ALL // factors))
-        divisors = [n for n in range(1, most + 1) if extent % n == 0]
-        if together <= MOST_FACTORS and divisors[-1] >= FEWEST_PLACES:
-            return together, divisors[-1]
-    return row, min(extent, most)
+    choices = []
+    for together in (n for n in (factors, row) if n <= MOST_FACTORS):
+        most = max(1, min(MOST_PRODUCTS // together, MOST_IN_ALL // factors, extent))
+        choices += [(together, every) for every in range(most, FEWEST_PLACES - 1, -1)]
+    short = [choice for choice in choices if _in_loop(*choice, geometry) <= MOST_IN_LOOP]
+    whole = [(together, every) for together, every in short if extent % every == 0]
+    return next(iter(whole or short), (row, most))
+
+
+def _in_loop(together: int, every: int, geometry: Geometry) -> int:
+    """The most products in a loop that adds up so many neighbours for so many factors."""
+    boxes = _cover(geometry, every)
+    return max(together * moves * _few_neighbours(box, geometry)[1] for box, moves in boxes)
 
 
 def _sums(

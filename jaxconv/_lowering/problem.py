@@ -89,6 +89,11 @@ class Problem:
         return self.geometry.data.channel == 1
 
     @property
+    def channels_last(self) -> bool:
+        """Whether the channels of data are its last axis."""
+        return self.geometry.data.channel == self.geometry.rank + 1
+
+    @property
     def rank(self) -> int:
         """The number of spatial axes."""
         return self.geometry.rank

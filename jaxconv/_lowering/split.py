@@ -16,7 +16,7 @@ from jaxconv._lowering import window
 from jaxconv._lowering.blocks import added, at_most, divisor
 from jaxconv._lowering.plan import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
-from jaxconv._reshape import replace_axes
+from jaxconv._reshape import reorder, replace_axes
 from jaxconv._typing import Index
 
 #: Most taps that a program may write out one by one.
@@ -55,10 +55,11 @@ GROUPS = Form(
 
 
 # By block: a weights gradient of as much data at a time as a cache holds, in buffers that the C
-# library does not map anew.
+# library does not map anew. Data that is not channels-last is transposed block by block.
 
-#: Most bytes of data in a block: of several images, or of some groups of one image.
-TOGETHER = 4 << 20
+#: Most bytes of data in a block, of several images or of some groups of one image; and in a block
+#: that is transposed, unless all data together is less.
+TOGETHER, TRANSPOSED = 4 << 20, 3 << 19
 
 #: Fewest groups of which a few at a time are still whole vectors.
 MANY_GROUPS = 64
@@ -67,15 +68,20 @@ MANY_GROUPS = 64
 def _block(problem: Problem) -> tuple[int, int]:
     """How many images, and how many of their groups, make a block; both divide all there are."""
     batch, groups = problem.batch or 1, problem.geometry.groups
-    image = 4 * math.prod(problem.shape("fine")[1:]) + 4 * math.prod(problem.shape("coarse")[1:])
-    if image > TOGETHER and groups >= MANY_GROUPS:
+    data = 4 * sum(math.prod(problem.shape(slot)) for slot in ("fine", "coarse"))
+    image = data // batch
+    if problem.channels_last and image > TOGETHER and groups >= MANY_GROUPS:
         return 1, divisor(groups, TOGETHER * groups // image)
-    return divisor(batch, TOGETHER // max(image, 1)), groups
+    most = TOGETHER if problem.channels_last or data <= TOGETHER else TRANSPOSED
+    return divisor(batch, most // max(image, 1)), groups
 
 
 def _one_block(problem: Problem) -> tuple[Problem, ...]:
     images, groups = _block(problem)
-    return (replace(problem, batch=images, geometry=replace(problem.geometry, groups=groups)),)
+    # The kernel is transposed once, not in each block.
+    kernel = problem.geometry.canonical().kernel
+    geometry = replace(problem.geometry, groups=groups, kernel=kernel)
+    return (replace(problem, batch=images, geometry=geometry),)
 
 
 def blocks_to_kernel(
@@ -84,21 +90,27 @@ def blocks_to_kernel(
     """For some groups at a time, the sum over blocks of images."""
     (part,) = parts
     images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
+    batch = geometry.data.batch
 
     def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics.wide)
 
     def block(n: Index) -> Array:
-        first, second = (lax.dynamic_slice_in_dim(x, n * images, images, 0) for x in (fine, coarse))
+        first, second = (
+            lax.dynamic_slice_in_dim(x, n * images, images, batch) for x in (fine, coarse)
+        )
         return at_most(groups, of_groups, first, second, geometry.groups)
 
-    return added(block, fine.shape[0] // images, fine, coarse)
+    out = added(block, fine.shape[batch] // images, fine, coarse)
+    kernel = geometry.canonical().layout("kernel")
+    return reorder(out, kernel, geometry.layout("kernel"))
 
 
 BLOCKS = Form(
     "by block",
     {"kernel": blocks_to_kernel},
     cannot=lambda p: not p.counted or _block(p) == (p.batch, p.geometry.groups),
+    any_layout=True,
     parts=_one_block,
 )
 

@@ -107,8 +107,29 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "blocks of a weights gradient leave out the last images",
         "_lowering/split.py",
-        "    return added(block, fine.shape[0] // images, fine, coarse)",
-        "    return added(block, max(fine.shape[0] // images - 1, 1), fine, coarse)",
+        "    out = added(block, fine.shape[batch] // images, fine, coarse)",
+        "    out = added(block, max(fine.shape[batch] // images - 1, 1), fine, coarse)",
+        FORMS,
+    ),
+    Fault(
+        "blocks of images are cut along the first axis, whatever it is",
+        "_lowering/split.py",
+        "n * images, images, batch) for x in",
+        "n * images, images, 0) for x in",
+        "test_install_grid.py",
+    ),
+    Fault(
+        "a kernel summed over blocks stays in the blocks' layout",
+        "_lowering/split.py",
+        '    return reorder(out, kernel, geometry.layout("kernel"))',
+        "    return out",
+        "test_install_grid.py",
+    ),
+    Fault(
+        "a dot in parts forgets all parts but the first",
+        "_lowering/dot.py",
+        "(*operands).sum(0)",
+        "(*operands)[0]",
         FORMS,
     ),
     Fault(
@@ -191,8 +212,8 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "what XLA splits over devices loops over windows",
         "_lowering/cpu.py",
-        "        lambda p: p.partitioned,",
-        "        lambda p: p.devices > 99,",
+        "    if p.partitioned:  # blocks",
+        "    if p.devices > 99:  # blocks",
         PLANS,
     ),
     Fault(
