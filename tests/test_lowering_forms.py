@@ -69,7 +69,11 @@ def test_exact(form, slot):
 
 #: What is done in blocks, or otherwise, from so much data on that no test has it.
 LIMITS = {
-    "by block": [(split, "TOGETHER", 1 << 10), (split, "MANY_GROUPS", 2)],
+    "by block": [
+        *((split, limit, 1 << 10) for limit in ("TOGETHER", "MUCH", "IMAGES")),
+        (split, "MANY_GROUPS", 2),
+        (split, "FEWEST_IMAGES", 1),
+    ],
     "by tap": [(split, "DEPTHWISE", 2), (split, "OTHERS", 2)],
     "im2col": [(im2col, "WHOLE", 0), (im2col, "BLOCK", 1 << 10), (im2col, "LEAST", 0)],
     "phases": [(phases, "MOST_APART", 1)],

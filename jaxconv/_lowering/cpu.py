@@ -62,9 +62,12 @@ def _few_products(p: Problem) -> bool:
 
 
 def _much_data(p: Problem) -> bool:
-    """A weights gradient by transposed data or by multiply-adds; `split.BLOCKS` checks how much."""
-    transposed = not p.channels_last and p.rank > 1 and not p.tiles
-    return (_few_products(p) or transposed) and not p.partitioned
+    """Data that is transposed, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
+    if p.result == "kernel":
+        transposed = not p.channels_last and p.rank > 1 and not p.tiles
+        return (_few_products(p) or transposed) and not p.partitioned
+    several = p.strided or p.depthwise  # copies of the data
+    return p.result == "fine" and several and not p.channels_last and not p.partitioned
 
 
 def _many_taps(p: Problem) -> bool:
@@ -106,9 +109,11 @@ def _few_sums(p: Problem) -> bool:
 
 
 def _image_by_image(p: Problem) -> bool:
-    """One tap, channels first, and images of at least as many pixels as channels."""
-    rows = p.channels_first and max(p.fine, p.coarse) <= p.positions
-    return rows and not p.partitioned and not (p.bits == 16 and p.result == "kernel")
+    """One tap, channels first, and twice the weights, which each image copies, at most its data."""
+    few = 2 * p.fine * p.coarse <= p.positions * (p.fine + p.coarse)
+    if not (p.channels_first and few) or p.partitioned:
+        return False
+    return p.bits > 16 or p.result != "kernel"
 
 
 def _few_terms_channels_first(p: Problem) -> bool:
@@ -166,7 +171,7 @@ _LINES: Table = (
         "much-data",
         split.BLOCKS,
         _much_data,
-        "a weights gradient transposes its data, or reads it again: in blocks that a cache holds",
+        "a gradient transposes its data, or reads it again: in blocks that a cache holds",
     ),
     Regime(
         "few-sums",

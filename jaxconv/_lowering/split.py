@@ -54,12 +54,16 @@ GROUPS = Form(
 )
 
 
-# By block: a weights gradient of as much data at a time as a cache holds, in buffers that the C
-# library does not map anew. Data that is not channels-last is transposed block by block.
+# By block: a gradient of as much data at a time as a cache holds, in buffers that the C library
+# does not map anew. Data that is not channels-last is transposed block by block.
 
 #: Most bytes of data in a block, of several images or of some groups of one image; and in a block
 #: that is transposed, unless all data together is less.
 TOGETHER, TRANSPOSED = 4 << 20, 3 << 19
+
+#: Most bytes of data that a data gradient takes at once; where it has more, most bytes of a block,
+#: and the images that a block has however large they are.
+MUCH, IMAGES, FEWEST_IMAGES = 20 << 20, 8 << 20, 2
 
 #: Fewest groups of which a few at a time are still whole vectors.
 MANY_GROUPS = 64
@@ -70,6 +74,9 @@ def _block(problem: Problem) -> tuple[int, int]:
     batch, groups = problem.batch or 1, problem.geometry.groups
     data = 4 * sum(math.prod(problem.shape(slot)) for slot in ("fine", "coarse"))
     image = data // batch
+    if problem.result == "fine":
+        images = max(IMAGES // max(image, 1), FEWEST_IMAGES)
+        return divisor(batch, images if data > MUCH else batch), groups
     if problem.channels_last and image > TOGETHER and groups >= MANY_GROUPS:
         return 1, divisor(groups, TOGETHER * groups // image)
     most = TOGETHER if problem.channels_last or data <= TOGETHER else TRANSPOSED
@@ -78,8 +85,9 @@ def _block(problem: Problem) -> tuple[int, int]:
 
 def _one_block(problem: Problem) -> tuple[Problem, ...]:
     images, groups = _block(problem)
-    # The kernel is transposed once, not in each block.
-    kernel = problem.geometry.canonical().kernel
+    # A kernel that is summed is transposed once, not in each block.
+    of = problem.geometry.canonical() if problem.result == "kernel" else problem.geometry
+    kernel = of.kernel
     geometry = replace(problem.geometry, groups=groups, kernel=kernel)
     return (replace(problem, batch=images, geometry=geometry),)
 
@@ -106,9 +114,27 @@ def blocks_to_kernel(
     return reorder(out, kernel, geometry.layout("kernel"))
 
 
+def blocks_to_fine(
+    coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """Some images after the other."""
+    (part,) = parts
+    images, _ = _block(Problem.of("fine", coarse, kernel, geometry))
+    batch = geometry.data.batch
+
+    def step(n: Index, out: Array) -> Array:
+        block = part(lax.dynamic_slice_in_dim(coarse, n * images, images, batch), kernel, numerics)
+        return lax.dynamic_update_slice_in_dim(out, block, n * images, batch)
+
+    shape = geometry.shape("fine", coarse.shape, kernel.shape)
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)
+    out: Array = lax.fori_loop(0, coarse.shape[batch] // images, step, zeros)
+    return out
+
+
 BLOCKS = Form(
     "by block",
-    {"kernel": blocks_to_kernel},
+    {"kernel": blocks_to_kernel, "fine": blocks_to_fine},
     cannot=lambda p: not p.counted or _block(p) == (p.batch, p.geometry.groups),
     any_layout=True,
     parts=_one_block,
