@@ -24,6 +24,7 @@ POOL = [
     *draw(seed=3, count=400, most_channels=12),
     Problem("far", 2, 1, (3, 2), (FAR,)),
     Problem("far", 2, 2, (1, 2), (FAR, Axis(4, 2, 5, 1, 1, 1, 1, 0))),
+    Problem("one tap", 4, 1, (3, 5), (Axis(5, 1, 5, 1, 1, 0, 0, 0), Axis(7, 1, 4, 2, 1, 0, 0, 0))),
 ]
 
 
