@@ -22,6 +22,7 @@ FAR = Axis(fine=4, kernel=2, coarse=3, stride=2**14, dilation=2**15, pad_begin=2
            rest=3)  # fmt: skip
 POOL = [
     *draw(seed=3, count=400, most_channels=12),
+    *draw(seed=5, count=40, ranks=(2, 3), most_channels=24),
     Problem("far", 2, 1, (3, 2), (FAR,)),
     Problem("far", 2, 2, (1, 2), (FAR, Axis(4, 2, 5, 1, 1, 1, 1, 0))),
     Problem("one tap", 4, 1, (3, 5), (Axis(5, 1, 5, 1, 1, 0, 0, 0), Axis(7, 1, 4, 2, 1, 0, 0, 0))),
@@ -31,10 +32,10 @@ POOL = [
 def claims(form, slot, problem):
     """Whether a form is part of the plan that forcing it makes."""
     try:
-        problem.plan(slot, form)
+        steps = problem.plan(slot, form).steps()
     except ValueError:
         return False
-    return True
+    return form == _lowering.PORTABLE or form in [name for name, _ in steps]
 
 
 @cache
@@ -102,6 +103,8 @@ def several(problem):
 def test_every_form_claims_something():
     for form in FORMS:
         if form == "onednn" and _lowering.unavailable():
+            continue
+        if form == "by block":  # of more data than tests have: `test_exact_in_blocks`
             continue
         assert any(claimed(form, slot, 1) for slot in SLOTS), form
 

@@ -58,7 +58,7 @@ GROUPS = Form(
 # does not map anew. Data that is not channels-last is transposed block by block.
 
 #: Most bytes of data in a block, of several images or of some groups of one image; and in a block
-#: that is transposed, unless all data together is less.
+#: that is transposed, unless all data is less than two other blocks.
 TOGETHER, TRANSPOSED = 4 << 20, 3 << 19
 
 #: Most bytes of data that a data gradient takes at once; where it has more, most bytes of a block,
@@ -77,19 +77,18 @@ def _block(problem: Problem) -> tuple[int, int]:
     if problem.result == "fine":
         images = max(IMAGES // max(image, 1), FEWEST_IMAGES)
         return divisor(batch, images if data > MUCH else batch), groups
-    if problem.channels_last and image > TOGETHER and groups >= MANY_GROUPS:
+    if image > TOGETHER and groups >= MANY_GROUPS:
         return 1, divisor(groups, TOGETHER * groups // image)
-    most = TOGETHER if problem.channels_last or data <= TOGETHER else TRANSPOSED
+    most = TOGETHER
+    if not problem.channels_last:
+        most = TRANSPOSED if data > 2 * TOGETHER else data
     return divisor(batch, most // max(image, 1)), groups
 
 
 def _one_block(problem: Problem) -> tuple[Problem, ...]:
     images, groups = _block(problem)
-    # A kernel that is summed is transposed once, not in each block.
-    of = problem.geometry.canonical() if problem.result == "kernel" else problem.geometry
-    kernel = of.kernel
-    geometry = replace(problem.geometry, groups=groups, kernel=kernel)
-    return (replace(problem, batch=images, geometry=geometry),)
+    geometry = problem.geometry if problem.result == "fine" else problem.geometry.canonical()
+    return (replace(problem, batch=images, geometry=geometry.with_groups(groups)),)
 
 
 def blocks_to_kernel(
@@ -98,20 +97,24 @@ def blocks_to_kernel(
     """For some groups at a time, the sum over blocks of images."""
     (part,) = parts
     images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
-    batch = geometry.data.batch
+    batch, last = geometry.data.batch, geometry.canonical()
 
     def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics.wide)
 
     def block(n: Index) -> Array:
         first, second = (
-            lax.dynamic_slice_in_dim(x, n * images, images, batch) for x in (fine, coarse)
+            reorder(
+                lax.dynamic_slice_in_dim(x, n * images, images, batch),
+                geometry.data.spec,
+                last.data.spec,
+            )
+            for x in (fine, coarse)
         )
         return at_most(groups, of_groups, first, second, geometry.groups)
 
     out = added(block, fine.shape[batch] // images, fine, coarse)
-    kernel = geometry.canonical().layout("kernel")
-    return reorder(out, kernel, geometry.layout("kernel"))
+    return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
 def blocks_to_fine(
