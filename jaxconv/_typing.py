@@ -7,6 +7,9 @@ from jax import Array
 
 DType = np.dtype[Any]
 
+#: What JAX takes as a type; `jax.typing.DTypeLike` is partly unknown to type checkers.
+DTypeLike = str | type[Any] | DType
+
 #: An int, or a symbolic dimension of `jax.export`.
 Extent = Any
 

@@ -14,12 +14,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
-from jax.typing import DTypeLike
 
 from jaxconv._attributes import PrecisionLike
 from jaxconv._lax_call import convolve
 from jaxconv._reshape import reorder
-from jaxconv._typing import ArrayLike
+from jaxconv._typing import ArrayLike, DTypeLike
 
 __all__ = [
     "conv",
