@@ -32,13 +32,8 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 @by_group()
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Each coarse element makes a window of its own."""
-    windows = lax.dot_general(
-        coarse,
-        kernel.reshape(-1, kernel.shape[-1]),
-        (((geometry.rank + 1,), (1,)), ((), ())),
-        precision=numerics.precision,
-        preferred_element_type=numerics.sums,
-    )
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    windows = _dot(coarse, weights, ((geometry.rank + 1,), (1,)), numerics)
     return _unpatched(windows, kernel.shape[-2], geometry)
 
 
@@ -117,13 +112,7 @@ _BITS = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 def by_weights(rows: Array, weights: Array, numerics: Numerics) -> Array:
     """(N, X, i) by (i, o) to (N, X, o)."""
-    return lax.dot_general(
-        rows,
-        weights,
-        (((rows.ndim - 1,), (0,)), ((), ())),
-        precision=numerics.precision,
-        preferred_element_type=numerics.sums,
-    )
+    return _dot(rows, weights, ((rows.ndim - 1,), (0,)), numerics)
 
 
 def by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
@@ -136,24 +125,25 @@ def by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
         out = first_by_rows(_channels_first(one), other, numerics)
     else:
         rows = tuple(range(one.ndim - 1))
-        out = lax.dot_general(
-            one,
-            other,
-            ((rows, rows), ((), ())),
-            precision=numerics.precision,
-            preferred_element_type=numerics.sums,
-        )
+        out = _dot(one, other, (rows, rows), numerics)
     # Without the barrier XLA turns a transposed dot into one of swapped operands.
     return lax.optimization_barrier(out).T if swap else out
 
 
 def first_by_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
     """(i, N, X) by (N, X, o) to (i, o)."""
-    rows = range(coarse.ndim - 1)
+    rows = tuple(range(coarse.ndim - 1))
+    return _dot(fine, coarse, (tuple(axis + 1 for axis in rows), rows), numerics)
+
+
+def _dot(
+    one: Array, other: Array, summed: tuple[tuple[int, ...], tuple[int, ...]], numerics: Numerics
+) -> Array:
+    """The dot over the axes `summed` of each, in the type of sums."""
     return lax.dot_general(
-        fine,
-        coarse,
-        ((tuple(axis + 1 for axis in rows), tuple(rows)), ((), ())),
+        one,
+        other,
+        (summed, ((), ())),
         precision=numerics.precision,
         preferred_element_type=numerics.sums,
     )
