@@ -10,7 +10,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
-from jaxconv._lowering import im2col, phases, split
+from jaxconv._lowering import convolution, im2col, phases, split
 from tests.support.oracle import Axis
 from tests.support.random_problems import SLOTS, Problem, draw
 
@@ -76,7 +76,8 @@ LIMITS = {
         (split, "MANY_GROUPS", 2),
         (split, "FEWEST_IMAGES", 1),
     ],
-    "by tap": [(split, "DEPTHWISE", 2), (split, "OTHERS", 2)],
+    "by piece": [(split, "DEPTHWISE", 2), (split, "OTHERS", 2)],
+    "convolution": [(convolution, "WINDOWS", 1 << 10)],
     "im2col": [(im2col, "WHOLE", 0), (im2col, "BLOCK", 1 << 10), (im2col, "LEAST", 0)],
     "phases": [(phases, "MOST_APART", 1)],
     "swap": [],

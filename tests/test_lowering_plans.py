@@ -93,6 +93,12 @@ def test_one_isolates_and_none_within_it():
         (problem("coarse", [axis(32, 4, 4, pad=0)] * 2), ["onednn"], ["dot"]),
         (problem("coarse", [axis()] * 2, 32, 1, 1), ["onednn"], ["multiply-adds"]),
         (problem("kernel", [axis()] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["convolution"], ["convolution"]),
+        (
+            problem("fine", [axis(64, 5, 2)] * 2, 1, 3, 8),
+            ["phases", *["onednn"] * 4],
+            ["convolution"],
+        ),
         (problem("coarse", [axis()] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
         (problem("coarse", [axis()] * 2, 32, 1, 2), ["multiply-adds"], ["multiply-adds"]),
         (problem("coarse", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "convolution"]),
@@ -107,8 +113,8 @@ def test_one_isolates_and_none_within_it():
         (problem("kernel", [axis()], fine=64), ["swap", "convolution"], ["swap", "convolution"]),
         (
             problem("kernel", [axis(kernel=9)] * 2, 512, 1, 1),
-            ["by block", "by tap", "multiply-adds"],
-            ["by block", "by tap", "multiply-adds"],
+            ["by block", "by piece", "multiply-adds"],
+            ["by block", "by piece", "multiply-adds"],
         ),
         (
             problem("coarse", [axis()] * 3, fine=32),

@@ -1,4 +1,4 @@
-"""Loops over equal parts: groups, which are independent of each other, and sums over blocks."""
+"""Loops over parts of a contraction: groups, sums over blocks, and blocks side by side."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,6 +60,33 @@ def added(block: Callable[[Index], Array], count: int, *operands: Array) -> Arra
     zeros, *_ = _sharding.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
     out: Array = lax.fori_loop(0, count, lambda n, out: out + block(n), zeros)
     return out
+
+
+def side_by_side(
+    block: Callable[[Index], Array], size: int, total: int, axis: int, *operands: Array
+) -> Array:
+    """The result of `total` indices along an axis, of which `block(start)` gives `size`.
+
+    The last block overlaps its neighbour if `size` does not divide `total`. `operands` are what
+    blocks read.
+    """
+    if size == total:
+        return block(0)
+    shape = jax.eval_shape(block, 0)
+    extents = (*shape.shape[:axis], total, *shape.shape[axis + 1 :])
+    zeros, *_ = _sharding.vary_alike(jnp.zeros(extents, shape.dtype), *operands)
+
+    def step(n: Index, out: Array) -> Array:
+        start = jnp.minimum(n * size, total - size) if total % size else n * size
+        return lax.dynamic_update_slice_in_dim(out, block(start), start, axis)
+
+    out: Array = lax.fori_loop(0, -(-total // size), step, zeros)
+    return out
+
+
+def some(x: Array, start: Index, size: int, axis: int) -> Array:
+    """`size` elements along an axis; if these are all, `x` itself."""
+    return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
 def at_most(

@@ -32,6 +32,10 @@ FEW_TERMS = 49
 #: Most summed channels of a group with which multiply-adds beat XLA's grouped convolution.
 FEW_CHANNELS = 8
 
+#: Most fine channels, and fewest coarse ones for each of them, with which a dot whose windows
+#: XLA:CPU adds up beats phases: these windows are the cost.
+FEW_FINE, MANY_COARSE = 4, 8
+
 #: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
 
@@ -108,6 +112,16 @@ def _few_sums(p: Problem) -> bool:
     return p.pointwise and sums <= FEW_SUMS and p.work >= dot.ROWS * sums
 
 
+def _scattered(p: Problem) -> bool:
+    """A strided data gradient of few fine channels, for which XLA:CPU has code of its own."""
+    if p.result != "fine" or p.partitioned or not p.counted or p.bits == 64:
+        return False
+    if p.rank != 2 or not p.strided or p.dilated or not p.dense or p.taps > p.positions:
+        return False  # XLA has none for these
+    few, many = p.fine <= FEW_FINE, p.coarse >= MANY_COARSE * p.fine
+    return (few and many and p.bits == 32) if p.onednn else (few or many)
+
+
 def _image_by_image(p: Problem) -> bool:
     """One tap, channels first, and twice the weights, which each image copies, at most its data."""
     few = 2 * p.fine * p.coarse <= p.positions * (p.fine + p.coarse)
@@ -150,22 +164,10 @@ def _small_image(p: Problem) -> bool:
 _LINES: Table = (
     Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
     Regime(
-        "far-taps",
-        split.FAR_TAPS,
-        lambda p: True,
-        "windows reach over far more padding than data: tap by tap, without the padding",
-    ),
-    Regime(
         "one-tap-channels-first",
         dots.BY_IMAGE,
         _image_by_image,
         "one tap, channels first: a dot for each image, and no transposition",
-    ),
-    Regime(
-        "few-terms-channels-first",
-        multiply_adds.CHANNELS_FIRST,
-        _few_terms_channels_first,
-        "few channels a group: multiply-adds, and no transposition",
     ),
     Regime(
         "much-data",
@@ -187,16 +189,28 @@ _LINES: Table = (
         "a convolution by the reversed kernel",
     ),
     Regime(
+        "scattered",
+        convolution.FORM,
+        _scattered,
+        "few fine channels: XLA computes one dot, and adds its windows up",
+    ),
+    Regime(
         "strided",
         phases.PHASES,
         lambda p: True,
         "stride-1 convolutions, by the residues of pixels modulo the stride",
     ),
     Regime(
-        "odd-strides",
+        "tap-by-tap",
         split.TAPS,
-        lambda p: p.result == "fine",
-        "too many phases: each tap adds its products to the pixels that it reads",
+        lambda p: p.result == "fine" or split.far(p),
+        "too many phases, or windows that reach over far more padding than data",
+    ),
+    Regime(
+        "few-terms-channels-first",
+        multiply_adds.CHANNELS_FIRST,
+        _few_terms_channels_first,
+        "few channels a group: multiply-adds, and no transposition",
     ),
     Regime(
         "few-terms-beat-onednn",
@@ -231,7 +245,7 @@ _LINES: Table = (
     ),
     Regime(
         "many-taps",
-        split.TAPS,
+        split.PIECES,
         _many_taps,
         "grouped, and too many taps for one program: a loop over pieces of the kernel",
     ),

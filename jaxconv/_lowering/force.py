@@ -40,8 +40,8 @@ FORMS: dict[str, Form] = {
         swap.FORM,
         split.GROUPS,
         split.BLOCKS,
+        split.PIECES,
         split.TAPS,
-        split.FAR_TAPS,
         split.FIRST_AXIS,
     )
 }
@@ -58,7 +58,7 @@ OLD_NAMES = {
     "planes": "dot by image",
     "taps": "multiply-adds",
     "each": "by group",
-    "pieces": "by tap",
+    "pieces": "by piece",
     "slabs": "by first axis",
     "swapped": "swap",
 }

@@ -11,10 +11,9 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv import _sharding
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import dot, isolate, window
-from jaxconv._lowering.blocks import added, by_group
+from jaxconv._lowering.blocks import added, by_group, side_by_side, some
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._typing import Index
@@ -59,17 +58,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
     along, size = _block(fine, geometry)
     total = geometry.axes[along].coarse
-    if size == total:
-        return product(0, total)
-
-    def step(block: Index, out: Array) -> Array:
-        start = jnp.minimum(block * size, total - size)  # the last block overlaps its neighbour
-        return lax.dynamic_update_slice_in_dim(out, product(start, size), start, 1 + along)
-
-    shape = (*fine.shape[:1], *(a.coarse for a in geometry.axes), kernel.shape[-1])
-    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
-    out: Array = lax.fori_loop(0, -(-total // size), step, zeros)
-    return out
+    return side_by_side(lambda start: product(start, size), size, total, 1 + along, fine, kernel)
 
 
 @by_group(_together)
@@ -94,7 +83,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
 
     def product(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_reads(source, view, along, start, size), 0 if by_channel else -1)
-        block = _some(coarse, start, size, data.spatial[along])
+        block = some(coarse, start, size, data.spatial[along])
         multiply = dot.first_by_rows if by_channel else dot.by_rows
         return multiply(dot.as_numbers(windows, fine.dtype), block, numerics)
 
@@ -107,11 +96,6 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
     if left:
         out = out + product(total - left, left)
     return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
-
-
-def _some(x: Array, start: Index, size: int, axis: int) -> Array:
-    """`size` elements along an axis; if these are all, `x` itself."""
-    return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
 def _reads(source: Array, geometry: Geometry, along: int, start: Index, size: int) -> list[Array]:

@@ -1,4 +1,4 @@
-"""One contraction as several smaller ones: by group, block, tap, or the taps of the first axis.
+"""One contraction as several smaller ones: by group, block, piece, tap, or taps of one axis.
 
 Data is channels-last. Parts are summed or concatenated, which follows from what is split.
 """
@@ -13,7 +13,7 @@ from jax import Array, lax
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
-from jaxconv._lowering.blocks import added, at_most, divisor
+from jaxconv._lowering.blocks import added, at_most, divisor, side_by_side, some
 from jaxconv._lowering.plan import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import reorder, replace_axes
@@ -104,11 +104,7 @@ def blocks_to_kernel(
 
     def block(n: Index) -> Array:
         first, second = (
-            reorder(
-                lax.dynamic_slice_in_dim(x, n * images, images, batch),
-                geometry.data.spec,
-                last.data.spec,
-            )
+            reorder(some(x, n * images, images, batch), geometry.data.spec, last.data.spec)
             for x in (fine, coarse)
         )
         return at_most(groups, of_groups, first, second, geometry.groups)
@@ -125,14 +121,10 @@ def blocks_to_fine(
     images, _ = _block(Problem.of("fine", coarse, kernel, geometry))
     batch = geometry.data.batch
 
-    def step(n: Index, out: Array) -> Array:
-        block = part(lax.dynamic_slice_in_dim(coarse, n * images, images, batch), kernel, numerics)
-        return lax.dynamic_update_slice_in_dim(out, block, n * images, batch)
+    def block(start: Index) -> Array:
+        return part(some(coarse, start, images, batch), kernel, numerics)
 
-    shape = geometry.shape("fine", coarse.shape, kernel.shape)
-    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)
-    out: Array = lax.fori_loop(0, coarse.shape[batch] // images, step, zeros)
-    return out
+    return side_by_side(block, images, coarse.shape[batch], batch, coarse, kernel)
 
 
 BLOCKS = Form(
@@ -144,8 +136,8 @@ BLOCKS = Form(
 )
 
 
-# By tap: a loop over pieces of the kernel. A program with a piece for each of many taps would take
-# too long to compile, and one fused loop over very many multiply-adds is slow.
+# By piece: a loop over pieces of the kernel. A program with a piece for each of many taps would
+# take too long to compile, and one fused loop over very many multiply-adds is slow.
 
 
 def _pieces(problem: Problem) -> tuple[int, int]:
@@ -172,7 +164,7 @@ def _some_taps(problem: Problem) -> tuple[Problem, ...]:
     return _piece(problem, size), _piece(problem, left)
 
 
-def taps_to_coarse(
+def pieces_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
     """The sum over pieces of the kernel."""
@@ -194,24 +186,19 @@ def taps_to_coarse(
     return out + piece(parts[1], count * size, left) if left else out
 
 
-def taps_to_kernel(
+def pieces_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
     """The pieces of the kernel one after the other; the last may overlap its neighbour."""
     (part,) = parts
     at, size = _pieces(Problem.of("kernel", fine, coarse, geometry))
     axis = geometry.axes[at]
-    shape = geometry.shape("kernel", fine.shape, coarse.shape)
     fine = window.padded(fine, geometry)
 
-    def step(n: Index, out: Array) -> Array:
-        start = jnp.minimum(n * size, axis.kernel - size)
-        piece = part(_read(fine, axis, at, start, size), coarse, numerics)
-        return lax.dynamic_update_slice_in_dim(out, piece, start, axis=at)
+    def piece(start: Index) -> Array:
+        return part(_read(fine, axis, at, start, size), coarse, numerics)
 
-    zeros, *_ = _sharding.vary_alike(jnp.zeros(shape, numerics.dtype), fine, coarse)
-    out: Array = lax.fori_loop(0, -(-axis.kernel // size), step, zeros)
-    return out
+    return side_by_side(piece, size, axis.kernel, at, fine, coarse)
 
 
 def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
@@ -221,8 +208,25 @@ def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
     return lax.dynamic_slice_in_dim(fine, axis.dilation * start, extent, axis=1 + at)
 
 
-def _pieces_or_taps(problem: Problem) -> tuple[Problem, ...]:
-    return _each_tap(problem) if problem.result == "fine" else _some_taps(problem)
+PIECES = Form(
+    "by piece", {"coarse": pieces_to_coarse, "kernel": pieces_to_kernel}, parts=_some_taps
+)
+
+
+# By tap: each tap by itself, without the padding that it reads. For strides and dilations beyond
+# the image, a padded image would be many times what memory holds, and XLA, which counts extents in
+# 31 bits, is silently wrong about larger ones.
+
+#: Most elements of the padded image, in multiples of those of the tensors.
+FAR = 1000
+
+
+def far(problem: Problem) -> bool:
+    """Whether windows reach over little else than padding."""
+    axes = problem.geometry.axes
+    reach = [a.span - 1 + a.extent for a in axes]
+    tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
+    return max(reach) >= 2**31 or math.prod(reach) > FAR * tensors
 
 
 def _each_tap(problem: Problem) -> tuple[Problem, ...]:
@@ -239,73 +243,30 @@ def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
     )
 
 
-def taps_to_fine(
-    coarse: Array,
-    kernel: Array,
-    *,
-    geometry: Geometry,
-    numerics: Numerics,
-    parts: Parts,
+def taps_to_data(
+    data: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The sum over single taps: each adds its products to the pixels that it reads."""
-    each = zip(window.taps(geometry), parts, strict=True)
+    """The sum over taps, to fine or to coarse."""
     ones = tuple(1 for _ in geometry.axes)
     terms = (
-        part(coarse, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
-        for tap, part in each
+        part(data, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
+        for tap, part in zip(window.taps(geometry), parts, strict=True)
     )
     return reduce(lax.add, terms)
 
 
-TAPS = Form(
-    "by tap",
-    {"coarse": taps_to_coarse, "fine": taps_to_fine, "kernel": taps_to_kernel},
-    cannot=lambda p: p.result == "fine" and p.taps > MOST_TAPS,
-    parts=_pieces_or_taps,
-)
-
-
-# By far tap: strides and dilations beyond the image, where a padded image would be many times what
-# memory holds. XLA counts extents in 31 bits, and is silently wrong about larger ones.
-
-#: Most elements of the padded image, in multiples of those of the tensors.
-FAR = 1000
-
-
-def _far(problem: Problem) -> bool:
-    """Whether windows reach over little else than padding, and taps are few."""
-    axes = problem.geometry.axes
-    reach = [a.span - 1 + a.extent for a in axes]
-    tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
-    far = max(reach) >= 2**31 or math.prod(reach) > FAR * tensors
-    return far and problem.taps <= MOST_TAPS
-
-
-def far_taps_to_coarse(
-    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
-) -> Array:
-    """The sum over single taps, each without the padding that it reads."""
-    each = zip(window.taps(geometry), parts, strict=True)
-    ones = tuple(1 for _ in geometry.axes)
-    terms = (
-        part(fine, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
-        for tap, part in each
-    )
-    return reduce(lax.add, terms)
-
-
-def far_taps_to_kernel(
+def taps_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
-    """Single taps, side by side."""
+    """The weights of all taps, side by side."""
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
 
 
-FAR_TAPS = Form(
-    "by far tap",
-    {"coarse": far_taps_to_coarse, "kernel": far_taps_to_kernel},
-    cannot=lambda p: not _far(p),
+TAPS = Form(
+    "by tap",
+    {"coarse": taps_to_data, "fine": taps_to_data, "kernel": taps_to_kernel},
+    cannot=lambda p: p.taps > MOST_TAPS,
     parts=_each_tap,
 )
 
