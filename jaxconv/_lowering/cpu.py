@@ -34,7 +34,7 @@ FEW_CHANNELS = 8
 
 #: Most fine channels, and fewest coarse ones for each of them, with which a dot whose windows
 #: XLA:CPU adds up beats phases: these windows are the cost.
-FEW_FINE, MANY_COARSE = 4, 8
+FEW_FINE, MANY_COARSE = 4, 10
 
 #: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
@@ -48,8 +48,16 @@ LITTLE_WORK = 2e4
 #: Fewest multiply-adds of a group with which one contraction for each beats one for all.
 WORK_OF_A_GROUP = 4e6
 
-#: Most pixels along an axis, and fewest channels, with which im2col beats XLA:CPU's convolution.
-SMALL_IMAGE, MANY_CHANNELS = 14, 64
+#: Most pixels along an axis, fewest fine channels, and most coarse ones too few for it, with which
+#: im2col beats XLA:CPU's convolution.
+SMALL_IMAGE, MANY_CHANNELS, FEW_COARSE = 14, 64, 16
+
+#: Fewest images, which XLA:CPU takes as channels, with which its weights gradient of few channels
+#: beats im2col.
+FEW_IMAGES = 8
+
+#: Copies of the result that reading the narrower tensor by taps must save.
+COPIES = 2
 
 
 def _few_terms(p: Problem) -> bool:
@@ -137,8 +145,12 @@ def _few_terms_channels_first(p: Problem) -> bool:
 
 
 def _narrow_coarse(p: Problem) -> bool:
-    """A weights gradient for whose taps the coarse tensor, of fewer channels, is copied instead."""
-    return p.coarse < p.fine and not p.partitioned
+    """A weights gradient for whose taps the coarse tensor, of fewer channels, is copied instead.
+
+    The result is copied as well, to reverse it.
+    """
+    saved = p.pixels * (p.fine - p.coarse)
+    return saved >= COPIES * p.fine * p.coarse and not p.partitioned
 
 
 def _wide_groups(p: Problem) -> bool:
@@ -148,17 +160,29 @@ def _wide_groups(p: Problem) -> bool:
 
 
 def _dots_of_windows(p: Problem) -> bool:
-    """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image."""
+    """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image or stem."""
     if p.partitioned:  # blocks would be parts of an axis that may be split over devices
         return False
     if p.result == "kernel" and p.dense:
-        return p.rank > 1 or p.fine == 1 or p.bits == 64
-    return not p.dense or p.bits == 16 or _small_image(p)
+        return not _stem(p) and (p.rank > 1 or p.fine == 1 or p.bits == 64)
+    return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widening(p)))
+
+
+def _stem(p: Problem) -> bool:
+    """A weights gradient of few channels and several images, which XLA takes as channels."""
+    few = p.fine <= FEW_FINE and p.coarse <= FEW_COARSE
+    return few and (p.batch or 0) >= FEW_IMAGES and p.bits == 32
 
 
 def _small_image(p: Problem) -> bool:
+    """Few pixels along an axis, and enough results to be worth their windows."""
     small = any(a.coarse <= SMALL_IMAGE for a in p.geometry.axes if a.kernel > 1)
-    return p.rank == 2 and p.fine >= MANY_CHANNELS and small
+    return small and p.fine >= MANY_CHANNELS and p.coarse > FEW_COARSE
+
+
+def _widening(p: Problem) -> bool:
+    """A stem: many results from few channels, for which XLA:CPU's convolution is erratic."""
+    return 1 < p.fine <= FEW_CHANNELS and p.coarse >= MANY_COARSE * p.fine
 
 
 _LINES: Table = (

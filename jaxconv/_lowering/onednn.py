@@ -56,10 +56,20 @@ ROWS = 4
 FEWEST = 16
 
 
+#: Most bytes of a strided result, whose residues are copied into order.
+STRIDED = 8 << 20
+
+
 def _worth(problem: Problem) -> bool:
-    """Whether the call is faster than im2col, which is fast in 16 bits and in 1-D."""
-    few = min(problem.fine, problem.coarse) < FEWEST
-    return problem.dense and problem.rank > 1 and problem.bits > 16 and not few
+    """Whether the call is faster than im2col, which is fast in 16 bits.
+
+    The coarse tensor must slide: along rows with one tap, all taps are copies, as in im2col.
+    """
+    if not problem.dense or problem.bits <= 16 or min(problem.fine, problem.coarse) < FEWEST:
+        return False
+    slides = any(a.kernel > 1 for a in problem.geometry.axes[:-1])
+    result = 4 * math.prod(problem.shape("kernel"))
+    return slides and not (problem.strided and result > STRIDED)
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:

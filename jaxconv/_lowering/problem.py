@@ -145,11 +145,14 @@ class Problem:
         return math.prod(a.coarse for a in self.geometry.axes)
 
     @property
+    def pixels(self) -> float:
+        """Pixels of all coarse images; infinite where the batch is symbolic."""
+        return (math.inf if self.batch is None else self.batch) * self.positions
+
+    @property
     def work(self) -> float:
         """Multiply-adds; infinite where the batch is symbolic."""
-        batch = math.inf if self.batch is None else self.batch
-        channels = self.geometry.groups * self.fine * self.coarse
-        return batch * self.positions * self.taps * channels
+        return self.pixels * self.taps * self.geometry.groups * self.fine * self.coarse
 
     @property
     def strided(self) -> bool:
