@@ -72,7 +72,7 @@ def test_exact(form, slot):
 #: What is done in blocks, or otherwise, from so much data on that no test has it.
 LIMITS = {
     "by block": [
-        *((split, limit, 1 << 10) for limit in ("TOGETHER", "MUCH", "IMAGES")),
+        *((split, limit, 1 << 10) for limit in ("TOGETHER", "MUCH", "IMAGES", "HUGE")),
         (split, "MANY_GROUPS", 2),
         (split, "FEWEST_IMAGES", 1),
     ],

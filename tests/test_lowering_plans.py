@@ -99,7 +99,12 @@ def test_one_isolates_and_none_within_it():
             ["phases", *["onednn"] * 4],
             ["convolution"],
         ),
-        (problem("coarse", [axis()] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("coarse", [axis(14)] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (
+            problem("coarse", [axis(56)] * 2, 256, 1, 1),
+            ["onednn"],
+            ["by block", "multiply-adds"],
+        ),
         (problem("coarse", [axis()] * 2, 32, 1, 2), ["multiply-adds"], ["multiply-adds"]),
         (problem("coarse", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "convolution"]),
         (

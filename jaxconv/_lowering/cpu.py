@@ -74,12 +74,16 @@ def _few_products(p: Problem) -> bool:
 
 
 def _much_data(p: Problem) -> bool:
-    """Data that is transposed, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
+    """Data that is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
+    if p.partitioned:
+        return False
     if p.result == "kernel":
         transposed = not p.channels_last and p.rank > 1 and not p.tiles
-        return (_few_products(p) or transposed) and not p.partitioned
-    several = p.strided or p.depthwise  # copies of the data
-    return p.result == "fine" and several and not p.channels_last and not p.partitioned
+        return _few_products(p) or transposed
+    if p.result == "fine":
+        return (p.strided or p.depthwise) and not p.channels_last
+    multiplied = p.depthwise and p.rank > 1 and not onednn.FORM.fills(p)
+    return multiplied and p.channels_last and not p.phase
 
 
 def _many_taps(p: Problem) -> bool:
@@ -197,7 +201,7 @@ _LINES: Table = (
         "much-data",
         split.BLOCKS,
         _much_data,
-        "a gradient transposes its data, or reads it again: in blocks that a cache holds",
+        "much data is copied, or read again: in blocks that a cache holds",
     ),
     Regime(
         "few-sums",

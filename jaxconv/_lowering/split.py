@@ -54,8 +54,8 @@ GROUPS = Form(
 )
 
 
-# By block: a gradient of as much data at a time as a cache holds, in buffers that the C library
-# does not map anew. Data that is not channels-last is transposed block by block.
+# By block: as much data at a time as a cache holds, in buffers that the C library does not map
+# anew. Data that is not channels-last is transposed block by block.
 
 #: Most bytes of data in a block, of several images or of some groups of one image; and in a block
 #: that is transposed, unless all data is less than two other blocks.
@@ -68,6 +68,9 @@ MUCH, IMAGES, FEWEST_IMAGES = 20 << 20, 8 << 20, 2
 #: Fewest groups of which a few at a time are still whole vectors.
 MANY_GROUPS = 64
 
+#: Most bytes of data, and of one image's, that a contraction to coarse takes at once.
+HUGE = 32 << 20
+
 
 def _block(problem: Problem) -> tuple[int, int]:
     """How many images, and how many of their groups, make a block; both divide all there are."""
@@ -77,7 +80,9 @@ def _block(problem: Problem) -> tuple[int, int]:
     if problem.result == "fine":
         images = max(IMAGES // max(image, 1), FEWEST_IMAGES)
         return divisor(batch, images if data > MUCH else batch), groups
-    if image > TOGETHER and groups >= MANY_GROUPS:
+    if problem.result == "coarse" and data <= HUGE:
+        return batch, groups
+    if image > (HUGE if problem.result == "coarse" else TOGETHER) and groups >= MANY_GROUPS:
         return 1, divisor(groups, TOGETHER * groups // image)
     most = TOGETHER
     if not problem.channels_last:
@@ -113,6 +118,26 @@ def blocks_to_kernel(
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
+def blocks_to_coarse(
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+) -> Array:
+    """Some images, and some of their groups, after the other."""
+    (part,) = parts
+    images, groups = _block(Problem.of("coarse", fine, kernel, geometry))
+    batch, last = geometry.data.batch, geometry.canonical()
+    kernel = reorder(kernel, geometry.kernel.spec, last.kernel.spec)
+
+    def of_groups(_: int, first: Array, second: Array) -> Array:
+        return part(first, second, numerics)
+
+    def block(start: Index) -> Array:
+        data = reorder(some(fine, start, images, batch), geometry.data.spec, last.data.spec)
+        out = at_most(groups, of_groups, data, kernel, geometry.groups)
+        return reorder(out, last.data.spec, geometry.data.spec)
+
+    return side_by_side(block, images, fine.shape[batch], batch, fine, kernel)
+
+
 def blocks_to_fine(
     coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
@@ -129,7 +154,7 @@ def blocks_to_fine(
 
 BLOCKS = Form(
     "by block",
-    {"kernel": blocks_to_kernel, "fine": blocks_to_fine},
+    {"kernel": blocks_to_kernel, "fine": blocks_to_fine, "coarse": blocks_to_coarse},
     cannot=lambda p: not p.counted or _block(p) == (p.batch, p.geometry.groups),
     any_layout=True,
     parts=_one_block,
