@@ -46,14 +46,17 @@ def claimed(form, slot, count):
     return by_kind[:count]
 
 
-def check(form, slot, problems):
+def check(form, slot, problems, dtype=np.float32):
     """All problems of a form and slot in one program."""
     tensors = [p.integers() for p in problems]
 
     def run(given):
-        return [p.operation(slot)(*pair) for p, pair in zip(problems, given, strict=True)]
+        return [
+            p.operation(slot)(*pair, preferred_element_type=dtype)
+            for p, pair in zip(problems, given, strict=True)
+        ]
 
-    given = [[t[s].astype(np.float32) for s in OPERANDS[slot]] for t in tensors]
+    given = [[t[s].astype(dtype) for s in OPERANDS[slot]] for t in tensors]
     with jaxconv.forced(form):
         found = jax.jit(run)(given)
     for problem, tensor, got in zip(problems, tensors, found, strict=True):
@@ -67,6 +70,14 @@ def test_exact(form, slot):
     if not problems:
         pytest.skip(f"{form} claims none to {slot}")
     check(form, slot, problems)
+
+
+def test_convolutions_in_float64():
+    """XLA's convolution gets other padding there."""
+    problems = [p for p in POOL if several(p) and claims("convolution", "coarse", p)][:8]
+    assert any(a.pad_begin == a.pad_end == 0 for p in problems for a in p.axes)
+    with jax.enable_x64(True):
+        check("convolution", "coarse", problems, np.float64)
 
 
 #: What is done in blocks, or otherwise, from so much data on that no test has it.
