@@ -45,7 +45,7 @@ def data_shape(batch: int, size: Ints, channels: int, layout: str) -> Ints:
 
 def kernel_shape(layer: Layer, layout: str) -> Ints:
     """The shape of the weights in `layout`."""
-    *size, fine, coarse = layer.kernel_shape
+    *size, fine, coarse = layer.shapes["kernel"]
     return (*size, fine, coarse) if layout == "NXC" else (coarse, fine, *size)
 
 

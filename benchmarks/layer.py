@@ -1,18 +1,21 @@
-"""What is one layer: the shapes and attributes of a convolution, and the work it defines.
+"""What is one layer: the sizes of a convolution, its name, and the work that it defines.
+
+The sizes are `jaxconv._layer.Layer`. That file is loaded by its path: workers of other engines do
+without JAX, which `import jaxconv` loads, and `--library` times other versions of the library.
 
 Two roles make the two families one: the *fine* tensor is the src of a convolution and the
 dst of a transposed one, the *coarse* tensor is the other. The kernel is kept in one order,
 (spatial..., fine channels per group, coarse channels), which is XIO for a convolution and
 XOI for a transposed one; in channels-first runs it is (coarse, fine per group, spatial...),
 which is OIX and IOX.
-
-Nothing here is the library's: the workers of other engines do not load JAX, and `--library` times
-other versions of the library.
 """
 
 import dataclasses
+import importlib.util
 import math
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -24,25 +27,51 @@ LAYOUTS = ("NXC", "NCX")
 
 Ints = tuple[int, ...]
 
+_FILE = Path(__file__).parents[1] / "jaxconv" / "_layer.py"
+_spec = importlib.util.spec_from_file_location("benchmarks._sizes", _FILE)
+_sizes = sys.modules["benchmarks._sizes"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_sizes)
 
-@dataclass(frozen=True)
-class Layer:
-    """A convolution or transposed convolution; every tuple has one int per spatial axis."""
+
+@dataclass(frozen=True, kw_only=True)
+class Layer(_sizes.Layer):
+    """A convolution or transposed convolution with a name, of a network."""
 
     name: str
     network: str
     family: str  # conv or deconv
-    batch: int
-    groups: int
-    src_channels: int
-    dst_channels: int
-    src_size: Ints
-    dst_size: Ints
-    kernel: Ints
-    strides: Ints
-    dilations: Ints  # 1 is a dense kernel
-    pads_begin: Ints
     tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        family: str,
+        src: tuple[Ints, int],
+        dst: tuple[Ints, int],
+        kernel: Ints,
+        strides: Ints,
+        dilations: Ints,
+        pads_begin: Ints,
+        **more,
+    ) -> "Layer":
+        """The layer between two tensors, each with its extents and its channels.
+
+        The pads at the end make the geometry exact. They are negative where a convolution leaves
+        elements unread, or where a transposed one has output padding.
+        """
+        fine, coarse = (src, dst) if family == "conv" else (dst, src)
+        axes = zip(coarse[0], fine[0], kernel, strides, dilations, pads_begin, strict=True)
+        return cls(
+            family=family,
+            fine=fine[0],
+            kernel=kernel,
+            strides=strides,
+            dilations=dilations,
+            pads_begin=pads_begin,
+            pads_end=tuple(s * (c - 1) + d * (k - 1) + 1 - f - p for c, f, k, s, d, p in axes),
+            channels=(fine[1], coarse[1]),
+            **more,
+        )
 
     @classmethod
     def from_json(cls, fields: dict) -> "Layer":
@@ -50,88 +79,45 @@ class Layer:
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
     @property
-    def rank(self) -> int:
-        return len(self.kernel)
+    def src_size(self) -> Ints:
+        return self.fine if self.family == "conv" else self.coarse
 
     @property
-    def fine_size(self) -> Ints:
-        return self.src_size if self.family == "conv" else self.dst_size
+    def dst_size(self) -> Ints:
+        return self.coarse if self.family == "conv" else self.fine
 
     @property
-    def coarse_size(self) -> Ints:
-        return self.dst_size if self.family == "conv" else self.src_size
+    def src_channels(self) -> int:
+        return self.channels[self.family == "deconv"]
 
     @property
-    def fine_channels(self) -> int:
-        return self.src_channels if self.family == "conv" else self.dst_channels
-
-    @property
-    def coarse_channels(self) -> int:
-        return self.dst_channels if self.family == "conv" else self.src_channels
-
-    @property
-    def fine_shape(self) -> Ints:
-        return (self.batch, *self.fine_size, self.fine_channels)
-
-    @property
-    def coarse_shape(self) -> Ints:
-        return (self.batch, *self.coarse_size, self.coarse_channels)
-
-    @property
-    def kernel_shape(self) -> Ints:
-        return (*self.kernel, self.fine_channels // self.groups, self.coarse_channels)
-
-    @property
-    def extents(self) -> Ints:
-        """The dilated kernel: dilation * (kernel - 1) + 1."""
-        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
-
-    @property
-    def pads_end(self) -> Ints:
-        """What makes the geometry exact: S*(coarse - 1) + extent - fine - pads_begin.
-
-        Negative where a convolution leaves elements unread at the high end, or where a
-        transposed one has output padding.
-        """
-        return tuple(
-            s * (c - 1) + e - f - p
-            for f, c, s, e, p in zip(
-                self.fine_size,
-                self.coarse_size,
-                self.strides,
-                self.extents,
-                self.pads_begin,
-                strict=True,
-            )
-        )
+    def dst_channels(self) -> int:
+        return self.channels[self.family == "conv"]
 
     def operand_shapes(self, op: str) -> tuple[Ints, Ints]:
         """Shapes of the two inputs of `op`, channels last: (src, weights), (diff_dst, weights)
         or (src, diff_dst)."""
-        src, dst = self.fine_shape, self.coarse_shape
+        src, dst, weights = (self.shapes[slot] for slot in ("fine", "coarse", "kernel"))
         if self.family == "deconv":
             src, dst = dst, src
-        return {
-            "forward": (src, self.kernel_shape),
-            "data": (dst, self.kernel_shape),
-            "weights": (src, dst),
-        }[op]
+        return {"forward": (src, weights), "data": (dst, weights), "weights": (src, dst)}[op]
 
     def result_shape(self, op: str) -> Ints:
         """Shape of the output of `op`, channels last."""
         if op == "weights":
-            return self.kernel_shape
+            return self.shapes["kernel"]
         return self.operand_shapes("data" if op == "forward" else "forward")[0]
 
-    def terms(self, op: str) -> int:
-        """The most products that one element of the result sums."""
+    def products(self, op: str) -> int:
+        """The most products that one element of the result of `op` sums; padding is not counted."""
+        fine, coarse = (c // self.groups for c in self.channels)
         taps = [len(tap_range(self, a)) for a in range(self.rank)]
         if op == "weights":
-            return self.batch * math.prod(self.coarse_size)
+            return self.batch * math.prod(self.coarse)
         if (op == "forward") == (self.family == "conv"):  # the coarse tensor is computed
-            return math.prod(taps) * self.fine_channels // self.groups
+            return math.prod(taps) * fine
         per_axis = [math.ceil(t / s) for t, s in zip(taps, self.strides, strict=True)]
-        return math.prod(per_axis) * self.coarse_channels // self.groups
+        return math.prod(per_axis) * coarse
 
     @property
     def flops(self) -> int:
@@ -140,7 +126,8 @@ class Layer:
         The same for the op and both of its gradients.
         """
         pairs = math.prod(int(taps_read(self, a).sum()) for a in range(self.rank))
-        return 2 * self.batch * self.fine_channels // self.groups * self.coarse_channels * pairs
+        fine, coarse = self.channels
+        return 2 * self.batch * fine // self.groups * coarse * pairs
 
     def bytes(self, op: str, dtype: str) -> int:
         """Bytes of the two inputs and the output, each moved once."""
@@ -153,10 +140,10 @@ class Layer:
 
 def taps_read(layer: Layer, axis: int) -> np.ndarray:
     """For each (coarse position, tap) of an axis: does it read inside the fine tensor?"""
-    q = layer.strides[axis] * np.arange(layer.coarse_size[axis])[:, None]
+    q = layer.strides[axis] * np.arange(layer.coarse[axis])[:, None]
     k = layer.dilations[axis] * np.arange(layer.kernel[axis])[None, :]
     at = q + k - layer.pads_begin[axis]
-    return (at >= 0) & (at < layer.fine_size[axis])
+    return (at >= 0) & (at < layer.fine[axis])
 
 
 def tap_range(layer: Layer, axis: int) -> list[int]:
@@ -166,7 +153,7 @@ def tap_range(layer: Layer, axis: int) -> list[int]:
 
 def layer_class(layer: Layer) -> str:
     """The class a layer is summarised under: what decides which code is fast."""
-    per_group = min(layer.fine_channels, layer.coarse_channels) // layer.groups
+    per_group = min(layer.channels) // layer.groups
     if layer.groups > 1:
         kind = "depthwise" if per_group == 1 else "grouped"
     elif math.prod(layer.kernel) == 1:

@@ -115,14 +115,14 @@ def judge(
             notes[key] = {"ok": False, "reason": reason}
             continue
         expected, got = oracle.sample(row, op, *operands, result)
-        notes[key] = oracle.verdict(expected, got, row.terms(op), dtype, platforms[key])
+        notes[key] = oracle.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     if not good:
         return notes
     best = min(good, key=lambda key: notes[key]["error"])
     for key in good:
         against = oracle.verdict(
-            results[best], results[key], row.terms(op), dtype, platforms[key], of=best
+            results[best], results[key], row.products(op), dtype, platforms[key], of=best
         )
         if not against["ok"]:
             notes[key] = against

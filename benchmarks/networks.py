@@ -236,20 +236,18 @@ def as_layer(
     else:
         dst = [stride * (n - 1) + k - 2 * p for n, p, k in zip(size, pads, taps, strict=True)]
         channels = kernel[-2] * groups
-    return Layer(
-        name="",
-        network="",
-        family=family,
-        batch=src[0],
-        groups=groups,
-        src_channels=src[-1],
-        dst_channels=channels,
-        src_size=tuple(size),
-        dst_size=tuple(dst),
-        kernel=tuple(taps),
+    return Layer.of(
+        family,
+        (tuple(size), src[-1]),
+        (tuple(dst), channels),
+        tuple(taps),
         strides=(stride,) * rank,
         dilations=(1,) * rank,
         pads_begin=tuple(pads),
+        batch=src[0],
+        groups=groups,
+        name="",
+        network="",
     )
 
 

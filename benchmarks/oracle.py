@@ -45,12 +45,13 @@ def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray, result:
     if op != "weights":
         n = _count(layer.batch, share)
         return contract(layer, op, first[:n], second), result[:n]
-    channels = layer.groups if layer.groups > 1 else layer.coarse_channels
+    channels = layer.groups if layer.groups > 1 else layer.channels[1]
     n = _count(channels, share)
-    coarse = layer.coarse_channels * n // channels
-    fine = layer.fine_channels * n // channels if layer.groups > 1 else layer.fine_channels
+    coarse = layer.channels[1] * n // channels
+    fine = layer.channels[0] * n // channels if layer.groups > 1 else layer.channels[0]
     src, dst = (fine, coarse) if layer.family == "conv" else (coarse, fine)
-    part = _narrowed(layer, groups=n if layer.groups > 1 else 1, src=src, dst=dst)
+    groups = n if layer.groups > 1 else 1
+    part = dataclasses.replace(layer, groups=groups, channels=(fine, coarse))
     return contract(part, op, first[..., :src], second[..., :dst]), result[..., :coarse]
 
 
@@ -116,10 +117,6 @@ def _count(whole: int, share: float) -> int:
     return max(1, min(whole, int(whole * share)))
 
 
-def _narrowed(layer: Layer, groups: int, src: int, dst: int) -> Layer:
-    return dataclasses.replace(layer, groups=groups, src_channels=src, dst_channels=dst)
-
-
 def _split(x: np.ndarray, layer: Layer) -> np.ndarray:
     return x.astype(np.float64).reshape(*x.shape[:-1], layer.groups, -1)
 
@@ -129,9 +126,7 @@ def _taps(layer: Layer):
     for tap in itertools.product(*map(range, layer.kernel)):
         window = tuple(
             slice(d * k, d * k + s * (c - 1) + 1, s)
-            for k, d, s, c in zip(
-                tap, layer.dilations, layer.strides, layer.coarse_size, strict=True
-            )
+            for k, d, s, c in zip(tap, layer.dilations, layer.strides, layer.coarse, strict=True)
         )
         yield tap, (slice(None), *window)
 
@@ -140,7 +135,7 @@ def _padded(layer: Layer, fine: np.ndarray) -> np.ndarray:
     """The fine tensor with its pads; a negative one cuts."""
     inner = [
         slice(max(-b, 0), f - max(-e, 0))
-        for b, e, f in zip(layer.pads_begin, layer.pads_end, layer.fine_size, strict=True)
+        for b, e, f in zip(layer.pads_begin, layer.pads_end, layer.fine, strict=True)
     ]
     pads = [(max(b, 0), max(e, 0)) for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
     return np.pad(fine[(slice(None), *inner)], [(0, 0), *pads, (0, 0), (0, 0)])
@@ -160,10 +155,9 @@ def _coarse(layer: Layer, fine: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 def _fine(layer: Layer, coarse: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     size = [
-        s * (c - 1) + e
-        for s, c, e in zip(layer.strides, layer.coarse_size, layer.extents, strict=True)
+        s * (c - 1) + e for s, c, e in zip(layer.strides, layer.coarse, layer.extents, strict=True)
     ]
-    channels = layer.fine_channels // layer.groups
+    channels = layer.channels[0] // layer.groups
     out = np.zeros((coarse.shape[0], *size, layer.groups, channels))
     rows = np.moveaxis(coarse, -2, 0)
     flat = rows.reshape(layer.groups, -1, rows.shape[-1])
@@ -184,10 +178,10 @@ def _weights(layer: Layer, fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     padded = _padded(layer, fine)
     rows = np.moveaxis(coarse, -2, 0)
     flat = rows.reshape(layer.groups, -1, rows.shape[-1])
-    out = np.empty(layer.kernel_shape)
+    out = np.empty(layer.shapes["kernel"])
     for tap, window in _taps(layer):
         read = np.moveaxis(padded[window], -2, 0).reshape(
-            layer.groups, -1, layer.fine_channels // layer.groups
+            layer.groups, -1, layer.channels[0] // layer.groups
         )
         out[tap] = (read.transpose(0, 2, 1) @ flat).transpose(1, 0, 2).reshape(out[tap].shape)
     return out

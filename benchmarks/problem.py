@@ -42,20 +42,18 @@ def parse(text: str, family: str = "conv", network: str = "", tags: tuple[str, .
     spatial = _spatial(text, fields, places)
     sizes = [_axis(text, family, a, spatial[a], places) for a in spatial]
     src, dst, kernel, strides, dilations, pads = zip(*sizes, strict=True)
-    return Layer(
-        name=name or text,
-        network=network,
-        family=family,
+    return Layer.of(
+        family,
+        (src, fields["ic"]),
+        (dst, fields["oc"]),
+        kernel,
+        strides,
+        dilations,
+        pads,
         batch=fields.get("mb", 2),
         groups=groups,
-        src_channels=fields["ic"],
-        dst_channels=fields["oc"],
-        src_size=src,
-        dst_size=dst,
-        kernel=kernel,
-        strides=strides,
-        dilations=dilations,
-        pads_begin=pads,
+        name=name or text,
+        network=network,
         tags=tags,
     )
 

@@ -103,20 +103,18 @@ def _draw(rng: random.Random, kind: Kind) -> Layer:
         _axis(rng, kind.family, n, k, stride, dilation, style)
         for n, k in zip(size, kernel, strict=True)
     ]
-    return Layer(
-        name="",
-        network="random",
-        family=kind.family,
-        batch=_pick(rng, BATCHES),
-        groups=groups,
-        src_channels=src_channels,
-        dst_channels=dst_channels,
-        src_size=size,
-        dst_size=tuple(dst for dst, _ in axes),
-        kernel=kernel,
+    return Layer.of(
+        kind.family,
+        (size, src_channels),
+        (tuple(dst for dst, _ in axes), dst_channels),
+        kernel,
         strides=(stride,) * kind.rank,
         dilations=(dilation,) * kind.rank,
         pads_begin=tuple(begin for _, begin in axes),
+        batch=_pick(rng, BATCHES),
+        groups=groups,
+        name="",
+        network="random",
     )
 
 
@@ -124,7 +122,7 @@ def _fits(layer: Layer) -> bool:
     """Whether it is a layer at all, and neither too small nor too large to be timed."""
     if min(layer.dst_size) < 1:
         return False
-    shapes = (layer.fine_shape, layer.coarse_shape, layer.kernel_shape)
+    shapes = layer.shapes.values()
     least = LEAST_FLOPS / 10 if "depthwise" in layer_class(layer) else LEAST_FLOPS
     return least <= layer.flops <= MOST_FLOPS and max(map(math.prod, shapes)) * 4 <= MOST_BYTES
 

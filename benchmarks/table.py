@@ -107,30 +107,29 @@ def tiny(layer: Layer) -> Layer:
     ends and output padding remain; dilations are cut to 3 and their pads in proportion.
     """
     groups = min(layer.groups, 3)
-    fine_channels = min(layer.fine_channels // layer.groups, 3) * groups
-    coarse_channels = min(layer.coarse_channels // layer.groups, 2) * groups
+    channels = [
+        min(c // layer.groups, most) * groups
+        for c, most in zip(layer.channels, (3, 2), strict=True)
+    ]
     dilations = tuple(min(d, 3) for d in layer.dilations)
     extents = dataclasses.replace(layer, dilations=dilations).extents
-    coarse, fine, begins = [], [], []
+    fine, begins, ends = [], [], []
     for axis, most in zip(range(layer.rank), (3, 2, 4), strict=False):
         old, new = layer.extents[axis], extents[axis]
         begin, end = (p * new // old if p > 0 else p for p in _pads(layer, axis))
-        coarse.append(min(layer.coarse_size[axis], most))
-        fine.append(layer.strides[axis] * (coarse[-1] - 1) + new - begin - end)
+        coarse = min(layer.coarse[axis], most)
+        fine.append(layer.strides[axis] * (coarse - 1) + new - begin - end)
         begins.append(begin)
-    src, dst = (fine, fine_channels), (coarse, coarse_channels)
-    if layer.family == "deconv":
-        src, dst = dst, src
+        ends.append(end)
     return dataclasses.replace(
         layer,
         batch=2,
         groups=groups,
-        src_channels=src[1],
-        dst_channels=dst[1],
-        src_size=tuple(src[0]),
-        dst_size=tuple(dst[0]),
+        channels=tuple(channels),
+        fine=tuple(fine),
         dilations=dilations,
         pads_begin=tuple(begins),
+        pads_end=tuple(ends),
     )
 
 

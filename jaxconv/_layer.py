@@ -1,13 +1,16 @@
-"""The sizes of a convolution: of its three tensors, and of what ties them together."""
+"""The sizes of a convolution: of its three tensors, and of what ties them together.
+
+The self-check, the tests and the benchmarks share this. `benchmarks.layer` loads this file alone,
+so it imports nothing of the package.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from jaxconv._geometry import Slot
+from typing import Any, Literal
 
 Ints = tuple[int, ...]
+Slot = Literal["fine", "kernel", "coarse"]
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,7 @@ def covering():
 
 def brute_force(layer, op, first, second):
     """The defining sum, one product at a time."""
-    fine, kernel, coarse = (
-        np.zeros(s) for s in (layer.fine_shape, layer.kernel_shape, layer.coarse_shape)
-    )
+    fine, kernel, coarse = (np.zeros(layer.shapes[s]) for s in ("fine", "kernel", "coarse"))
     if op == "weights":
         fine, coarse = (first, second) if layer.family == "conv" else (second, first)
     elif (op == "forward") == (layer.family == "conv"):
@@ -40,9 +38,9 @@ def brute_force(layer, op, first, second):
         coarse, kernel = first, second
     out = np.zeros(layer.result_shape(op))
     pairs = 0
-    per_group = kernel.shape[-2], layer.coarse_channels // layer.groups
+    per_group = kernel.shape[-2], layer.channels[1] // layer.groups
     for n in range(layer.batch):
-        for q in itertools.product(*map(range, layer.coarse_size)):
+        for q in itertools.product(*map(range, layer.coarse)):
             for k in itertools.product(*map(range, layer.kernel)):
                 at = tuple(
                     s * a + d * b - p
@@ -50,15 +48,15 @@ def brute_force(layer, op, first, second):
                         layer.strides, q, layer.dilations, k, layer.pads_begin, strict=True
                     )
                 )
-                if any(not 0 <= x < f for x, f in zip(at, layer.fine_size, strict=True)):
+                if any(not 0 <= x < f for x, f in zip(at, layer.fine, strict=True)):
                     continue
-                for o in range(layer.coarse_channels):
+                for o in range(layer.channels[1]):
                     for i in range(per_group[0]):
                         c = o // per_group[1] * per_group[0] + i
                         pairs += 1
                         if op == "weights":
                             out[(*k, i, o)] += fine[(n, *at, c)] * coarse[(n, *q, o)]
-                        elif out.shape == layer.coarse_shape and coarse is not first:
+                        elif out.shape == layer.shapes["coarse"] and coarse is not first:
                             out[(n, *q, o)] += fine[(n, *at, c)] * kernel[(*k, i, o)]
                         else:
                             out[(n, *at, c)] += coarse[(n, *q, o)] * kernel[(*k, i, o)]
@@ -95,9 +93,9 @@ def test_a_sample_is_part_of_the_whole(layer, op, monkeypatch):
 
 def test_terms_are_the_longest_sum():
     layer = parse("mb2g2ic4ih5iw6oc6oh3ow2kh3kw2sh2sw3ph1pw0")
-    assert layer.terms("forward") == 3 * 2 * 2
-    assert layer.terms("data") == 2 * 1 * 3
-    assert layer.terms("weights") == 2 * 3 * 2
+    assert layer.products("forward") == 3 * 2 * 2
+    assert layer.products("data") == 2 * 1 * 3
+    assert layer.products("weights") == 2 * 3 * 2
 
 
 def test_the_table_names_each_kind_of_layer():
@@ -134,14 +132,14 @@ def test_tiny_is_the_same_kind_of_layer(row):
     assert (small.kernel, small.strides) == (row.kernel, row.strides)
     if small.dilations == row.dilations:
         assert (small.pads_begin, small.pads_end) == (row.pads_begin, row.pads_end)
-    assert min(small.fine_size) >= 1
+    assert min(small.fine) >= 1
     assert small.flops < 1e6
 
 
 #: As many terms as some row of some table has, to a power of two.
 TERMS = sorted(
     {
-        2 ** round(math.log2(row.terms(op)))
+        2 ** round(math.log2(row.products(op)))
         for preset in ("cpu-small", "gpu", "tpu")
         for row in table.layers(preset)
         for op in OPS

@@ -1,5 +1,8 @@
 """Problem descriptors mean what oneDNN's lists mean, and bad ones say where."""
 
+import subprocess
+import sys
+
 import pytest
 
 from benchmarks import problem, table
@@ -14,16 +17,15 @@ def test_the_well_known_form():
         family="conv",
         batch=8,
         groups=1,
-        src_channels=64,
-        dst_channels=48,
-        src_size=(56, 56),
-        dst_size=(56, 56),
+        channels=(64, 48),
+        fine=(56, 56),
         kernel=(3, 3),
         strides=(1, 1),
         dilations=(1, 1),
         pads_begin=(1, 1),
+        pads_end=(1, 1),
     )
-    assert layer.pads_end == (1, 1)
+    assert (layer.src_size, layer.dst_size) == ((56, 56), (56, 56))
 
 
 def test_every_key_of_every_axis():
@@ -80,7 +82,7 @@ def test_a_missing_pad_is_half_of_the_total():
 
 def test_a_transposed_one_has_output_padding_at_the_right():
     layer = problem.parse("ic3ih7oc5oh14kh3sh2ph1", "deconv")
-    assert layer.fine_size == (14, 14)
+    assert layer.fine == (14, 14)
     assert layer.pads_end == (0, 0)  # 1 of padding less 1 of output padding
 
 
@@ -132,3 +134,12 @@ def test_a_list_of_problems(tmp_path):
     path.write_text("ic3ih8oc4kh3\nic3ih8oc4qh3\n")
     with pytest.raises(SystemExit, match=r"list:2: (?s:.)*\^"):
         list(problem.read_file(str(path)))
+
+
+def test_layers_do_without_jax():
+    """Workers of other engines do not load it, and `--library` is another version."""
+    loaded = "import sys, benchmarks.problem; print(*{'jax', 'jaxconv'} & {*sys.modules})"
+    found = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == ""

@@ -38,7 +38,7 @@ def test_the_work_is_bounded():
     for row in MANY:
         depthwise = "depthwise" in layer.layer_class(row)
         assert (2e6 if depthwise else 2e7) <= row.flops <= 3e9, row
-        shapes = (row.fine_shape, row.coarse_shape, row.kernel_shape)
+        shapes = row.shapes.values()
         assert max(4 * math.prod(shape) for shape in shapes) <= 64e6, row
 
 

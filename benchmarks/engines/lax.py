@@ -55,7 +55,7 @@ def grouped_transposed_kernel(layer: Layer, layout: str, weights):
     weights = jnp.flip(weights, tuple(axes))
     if groups == 1:
         return weights
-    *_, fine, coarse = layer.kernel_shape
+    *_, fine, coarse = layer.shapes["kernel"]
     if layout == "NXC":  # (X, o, g, i) -> (X, g, o, i)
         split = weights.reshape(*layer.kernel, fine, groups, coarse // groups)
         return jnp.moveaxis(split, -2, -3).reshape(*layer.kernel, groups * fine, coarse // groups)

@@ -64,7 +64,7 @@ def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
         and layer.rank == 2
         and set(layer.kernel) == {1}
         and max(layer.strides) > 1
-        and layer.fine_channels // layer.groups < 16
+        and layer.channels[0] // layer.groups < 16
     )
 
 
@@ -118,7 +118,7 @@ def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Ten
 
     backward = torch.ops.aten.convolution_backward
     if op == "data":
-        size = fine_size if result_is_fine else layer.coarse_size
+        size = fine_size if result_is_fine else layer.coarse
         shape = (layer.batch, layer.src_channels, *size)
         src = _unread(shape, like, fmt)
         mask = [True, False, False]
@@ -130,7 +130,7 @@ def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Ten
 
         return data
 
-    shape = (layer.coarse_channels, layer.fine_channels // layer.groups, *layer.kernel)
+    shape = (layer.channels[1], layer.channels[0] // layer.groups, *layer.kernel)
     kernel = _unread(shape, like, fmt)
 
     def weights(src, diff_dst):
@@ -149,10 +149,10 @@ def _padding(layer: Layer):
     left_over = [b - e for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
     if all(0 <= o < s for o, s in zip(left_over, layer.strides, strict=True)):
         output_padding = left_over if layer.family == "deconv" else [0] * layer.rank
-        return layer.pads_begin, output_padding, [0], layer.fine_size
+        return layer.pads_begin, output_padding, [0], layer.fine
     pairs = list(zip(layer.pads_begin, layer.pads_end, strict=True))
     around = [p for pair in reversed(pairs) for p in pair]
-    size = tuple(f + b + e for f, (b, e) in zip(layer.fine_size, pairs, strict=True))
+    size = tuple(f + b + e for f, (b, e) in zip(layer.fine, pairs, strict=True))
     return [0] * layer.rank, [0] * layer.rank, around, size
 
 
