@@ -21,6 +21,7 @@ CONTENDERS = (
     "onednn",
     "convolution",
     "im2col",
+    "col2im",
     "dot",
     "multiply-adds",
     "by group",

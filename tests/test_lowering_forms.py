@@ -10,7 +10,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
-from jaxconv._lowering import convolution, im2col, phases, split
+from jaxconv._lowering import col2im, im2col, phases, split
 from tests.support.oracle import Axis
 from tests.support.random_problems import SLOTS, Problem, draw
 
@@ -88,7 +88,7 @@ LIMITS = {
         (split, "FEWEST_IMAGES", 1),
     ],
     "by piece": [(split, "DEPTHWISE", 2), (split, "OTHERS", 2)],
-    "convolution": [(convolution, "WINDOWS", 1 << 10)],
+    "col2im": [(col2im, "WHOLE", 0), (col2im, "BLOCK", 1 << 10)],
     "im2col": [(im2col, "WHOLE", 0), (im2col, "BLOCK", 1 << 10), (im2col, "LEAST", 0)],
     "phases": [(phases, "MOST_APART", 1)],
     "swap": [],

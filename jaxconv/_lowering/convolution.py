@@ -4,24 +4,16 @@ Data is (N, X, C), and the kernel (X, I, O). XLA:CPU finds its fast convolutions
 numbers, and canonicalises others only outside loops and branches.
 """
 
-import math
 from dataclasses import replace
-from functools import partial
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._geometry import UNIT, Geometry
 from jaxconv._lowering import reference, window
-from jaxconv._lowering.blocks import side_by_side, some
 from jaxconv._lowering.plan import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups, replace_axes
-from jaxconv._typing import Index
-
-#: Most bytes of windows that XLA:CPU makes at once of a strided data gradient. The C library maps
-#: buffers above 32 MiB anew at each call.
-WINDOWS = 16 << 20
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
@@ -57,25 +49,11 @@ def _in_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numeri
 
 
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The reference with the kernel transposed, not renumbered; some images after the other."""
-    layout, batch = geometry.kernel, geometry.data.batch
+    """The reference with the kernel transposed, not renumbered."""
+    layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
     kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)
-    spread = partial(reference.spread, geometry=geometry, numerics=numerics.wide)
-    images = _images(coarse, kernel.shape[layout.coarse], geometry, numerics)
-
-    def block(start: Index) -> Array:
-        return spread(some(coarse, start, images, batch), kernel, layout.spec)
-
-    return side_by_side(block, images, coarse.shape[batch], batch, coarse, kernel)
-
-
-def _images(coarse: Array, channels: int, geometry: Geometry, numerics: Numerics) -> int:
-    """How many images have products of at most WINDOWS bytes, before XLA adds up the windows."""
-    images: int = coarse.shape[geometry.data.batch]
-    extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
-    image = max(extents * channels * numerics.sums.itemsize, 1)
-    return min(images, max(WINDOWS // image, 1)) if isinstance(images, int) else images
+    return reference.spread(coarse, kernel, layout.spec, geometry=geometry, numerics=numerics.wide)
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:

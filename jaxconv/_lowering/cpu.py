@@ -9,6 +9,7 @@ where jaxlib carries it, then computes what it is fast at. Below it are the port
 import os
 
 from jaxconv._lowering import (
+    col2im,
     convolution,
     dot,
     dots,
@@ -32,8 +33,10 @@ FEW_TERMS = 49
 #: Most summed channels of a group with which multiply-adds beat XLA's grouped convolution.
 FEW_CHANNELS = 8
 
-#: Most fine channels, and fewest coarse ones for each of them, with which a dot whose windows
-#: XLA:CPU adds up beats phases: these windows are the cost.
+#: Fewest summed channels for each result channel with which adding windows up is cheap.
+MANY_SUMMED = 8
+
+#: Most fine channels of a stem, and fewest coarse ones for each of them.
 FEW_FINE, MANY_COARSE = 4, 10
 
 #: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
@@ -124,14 +127,15 @@ def _few_sums(p: Problem) -> bool:
     return p.pointwise and sums <= FEW_SUMS and p.work >= dot.ROWS * sums
 
 
-def _scattered(p: Problem) -> bool:
-    """A strided data gradient of few fine channels, for which XLA:CPU has code of its own."""
-    if p.result != "fine" or p.partitioned or not p.counted or p.bits == 64:
+def _few_results(p: Problem) -> bool:
+    """So few result channels that adding windows up costs less than reading a pixel for each."""
+    if p.partitioned or not p.counted:
         return False
-    if p.rank != 2 or not p.strided or p.dilated or not p.dense or p.taps > p.positions:
-        return False  # XLA has none for these
-    few, many = p.fine <= FEW_FINE, p.coarse >= MANY_COARSE * p.fine
-    return (few and many and p.bits == 32) if p.onednn else (few or many)
+    if p.result == "coarse":
+        most = FEW_CHANNELS if p.onednn else FEW_COARSE
+        return p.coarse <= most and p.summed >= MANY_SUMMED * p.coarse
+    few, many = p.fine <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine
+    return p.bits < 64 and ((few and many and p.bits == 32) if p.onednn else (few or many))
 
 
 def _image_by_image(p: Problem) -> bool:
@@ -217,10 +221,10 @@ _LINES: Table = (
         "a convolution by the reversed kernel",
     ),
     Regime(
-        "scattered",
-        convolution.FORM,
-        _scattered,
-        "few fine channels: XLA computes one dot, and adds its windows up",
+        "few-results",
+        col2im.FORM,
+        _few_results,
+        "few result channels: one dot, whose windows are added up",
     ),
     Regime(
         "strided",

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from jaxconv._lowering import (
+    col2im,
     convolution,
     dot,
     dots,
@@ -28,6 +29,7 @@ FORMS: dict[str, Form] = {
         reference.FORM,
         onednn.FORM,
         convolution.FORM,
+        col2im.FORM,
         dot.FORM,
         dot.IN_PARTS,
         dots.BY_TAP,

@@ -56,20 +56,16 @@ ROWS = 4
 FEWEST = 16
 
 
-#: Most bytes of a strided result, whose residues are copied into order.
-STRIDED = 8 << 20
-
-
 def _worth(problem: Problem) -> bool:
     """Whether the call is faster than im2col, which is fast in 16 bits.
 
-    The coarse tensor must slide: along rows with one tap, all taps are copies, as in im2col.
+    The coarse tensor slides over some taps of each residue. If these are one or two, the call
+    copies as much as im2col; for one image, which is less to copy, only if it is one.
     """
     if not problem.dense or problem.bits <= 16 or min(problem.fine, problem.coarse) < FEWEST:
         return False
-    slides = any(a.kernel > 1 for a in problem.geometry.axes[:-1])
-    result = 4 * math.prod(problem.shape("kernel"))
-    return slides and not (problem.strided and result > STRIDED)
+    taps = 1 if problem.batch == 1 else 2
+    return any(a.kernel > taps * a.stride for a in problem.geometry.axes[:-1])
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:

@@ -133,6 +133,20 @@ LOWERING: tuple[Fault, ...] = (
         FORMS,
     ),
     Fault(
+        "col2im takes taps for channels",
+        "_lowering/col2im.py",
+        "jnp.moveaxis(kernel, -2, 0).reshape(kernel.shape[-2], -1)",
+        "kernel.reshape(kernel.shape[-2], -1)",
+        FORMS,
+    ),
+    Fault(
+        "col2im makes windows of an image that is split over devices",
+        "_lowering/cpu.py",
+        "    if p.partitioned or not p.counted:\n        return False\n    if p.result ==",
+        "    if not p.counted:\n        return False\n    if p.result ==",
+        "test_lowering_plans.py",
+    ),
+    Fault(
         "a block is put one place too early",
         "_lowering/blocks.py",
         "(out, block(start), start, axis)",
