@@ -160,7 +160,7 @@ def test_a_weights_gradient_reads_rows_in_blocks(patched):
     patched(form, "COPIES", 1 << 12)
     patched(form, "ROWS", 1)
     rng = np.random.default_rng(4)
-    src, diff = (rng.integers(-3, 4, (2, n, n, 16)).astype(np.float32) for n in (19, 8))
+    src, diff = (rng.integers(-3, 4, (2, n, n, 16)).astype(np.float32) for n in (21, 9))
 
     def gradient(src, diff):
         return jaxconv.convolution_backward_weights(src, diff, (5, 5, 16, 16), strides=2)
