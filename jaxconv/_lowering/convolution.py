@@ -5,6 +5,7 @@ numbers, and canonicalises others only outside loops and branches.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -34,18 +35,17 @@ def _in_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numeri
     With more than keeps the extents, it takes 12 times as long; without any, 5 to 17 times on JAX
     0.10. So these are padded before, and by one pixel more where the kernel is long enough.
     """
-    axes, padding = geometry.axes, [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
-    deep = any(2 * max(pads) > a.extent - 1 for pads, a in zip(padding, axes, strict=True))
-    if deep or not any(map(any, padding)):
-        # The barrier keeps XLA from moving the padding back into the convolution.
-        fine = lax.optimization_barrier(window.padded(fine, geometry))
-        geometry = window.of_padded(geometry)
-        long = next((n for n, a in enumerate(axes) if a.extent > 2), None)
-        padding = [(0, int(n == long)) for n in range(geometry.rank)]
-    out = reference.to_coarse(
-        fine, kernel, geometry=geometry, numerics=numerics.wide, padding=padding
-    )
-    return lax.slice(out, [0] * out.ndim, [out.shape[0], *(a.coarse for a in axes), out.shape[-1]])
+    axes = geometry.axes
+    convolve = partial(reference.to_coarse, numerics=numerics.wide)
+    deep = any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in axes)
+    if not deep and any(a.pad_low > 0 or a.pad_high > 0 for a in axes):
+        return convolve(fine, kernel, geometry=geometry)
+    # The barrier keeps XLA from moving the padding back into the convolution.
+    fine = lax.optimization_barrier(window.padded(fine, geometry))
+    long = next((n for n, a in enumerate(axes) if a.extent > 2), None)
+    padding = [(0, int(n == long)) for n in range(geometry.rank)]
+    out = convolve(fine, kernel, geometry=window.of_padded(geometry), padding=padding)
+    return out if long is None else lax.slice_in_dim(out, 0, axes[long].coarse, axis=1 + long)
 
 
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:

@@ -33,11 +33,16 @@ FEW_TERMS = 49
 #: Most summed channels of a group with which multiply-adds beat XLA's grouped convolution.
 FEW_CHANNELS = 8
 
-#: Fewest summed channels for each result channel with which adding windows up is cheap.
-MANY_SUMMED = 8
+#: Most result channels, and fewest summed ones for each of them, with which adding windows up beats
+#: oneDNN.
+FEW_RESULTS, MANY_SUMMED = 8, 8
 
-#: Most fine channels of a stem, and fewest coarse ones for each of them.
-FEW_FINE, MANY_COARSE = 4, 10
+#: Most fine channels of a stem whose gradients XLA:CPU has fast code for.
+FEW_FINE = 4
+
+#: Most fine channels of a stem, and fewest coarse ones for each of them, with which im2col beats
+#: XLA:CPU's convolution.
+FEW_WIDENED, MANY_COARSE = 8, 10
 
 #: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
 FEW_PRODUCTS = 32
@@ -51,9 +56,11 @@ LITTLE_WORK = 2e4
 #: Fewest multiply-adds of a group with which one contraction for each beats one for all.
 WORK_OF_A_GROUP = 4e6
 
-#: Most pixels along an axis, fewest fine channels, and most coarse ones too few for it, with which
-#: im2col beats XLA:CPU's convolution.
-SMALL_IMAGE, MANY_CHANNELS, FEW_COARSE = 14, 64, 16
+#: Most pixels along an axis, and fewest channels, with which im2col beats XLA:CPU's convolution.
+SMALL_IMAGE, MANY_CHANNELS = 14, 64
+
+#: Most coarse channels that are not worth im2col's windows.
+FEW_COARSE = 16
 
 #: Fewest images, which XLA:CPU takes as channels, with which its weights gradient of few channels
 #: beats im2col.
@@ -132,10 +139,12 @@ def _few_results(p: Problem) -> bool:
     if p.partitioned or not p.counted:
         return False
     if p.result == "coarse":
-        most = FEW_CHANNELS if p.onednn else FEW_COARSE
+        most = FEW_RESULTS if p.onednn else FEW_COARSE
         return p.coarse <= most and p.summed >= MANY_SUMMED * p.coarse
     few, many = p.fine <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine
-    return p.bits < 64 and ((few and many and p.bits == 32) if p.onednn else (few or many))
+    if p.onednn:
+        return p.bits == 32 and few and many
+    return p.bits < 64 and (few or many)
 
 
 def _image_by_image(p: Problem) -> bool:
@@ -190,7 +199,7 @@ def _small_image(p: Problem) -> bool:
 
 def _widening(p: Problem) -> bool:
     """A stem: many results from few channels, for which XLA:CPU's convolution is erratic."""
-    return 1 < p.fine <= FEW_CHANNELS and p.coarse >= MANY_COARSE * p.fine
+    return 1 < p.fine <= FEW_WIDENED and p.coarse >= MANY_COARSE * p.fine
 
 
 _LINES: Table = (

@@ -38,12 +38,19 @@ def by_group(
     first: Array, second: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
     """One group after the other."""
+    return _some_groups(1, parts, first, second, geometry, numerics)
+
+
+def _some_groups(
+    most: int, parts: Parts, first: Array, second: Array, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """The one part, of at most so many groups at a time."""
     (part,) = parts
 
-    def one(_: int, first: Array, second: Array) -> Array:
+    def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics)
 
-    return at_most(1, one, first, second, geometry.groups)
+    return at_most(most, of_groups, first, second, geometry.groups)
 
 
 GROUPS = Form(
@@ -100,19 +107,15 @@ def blocks_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
     """For some groups at a time, the sum over blocks of images."""
-    (part,) = parts
     images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
     batch, last = geometry.data.batch, geometry.canonical()
-
-    def of_groups(_: int, first: Array, second: Array) -> Array:
-        return part(first, second, numerics.wide)
 
     def block(n: Index) -> Array:
         first, second = (
             reorder(some(x, n * images, images, batch), geometry.data.spec, last.data.spec)
             for x in (fine, coarse)
         )
-        return at_most(groups, of_groups, first, second, geometry.groups)
+        return _some_groups(groups, parts, first, second, geometry, numerics.wide)
 
     out = added(block, fine.shape[batch] // images, fine, coarse)
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
@@ -122,17 +125,13 @@ def blocks_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
 ) -> Array:
     """Some images, and some of their groups, after the other."""
-    (part,) = parts
     images, groups = _block(Problem.of("coarse", fine, kernel, geometry))
     batch, last = geometry.data.batch, geometry.canonical()
     kernel = reorder(kernel, geometry.kernel.spec, last.kernel.spec)
 
-    def of_groups(_: int, first: Array, second: Array) -> Array:
-        return part(first, second, numerics)
-
     def block(start: Index) -> Array:
         data = reorder(some(fine, start, images, batch), geometry.data.spec, last.data.spec)
-        out = at_most(groups, of_groups, data, kernel, geometry.groups)
+        out = _some_groups(groups, parts, data, kernel, geometry, numerics)
         return reorder(out, last.data.spec, geometry.data.spec)
 
     return side_by_side(block, images, fine.shape[batch], batch, fine, kernel)
