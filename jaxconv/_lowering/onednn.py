@@ -55,17 +55,21 @@ ROWS = 4
 #: Fewest fine, and coarse, channels with which the call is faster than im2col.
 FEWEST = 16
 
+#: Most bytes of a result of two taps a residue, which is copied into order.
+LARGE = 8 << 20
+
 
 def _worth(problem: Problem) -> bool:
-    """Whether the call is faster than im2col, which is fast in 16 bits.
+    """Whether the call is faster than im2col, which is fast in 16 bits and compiles longer.
 
-    The coarse tensor slides over some taps of each residue. If these are one or two, the call
-    copies as much as im2col; for one image, which is less to copy, only if it is one.
+    The coarse tensor slides over some taps of each residue. With one, the call copies as much as
+    im2col, and with two, a large result is copied once more.
     """
     if not problem.dense or problem.bits <= 16 or min(problem.fine, problem.coarse) < FEWEST:
         return False
-    taps = 1 if problem.batch == 1 else 2
-    return any(a.kernel > taps * a.stride for a in problem.geometry.axes[:-1])
+    taps = max((-(-a.kernel // a.stride) for a in problem.geometry.axes[:-1]), default=1)
+    large = 4 * math.prod(problem.shape("kernel")) > LARGE
+    return taps > 2 or (taps == 2 and not large)
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
