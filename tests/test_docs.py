@@ -15,7 +15,7 @@ import pytest
 
 import jaxconv
 from benchmarks import figures
-from jaxconv._lowering import cpu, onednn_call
+from jaxconv._lowering import cpu, onednn_here
 from jaxconv._op import OPS
 from tests.support.peers import peer
 
@@ -201,4 +201,4 @@ def test_the_page_about_speed_has_the_table_of_the_cpu():
 
 
 def test_the_page_about_versions_has_the_releases_of_jaxlib():
-    assert ", ".join(onednn_call.KNOWN) in (ROOT / "docs" / "versions.md").read_text()
+    assert ", ".join(onednn_here.KNOWN) in (ROOT / "docs" / "versions.md").read_text()

@@ -19,14 +19,14 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._geometry import OPERANDS
 from jaxconv._lowering import onednn as form
-from jaxconv._lowering import onednn_call as onednn
+from jaxconv._lowering import onednn_call, onednn_here
 from tests.support import oracle
 from tests.support.random_problems import SLOTS, draw
 
 HERE = pytest.mark.skipif(
     _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
 )
-CALL = onednn.TARGET
+CALL = onednn_call.TARGET
 
 SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
 
@@ -81,7 +81,7 @@ def test_an_instruction_set_without_avx2_turns_it_off():
 @pytest.fixture
 def asked_anew():
     """What is remembered of this process is forgotten, before and after."""
-    remembered = onednn.unavailable, onednn.takes, onednn._features
+    remembered = onednn_here.unavailable, onednn_here.takes, onednn_here.features
     for function in remembered:
         function.cache_clear()
     yield
@@ -93,22 +93,22 @@ def asked_anew():
     ("name", "value", "reason"),
     [
         ("version", lambda name: "0.13.0", "this is 0.13.0"),
-        ("_features", lambda: frozenset({"sse4_1", "avx"}), "has no AVX2"),
+        ("features", lambda: frozenset({"sse4_1", "avx"}), "has no AVX2"),
     ],
 )
 def test_elsewhere_it_is_off(name, value, reason, asked_anew, monkeypatch):
     monkeypatch.delenv("JAXCONV_ONEDNN", raising=False)
     value.cache_clear = lambda: None
-    monkeypatch.setattr(onednn, name, value)
-    assert reason in onednn.unavailable() or sys.platform != "linux"
+    monkeypatch.setattr(onednn_here, name, value)
+    assert reason in onednn_here.unavailable() or sys.platform != "linux"
 
 
 @pytest.mark.parametrize("held_to", ["AVX2", "avx2_vnni_2"])
 def test_bfloat16_wants_avx512(held_to, asked_anew, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", held_to)
-    assert not onednn.takes(jnp.dtype(jnp.bfloat16))
-    assert onednn.takes(jnp.dtype(jnp.float32))
-    assert not onednn.takes(jnp.dtype(jnp.float16))
+    assert not onednn_here.takes(jnp.dtype(jnp.bfloat16))
+    assert onednn_here.takes(jnp.dtype(jnp.float32))
+    assert not onednn_here.takes(jnp.dtype(jnp.float16))
 
 
 @HERE
@@ -139,7 +139,7 @@ def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
 def test_a_16_bit_result_is_written_in_16_bits():
     """Where the processor computes in them: no float32 result is rounded afterwards."""
     text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()
-    assert ("f32" in text) != onednn.takes(jnp.dtype(jnp.bfloat16))
+    assert ("f32" in text) != onednn_here.takes(jnp.dtype(jnp.bfloat16))
 
 
 @HERE
@@ -150,7 +150,7 @@ def test_bfloat16_of_one_channel_is_widened(channels):
     operands = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
     text = jax.jit(jaxconv.convolution).lower(*operands).as_text()
     [taken] = re.findall(rf"@{re.escape(CALL)}.* : \((.*)\) ->", text)
-    wide = channels == 1 or not onednn.takes(jnp.dtype(jnp.bfloat16))
+    wide = channels == 1 or not onednn_here.takes(jnp.dtype(jnp.bfloat16))
     assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
 
 

@@ -1,9 +1,9 @@
 """oneDNN's forward convolution, which jaxlib's x86-64 Linux wheels carry, by XLA's custom call.
 
 XLA:CPU sends no convolution to oneDNN by itself, but it runs a program that contains the call. The
-name of the call and the format of its configuration are private to XLA. This file knows them for
-some releases of jaxlib; with any other, the portable forms take over. A public way to have XLA:CPU
-use oneDNN for convolutions would replace this file.
+name of the call and the format of its configuration are private to XLA. `onednn_here.py` says for
+which releases of jaxlib they are known; with any other, the portable forms take over. A public way
+to have XLA:CPU use oneDNN for convolutions would replace both files.
 
 oneDNN chooses an implementation by the sizes. Its vector code is exact and fast. Its fallback, a
 matrix product within parallel loops, may wait for itself forever in XLA's thread pool. So the call
@@ -14,11 +14,6 @@ so it is widened first.
 
 import json
 import math
-import os
-import platform
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -26,58 +21,12 @@ from jax import Array
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
+from jaxconv._lowering.onednn_here import takes
 from jaxconv._lowering.problem import Problem
 from jaxconv._typing import DType
 
 #: The call in XLA's oldest calling convention for it, with its configuration in JSON.
 TARGET, API_VERSION = "__onednn$convolution", 1
-
-#: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
-KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
-
-#: Processor features that float32 needs, and bfloat16.
-FLOAT32, BFLOAT16 = {"avx2", "fma"}, {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
-
-#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below AVX-512.
-BELOW_AVX2, BELOW_AVX512 = {"SSE41", "AVX"}, {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
-
-
-# Whether the call may be used here.
-
-
-@cache
-def unavailable() -> str | None:
-    """Why oneDNN is not used in this process, or None if it is."""
-    if os.environ.get("JAXCONV_ONEDNN", "1") == "0":
-        return "JAXCONV_ONEDNN=0 is set"
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return "jaxlib carries it for x86-64 Linux only"
-    if version("jaxlib") not in KNOWN:
-        return f"its call is known for jaxlib {', '.join(KNOWN)}, and this is {version('jaxlib')}"
-    if not _features() >= FLOAT32 or _held_to() in BELOW_AVX2:
-        return "the processor, or ONEDNN_MAX_CPU_ISA, has no AVX2"
-    return None
-
-
-@cache
-def takes(dtype: DType) -> bool:
-    """Whether oneDNN multiplies this type as it is; other 16-bit types are widened first."""
-    if dtype == jnp.bfloat16:
-        return _features() >= BFLOAT16 and _held_to() not in BELOW_AVX512
-    return bool(dtype == jnp.float32)
-
-
-@cache
-def _features() -> frozenset[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
-
-
-def _held_to() -> str:
-    return os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
 
 
 # Sizes that are safe.

@@ -211,7 +211,7 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "oneDNN is used for a release of jaxlib that nobody tried",
-        "_lowering/onednn_call.py",
+        "_lowering/onednn_here.py",
         '    if version("jaxlib") not in KNOWN:',
         '    if version("jaxlib") in ("0.9.0",):',
         CALL,
