@@ -69,7 +69,7 @@ from jaxconv._explain import Explanation, explain
 from jaxconv._explain_jaxpr import Convolutions, explain_jaxpr
 from jaxconv._inspect import resolve
 from jaxconv._install import install, installed, uninstall
-from jaxconv._lowering import Measured, forced
+from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
 from jaxconv._measure import measure
 from jaxconv._resolve import Resolved
 
@@ -80,6 +80,7 @@ __all__ = [
     "Explanation",
     "Measured",
     "Resolved",
+    "UntestedJaxlibWarning",
     "contractions_saveable",
     "conv_transpose",
     "conv_transpose_backward_data",

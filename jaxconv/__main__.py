@@ -18,11 +18,11 @@ import numpy as np
 from jax import lax
 
 import jaxconv
-from jaxconv import _lowering, _selfcheck, _selftest, _terminal
+from jaxconv import _lowering, _qualify, _selfcheck, _selftest, _terminal
 from jaxconv._layer import Layer
 
 USAGE = """\
-python -m jaxconv [--quick | --selftest [N]] [--seed S]
+python -m jaxconv [--quick | --selftest [N] | --qualify] [--seed S]
 
 Checks the six operations against their defining sum on JAX's default device,
 then times a few layers against plain jax.lax, forward and gradients.
@@ -30,13 +30,15 @@ then times a few layers against plain jax.lax, forward and gradients.
   --quick         check only, time nothing
   --selftest [N]  instead, N random cases (2000) of the operations and their
                   gradients: what to run on a backend that we do not have
+  --qualify       instead, test in two minutes whether the oneDNN of this jaxlib
+                  is right and safe on this processor, and remember the verdict
   --seed S        of the random cases; 0 by default
   --help          show this text
 
 JAX_PLATFORMS=cpu (or cuda, tpu, ...) in the environment chooses the backend.
 
-Exit code: 0 all right, 1 wrong numbers or an operation that raises, 2 no usable
-backend or an unknown flag.
+Exit code: 0 all right, 1 wrong numbers, an operation that raises, or a verdict
+against oneDNN, 2 no usable backend or an unknown flag.
 """
 
 #: Most that jaxconv and lax may differ by, relative to the largest element: by default GPUs
@@ -51,6 +53,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command with these flags; return the exit code."""
     parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--qualify", action="store_true")
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--selftest", type=int, nargs="?", const=2000)
     parser.add_argument("--seed", type=int, default=0)
@@ -64,6 +67,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
 
     print_versions()
+    if flags.qualify:
+        return qualify()
     try:
         print_devices()
     except BrokenPipeError:
@@ -109,6 +114,19 @@ def print_devices() -> None:
     if backend == "cpu":
         reason = _lowering.unavailable()
         print(f"oneDNN: {'in use' if reason is None else 'not in use, ' + reason}")
+
+
+def qualify() -> int:
+    """Test oneDNN's call, and print the verdict; return 1 if it is against the call."""
+    print(
+        "\nIs oneDNN right and safe here? In processes of their own: random cases, exact, while\n"
+        "oneDNN prints which of its implementations run; then eight threads at once.\n",
+        flush=True,
+    )
+    verdict = _qualify.qualify()
+    good = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
+    print(textwrap.fill(f"{good}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
+    return int(not verdict.good)
 
 
 # Is it right?

@@ -3,7 +3,7 @@
 from jaxconv._lowering.force import FORMS, PORTABLE, forced, forced_here
 from jaxconv._lowering.lower import TABLES, lower, plan_of, planned
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
-from jaxconv._lowering.onednn_here import unavailable
+from jaxconv._lowering.onednn_here import UntestedJaxlibWarning, unavailable
 from jaxconv._lowering.plan import Plan
 from jaxconv._lowering.problem import Numerics, Problem
 
@@ -17,6 +17,7 @@ __all__ = [
     "Numerics",
     "Plan",
     "Problem",
+    "UntestedJaxlibWarning",
     "forced",
     "forced_here",
     "lower",

@@ -40,6 +40,8 @@ def lower(
     XLA:GPU would convert both operands first. So a result that the caller rounds anyway, after
     adding a bias (`early_rounding`), has 16 bits there. Only here is a sum rounded twice.
     """
+    if platform == "cpu" and devices == 1 and not exported:
+        onednn_here.tell()
     chosen = plan_of(
         result, first, second, geometry, dtype, platform, forced, devices=devices, exported=exported
     )

@@ -54,11 +54,22 @@ MOST_TAPS, MOST_TAPS_16 = 1024, 256
 def _treacherous(kernel: Array, geometry: Geometry) -> bool:
     """Whether oneDNN 3.7 to 3.12 fail in bfloat16, so that the operands must be widened.
 
-    From one padded channel to several, the sums are wrong. With 2,048 taps, the process ends.
+    - With 2,048 taps, the process ends.
+    - From one padded channel to several, the sums are wrong.
+    - If the last axis is padded before, and as much is left unread after, oneDNN copies the padded
+      rows into a buffer without the padding, and writes beyond the buffer.
+    - If the last axis is strided, groups take the fallback for some dilations and wide pads.
     """
     fine, coarse = (kernel.shape[at] for at in geometry.kernel[1::-1])
-    taps, depthwise = math.prod(a.kernel for a in geometry.axes), geometry.groups == coarse > 1
-    return taps > MOST_TAPS_16 or (fine == 1 and not depthwise)
+    taps, last = math.prod(a.kernel for a in geometry.axes), geometry.axes[-1]
+    depthwise = geometry.groups == coarse > 1
+    wide = max(last.pad_low, last.pad_high) > last.extent // 2
+    return (
+        taps > MOST_TAPS_16
+        or (fine == 1 and not depthwise)
+        or last.pad_low + last.pad_high == 0 < last.pad_low
+        or (geometry.groups > 1 and last.stride > 1 and (last.dilation > 1 or wide))
+    )
 
 
 # The call itself.

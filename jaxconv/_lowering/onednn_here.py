@@ -1,0 +1,136 @@
+"""Whether this process may call oneDNN: the environment, the processor, jaxlib, its caches."""
+
+import logging
+import os
+import platform
+import warnings
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from jaxconv._lowering import onednn_verdict
+from jaxconv._typing import DType
+
+#: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
+KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
+
+#: Values of JAXCONV_ONEDNN: call it never, where that is known to be safe (the default), or
+#: wherever it runs.
+OFF, SAFE, ALWAYS = "0", "1", "always"
+
+#: Processor features that float32 needs, and bfloat16: without instructions of its own, bfloat16
+#: takes up to three times as long as float32.
+FLOAT32 = {"avx2", "fma"}
+BFLOAT16 = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16"}
+
+#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below bfloat16's instructions.
+BELOW_AVX2 = {"SSE41", "AVX"}
+BELOW_BFLOAT16 = BELOW_AVX2 | {
+    "AVX2",
+    "AVX2_VNNI",
+    "AVX2_VNNI_2",
+    "AVX512_CORE",
+    "AVX512_CORE_VNNI",
+}
+
+# XLA's serialiser takes the thunk of the call for one of another class, and reads memory that is
+# not there. So no program that JAX writes to its cache may contain the call. When XLA can serialise
+# such programs, or refuses to, this reason may go.
+CACHED = (
+    "jax_compilation_cache_dir is set, and XLA cannot serialise programs that call oneDNN; "
+    "JAXCONV_ONEDNN=always calls it all the same, and nothing of this is cached"
+)
+
+
+class UntestedJaxlibWarning(UserWarning):
+    """oneDNN is not used, since nobody has tested its call in this release of jaxlib."""
+
+
+def unavailable() -> str | None:
+    """Why programs that are lowered now do not call oneDNN, or None if they may."""
+    asked = os.environ.get("JAXCONV_ONEDNN", SAFE)
+    if asked not in (OFF, SAFE, ALWAYS):
+        raise ValueError(f"JAXCONV_ONEDNN must be {OFF}, {SAFE} or {ALWAYS}; got {asked!r}")
+    if asked == OFF:
+        return "JAXCONV_ONEDNN=0 is set"
+    if reason := impossible():
+        return reason
+    if asked == ALWAYS:
+        return None
+    return _untested() or (CACHED if _programs_are_cached() else None)
+
+
+@cache
+def impossible() -> str | None:
+    """Why the call cannot run in this process, whatever is asked for."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return "jaxlib carries it for x86-64 Linux only"
+    if not features() >= FLOAT32 or held_to() in BELOW_AVX2:
+        return "the processor, or ONEDNN_MAX_CPU_ISA, has no AVX2"
+    return None
+
+
+@cache
+def _untested() -> str | None:
+    """Why the call may be wrong or hang here: what a sweep on this machine found, or no sweep."""
+    found = onednn_verdict.read(features(), held_to())
+    if found:
+        return None if found.good else f"`python -m jaxconv --qualify` found here: {found.text}"
+    if version("jaxlib") in KNOWN:
+        return None
+    return (
+        f"its call is not tested for jaxlib {version('jaxlib')}; `python -m jaxconv --qualify` "
+        "tests it on this machine in two minutes, and remembers the verdict"
+    )
+
+
+def _programs_are_cached() -> bool:
+    on = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
+    return bool(on and jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
+
+
+def tell() -> None:
+    """Say once in a process that programs run without oneDNN for a reason that few expect."""
+    reason = unavailable()
+    if reason is None:
+        return
+    if reason == _untested():
+        _warn(f"jaxconv runs without oneDNN, more slowly: {reason}")
+    elif reason == CACHED:
+        _log(f"jaxconv runs without oneDNN, more slowly: {reason}")
+
+
+@cache
+def _warn(text: str) -> None:
+    warnings.warn(text, UntestedJaxlibWarning, stacklevel=2)
+
+
+@cache
+def _log(text: str) -> None:
+    logging.getLogger("jaxconv").warning(text)
+
+
+@cache
+def takes(dtype: DType) -> bool:
+    """Whether oneDNN multiplies this type as it is; other 16-bit types are widened first."""
+    if dtype == jnp.bfloat16:
+        return features() >= BFLOAT16 and held_to() not in BELOW_BFLOAT16
+    return bool(dtype == jnp.float32)
+
+
+@cache
+def features() -> frozenset[str]:
+    """The features of the processor, by the names that Linux has for them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
+
+
+def held_to() -> str:
+    """The instruction set that the environment holds oneDNN to; empty if none."""
+    return os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()

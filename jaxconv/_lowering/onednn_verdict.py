@@ -1,0 +1,82 @@
+"""What a sweep on this machine found about oneDNN's call, in a file of the user's cache folder.
+
+A verdict holds for one build of jaxlib, one set of processor features and one value of
+ONEDNN_MAX_CPU_ISA. JAXCONV_CACHE_DIR names another folder than the user's.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Set
+from hashlib import sha256
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Verdict(NamedTuple):
+    """Whether the call is right and safe, and what was found."""
+
+    good: bool
+    text: str
+
+
+def path() -> Path | None:
+    """The file of the verdicts; None where the user has no folder."""
+    try:
+        default = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # there is no home
+        default = None
+    folder = os.environ.get("JAXCONV_CACHE_DIR") or (default and Path(default) / "jaxconv")
+    return Path(folder) / "onednn.json" if folder else None
+
+
+def read(features: Set[str], held_to: str) -> Verdict | None:
+    """The verdict for this jaxlib, these features and this limit; None if there was no sweep."""
+    file = path()
+    try:
+        found = _load(file).get(_key(features, held_to)) if file else None
+        return found and Verdict(bool(found["good"]), str(found["text"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        warnings.warn(
+            f"{file} cannot be read and is ignored ({type(error).__name__}: {error}); "
+            "`python -m jaxconv --qualify` writes it anew",
+            stacklevel=2,
+        )
+        return None
+
+
+def write(verdict: Verdict, features: Set[str], held_to: str) -> Path | None:
+    """Keep a verdict beside those of other builds and processors; say where, None if nowhere."""
+    file = path()
+    if file is None:
+        return None
+    try:
+        known = dict(_load(file))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    known[_key(features, held_to)] = verdict._asdict()
+    new = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(json.dumps(known, indent=1))
+        new.replace(file)
+    except OSError:
+        return None
+    return file
+
+
+def _load(file: Path) -> Any:
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def _key(features: Set[str], held_to: str) -> str:
+    jaxlib = distribution("jaxlib")
+    # The list of an installation's files holds a digest of each: it tells builds of one version
+    # apart.
+    build = _digest(jaxlib.read_text("RECORD") or "")
+    return f"{jaxlib.version} {build} {_digest(' '.join(sorted(features)))} {held_to}".strip()
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,151 @@
+"""A jaxlib that nobody tested: a warning, a sweep, and a verdict that is remembered."""
+
+import json
+import warnings
+
+import pytest
+
+import jaxconv
+from jaxconv import __main__, _lowering, _qualify
+from jaxconv._lowering import onednn_here, onednn_verdict
+from jaxconv._lowering.onednn_verdict import Verdict
+
+POSSIBLE = pytest.mark.skipif(
+    onednn_here.impossible() is not None, reason=f"{onednn_here.impossible()}"
+)
+REASON = "its call is not tested for jaxlib"
+
+
+@pytest.fixture
+def untested(monkeypatch, tmp_path):
+    """This jaxlib is one that nobody tested, and no verdict is known; the file of verdicts."""
+    monkeypatch.setenv("JAXCONV_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("JAXCONV_ONEDNN", raising=False)
+    monkeypatch.setattr(onednn_here, "KNOWN", ())
+    forget()
+    yield tmp_path / "onednn.json"
+    forget()
+
+
+def forget():
+    onednn_here._untested.cache_clear()
+    onednn_here._warn.cache_clear()
+
+
+def keep(verdict):
+    onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
+    forget()
+
+
+# What follows from a verdict.
+
+
+@POSSIBLE
+def test_a_jaxlib_that_nobody_tested_warns_once(untested):
+    assert _lowering.unavailable().startswith(REASON)
+    with pytest.warns(jaxconv.UntestedJaxlibWarning, match="python -m jaxconv --qualify"):
+        onednn_here.tell()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        onednn_here.tell()
+
+
+@POSSIBLE
+def test_a_verdict_decides_and_is_kept_beside_others(untested):
+    onednn_verdict.write(Verdict(False, "of another processor"), {"avx2"}, "")
+    keep(Verdict(True, "all exact"))
+    assert _lowering.unavailable() is None
+    onednn_here.tell()  # without a warning
+    keep(Verdict(False, "it hangs"))
+    assert _lowering.unavailable() == "`python -m jaxconv --qualify` found here: it hangs"
+    assert len(json.loads(untested.read_text())) == 2
+    assert onednn_verdict.read({"avx2"}, "") == (False, "of another processor")
+    assert onednn_verdict.read({"avx2"}, "AVX2") is None
+
+
+@POSSIBLE
+def test_a_bad_verdict_counts_for_a_known_release(untested, monkeypatch):
+    monkeypatch.setattr(onednn_here, "KNOWN", (onednn_here.version("jaxlib"),))
+    assert _lowering.unavailable() is None
+    keep(Verdict(False, "wrong"))
+    assert "found here: wrong" in _lowering.unavailable()
+
+
+@POSSIBLE
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"KEY": 3}', '{"KEY": {"good": true}}'])
+def test_a_damaged_file_is_ignored_with_a_warning(untested, text):
+    key = onednn_verdict._key(onednn_here.features(), onednn_here.held_to())
+    untested.write_text(text.replace("KEY", key))
+    with pytest.warns(UserWarning, match=r"onednn\.json cannot be read and is ignored"):
+        assert _lowering.unavailable().startswith(REASON)
+    keep(Verdict(True, "all exact"))
+    assert _lowering.unavailable() is None
+
+
+def test_without_a_folder_nothing_is_kept(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JAXCONV_CACHE_DIR", str(tmp_path / "file"))
+    assert onednn_verdict.write(Verdict(True, "all exact"), set(), "") is None
+
+
+def test_the_folder_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAXCONV_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert onednn_verdict.path() == tmp_path / "jaxconv" / "onednn.json"
+
+
+# How a verdict is found.
+
+HURRY = "import jaxconv._qualify as q; q.SWEEP_SECONDS = q.THREADS_SECONDS = 3; "
+WRONG_STRIDE = """
+from jaxconv._lowering import onednn_call as c
+dumps = c.json.dumps
+def changed(x):
+    x["onednn_conv_config"]["window"]["strides"] = ["2", "2", "2"]
+    return dumps(x)
+c.json = type("json", (), {"dumps": staticmethod(changed)})
+"""
+WRONG_VALUE = """
+from jaxconv._lowering import onednn_call as c
+call = c.call
+c.call = lambda *a: call(*a) + 1
+"""
+HANG = "\nimport time; q.time.monotonic = lambda: 0; q.SWEEP_SECONDS = 1"
+FALLBACK = """
+line = "onednn_verbose,v1,primitive,exec,cpu,convolution,x64:gemm:jit,forward_inference"
+q.sweep = lambda seed: print(line)
+"""
+SILENT = "\nq.os.environ.pop('ONEDNN_VERBOSE')"
+
+
+@POSSIBLE
+@pytest.mark.parametrize(
+    ("sabotage", "found"),
+    [
+        (WRONG_STRIDE, "a process ended with code"),
+        (WRONG_VALUE, "integers wrong"),
+        (HANG, "it hangs: no end within"),
+        (FALLBACK, "its fallback x64:gemm:jit ran"),
+        (SILENT, "calls were seen to run"),
+    ],
+    ids=["config", "value", "hang", "fallback", "silent"],
+)
+def test_what_goes_wrong_makes_a_bad_verdict(sabotage, found, monkeypatch, capsys):
+    monkeypatch.setattr(_qualify, "SWEEP_SECONDS", 3)
+    monkeypatch.setattr(_qualify, "LIMIT_SECONDS", 30 if sabotage is not HANG else 9)
+    monkeypatch.setattr(_qualify, "SEEDS", (1,))
+    verdict = _qualify.judge(f"{HURRY}{sabotage}\nsweep = q.sweep")
+    assert not verdict.good
+    assert found in verdict.text
+
+
+@POSSIBLE
+@pytest.mark.slow
+def test_this_release_is_good_and_the_library_then_calls_onednn(untested, capsys):
+    assert __main__.main(["jaxconv", "--qualify"]) == 0
+    out = capsys.readouterr().out
+    assert "eight threads at once" in out
+    assert "good: jaxconv calls oneDNN here" in out
+    assert max(map(len, out.splitlines())) <= 130
+    forget()
+    assert _lowering.unavailable() is None
