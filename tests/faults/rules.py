@@ -294,4 +294,32 @@ RULES = (
         "    if False:\n",
         "test_main.py",
     ),
+    Fault(
+        "importing the package imports the graphs, too",
+        "__init__.py",
+        "from jaxconv._resolve import Resolved\n",
+        "from jaxconv import onednn\nfrom jaxconv._resolve import Resolved\n",
+        "test_package.py",
+    ),
+    Fault(
+        "what is imported when first used is looked up in another module",
+        "__init__.py",
+        '"explain": "_explain"',
+        '"explain": "_explain_jaxpr"',
+        "test_package.py",
+    ),
+    Fault(
+        "a context becomes known to JAX when `install` is first used",
+        "_install.py",
+        "from jaxconv._contexts import INSTALLED\n",
+        "import jax\n\nINSTALLED = jax.make_user_context(False)\n",
+        "test_package.py",
+    ),
+    Fault(
+        "GPU programs are lowered as on other accelerators",
+        "_contractions.py",
+        '(None, "cpu", "gpu")',
+        '(None, "cpu")',
+        "test_package.py",
+    ),
 )
