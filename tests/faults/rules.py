@@ -185,15 +185,15 @@ RULES = (
     Fault(
         "install: a program keeps what it was compiled to before",
         "_install.py",
-        "    set_for_all_threads(_context, True)",
-        "    set_for_all_threads(_context, False)",
+        "    set_for_all_threads(INSTALLED, True)",
+        "    set_for_all_threads(INSTALLED, False)",
         "test_install.py",
     ),
     Fault(
         "install: what uninstall leaves is still installed",
         "_install.py",
-        '    """\n    set_for_all_threads(_context, False)',
-        '    """\n    set_for_all_threads(_context, True)',
+        '    """\n    set_for_all_threads(INSTALLED, False)',
+        '    """\n    set_for_all_threads(INSTALLED, True)',
         "test_install.py",
     ),
     Fault(
