@@ -53,8 +53,9 @@ oneDNN Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` needs no
 changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 """
 
-from jaxconv import lax, onednn
-from jaxconv._checkpoint import contractions_saveable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from jaxconv._conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
@@ -65,13 +66,17 @@ from jaxconv._convolution import (
     convolution_backward_data,
     convolution_backward_weights,
 )
-from jaxconv._explain import Explanation, explain
-from jaxconv._explain_jaxpr import Convolutions, explain_jaxpr
-from jaxconv._inspect import resolve
-from jaxconv._install import install, installed, uninstall
-from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
-from jaxconv._measure import measure
 from jaxconv._resolve import Resolved
+
+if TYPE_CHECKING:
+    from jaxconv import lax, onednn
+    from jaxconv._checkpoint import contractions_saveable
+    from jaxconv._explain import Explanation, explain
+    from jaxconv._explain_jaxpr import Convolutions, explain_jaxpr
+    from jaxconv._inspect import resolve
+    from jaxconv._install import install, installed, uninstall
+    from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
+    from jaxconv._measure import measure
 
 __version__ = "0.1.0"
 
@@ -99,3 +104,36 @@ __all__ = [
     "resolve",
     "uninstall",
 ]
+
+#: Where the names are that are imported when first used, so that importing the package is quick.
+_MODULES = {
+    "Convolutions": "_explain_jaxpr",
+    "Explanation": "_explain",
+    "Measured": "_lowering",
+    "UntestedJaxlibWarning": "_lowering",
+    "contractions_saveable": "_checkpoint",
+    "explain": "_explain",
+    "explain_jaxpr": "_explain_jaxpr",
+    "forced": "_lowering",
+    "install": "_install",
+    "installed": "_install",
+    "lax": "lax",
+    "measure": "_measure",
+    "onednn": "onednn",
+    "resolve": "_inspect",
+    "uninstall": "_install",
+}
+
+
+if not TYPE_CHECKING:  # a type checker would take it that every name is there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+        globals()[name] = found = module if name == _MODULES[name] else getattr(module, name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("_"))]

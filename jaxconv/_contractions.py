@@ -20,7 +20,7 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv import _batching, _lowering, _sharding
+from jaxconv import _batching, _contexts, _sharding
 from jaxconv._attributes import Precision
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._jax_names import (
@@ -37,6 +37,9 @@ from jaxconv._jax_names import (
 from jaxconv._typing import DType
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
+
+#: Those with a lowering of their own, the keys of `_lowering.TABLES`; None is every other one.
+PLATFORMS = (None, "cpu", "gpu")
 
 
 def contract(
@@ -70,7 +73,7 @@ def contract(
         precision=precision,
         dtype=dtype,
         early_rounding=early_rounding,
-        forced=_lowering.forced_here(),
+        forced=_contexts.FORCED.value,
         sharding=sharding,
     )
     return out
@@ -116,6 +119,8 @@ def _register(result: Slot) -> None:
         return out[0], out[1:]
 
     def lowered(platform: str | None, devices: int, exported: bool) -> Any:
+        from jaxconv import _lowering  # half of the package, which only compiling needs
+
         lower = partial(
             _lowering.lower, result, platform=platform, devices=devices, exported=exported
         )
@@ -138,7 +143,7 @@ def _register(result: Slot) -> None:
 
         return rule
 
-    for platform in _lowering.TABLES:
+    for platform in PLATFORMS:
         mlir.register_lowering(primitive, lowering(platform), platform=platform)
 
 

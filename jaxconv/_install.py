@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-import jax
 from jax import lax
 
 from jaxconv import _dtypes, _sharding
+from jaxconv._contexts import INSTALLED
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._from_lax import Mapped, compute, mapped
 from jaxconv._jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
@@ -20,9 +20,6 @@ from jaxconv._typing import Shape, Typed
 
 #: Why a convolution stays with lax though it has a contraction.
 FASTER = "lax is faster: a weights gradient from one channel to one"
-
-#: Part of the key of every jit: under another value, functions are compiled again.
-_context = jax.make_user_context(False)
 
 
 def install(platform: str = "cpu") -> None:
@@ -61,7 +58,7 @@ def install(platform: str = "cpu") -> None:
             f"installed yet: there, lax's convolutions are compiled as they are"
         )
     _register()
-    set_for_all_threads(_context, True)
+    set_for_all_threads(INSTALLED, True)
 
 
 def uninstall() -> None:
@@ -71,7 +68,7 @@ def uninstall() -> None:
       >>> import jaxconv
       >>> jaxconv.uninstall()
     """
-    set_for_all_threads(_context, False)
+    set_for_all_threads(INSTALLED, False)
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
@@ -89,7 +86,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       [1.0, 12.0, 24.0, 40.0]
     """
     _register()
-    context: AbstractContextManager[Any] = _context(bool(yes))
+    context: AbstractContextManager[Any] = INSTALLED(bool(yes))
     return context
 
 
@@ -130,7 +127,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any
     """The lowering rule of lax's convolution on CPU."""
     operands, (result,) = types_lowered(ctx)
     found: Mapped | str = "not installed"
-    if _context.value:
+    if INSTALLED.value:
         found = as_contraction(operands, result, **params)
     if isinstance(found, str):
         return original(ctx, lhs, rhs, **params)

@@ -364,7 +364,7 @@ def changed(node, **more):
             ValueError,
         ),
         (
-            r"graph: nodes must not wait for each other; got node 0 'ABS_0' \(Abs\) -> node 1 "
+            r"graph: nodes must not form a cycle; got node 0 'ABS_0' \(Abs\) -> node 1 "
             r"'ABS_1' \(Abs\) -> node 0|graph: nodes must .* got node 1 .* node 0 .* node 1",
             graph(
                 node(0, "Abs", [tensor(0, 2)], tensor(1, 2)),

@@ -169,11 +169,11 @@ def test_a_program_split_over_devices_gets_forms_without_loops():
 
 @pytest.mark.parametrize("stride", [2**20, 2**31 - 1])
 def test_huge_strides_are_planned_at_once(stride):
-    """A loop over residues of a stride would take minutes."""
-    start = time.perf_counter()
+    """A loop over residues of a stride would take minutes, here of processor time."""
+    start = time.process_time()
     far = Axis(5, 3, 2, stride, stride - 1, 2)
     found = plan(problem("fine", [far, far]), cpu.TABLE)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert names(found)
 
 

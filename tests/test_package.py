@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import _operate
+from jaxconv import _contractions, _lowering, _operate
 from tests.support.timing import takes_at_most
 
 ROOT = Path(jaxconv.__file__).parent
@@ -53,6 +54,7 @@ else:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+@pytest.mark.timed
 def test_importing_adds_little_to_importing_jax():
     code = """
 import time, jax
@@ -60,7 +62,47 @@ start = time.process_time()
 import jaxconv
 print(time.process_time() - start)
 """
-    assert min(float(python(code).stdout) for _ in range(3)) < 0.2  # seconds
+    assert min(float(python(code).stdout) for _ in range(7)) < 0.06  # seconds
+
+
+LATER = {f"jaxconv.{module}" for module in jaxconv._MODULES.values()}
+
+
+def test_importing_imports_nothing_that_is_imported_when_first_used():
+    assert {"jaxconv.onednn", "jaxconv.lax", "jaxconv._lowering"} <= LATER
+    code = "import sys, jaxconv; print(*(m for m in sys.modules if m.startswith('jaxconv.')))"
+    loaded = python(code).stdout.split()
+    assert "jaxconv._convolution" in loaded
+    assert LATER.isdisjoint(loaded)
+
+
+def test_what_is_imported_when_first_used_is_what_type_checkers_see():
+    body = ast.parse(SOURCES["__init__.py"]).body
+    checking = next(node for node in body if isinstance(node, ast.If))
+    seen = dict(reversed(name.rsplit(".", 1)) for name in imports(ast.unparse(checking)))
+    expected = {
+        name: "jaxconv" if module == name else f"jaxconv.{module}"
+        for name, module in jaxconv._MODULES.items()
+    }
+    assert seen == expected
+
+
+def test_importing_the_rest_recompiles_nothing():
+    """The contexts that are part of the key of every jit are there from the beginning."""
+    code = """
+import jax, jaxconv
+f = jax.jit(lambda x: print("traced") or x)
+f(1.0)
+from jaxconv import *
+f(1.0)
+print(*sorted(name for name in globals() if name in jaxconv.__all__))
+"""
+    ran = python(code)
+    assert ran.stdout.split() == ["traced", *jaxconv.__all__], ran.stderr
+
+
+def test_each_platform_with_a_table_has_a_lowering():
+    assert set(_contractions.PLATFORMS) == set(_lowering.TABLES)
 
 
 # What it exports.
@@ -70,10 +112,21 @@ def test_the_exported_names():
     """All of them are there after a mere `import jaxconv`, and no others."""
     code = """
 import jaxconv
-print(*sorted(name for name in vars(jaxconv) if not name.startswith("_")))
+print(*(name for name in dir(jaxconv) if not name.startswith("_")))
 """
     assert jaxconv.__all__ == sorted(jaxconv.__all__)
     assert python(code).stdout.split() == jaxconv.__all__
+    with pytest.raises(AttributeError, match="module 'jaxconv' has no attribute 'convolve'"):
+        jaxconv.convolve  # noqa: B018
+
+
+def test_what_is_imported_when_first_used_is_kept():
+    """So that a second use costs nothing, and `monkeypatch` and `pickle` find one object."""
+    for name in jaxconv._MODULES:
+        value = getattr(jaxconv, name)
+        assert vars(jaxconv)[name] is value
+        if not inspect.ismodule(value):
+            assert pickle.loads(pickle.dumps(value)) is value
 
 
 def test_the_version():
@@ -182,7 +235,7 @@ def test_imports_flow_one_way():
 
 
 TYPED = """
-import jax, jax.numpy as jnp, numpy as np
+import jax, jax.numpy as jnp, jaxconv, numpy as np
 from jaxconv import convolution, convolution_backward_weights
 
 class Parameter:
@@ -195,6 +248,10 @@ convolution(src, Parameter(), None, strides=jnp.array([1]), pads_begin=(1,), gro
 convolution_backward_weights(src, dst, ints)
 convolution_backward_weights(src, dst, [np.int64(3), 2, 4])
 convolution_backward_weights(src, dst, jnp.asarray(ints))
+jaxconv.explain("convolution", (1, 5, 2), (3, 2, 4)).flops.bit_length()
+jaxconv.onednn.load_graph("graph.json").nodes
+jaxconv.convolve(src, src)
+jaxconv.explain("convolution", (1, 5, 2), (3, 2, 4)).seconds
 convolution(1.0, src)
 convolution(src, [1.0])
 convolution(src, src, 2.0)
@@ -213,7 +270,7 @@ def test_the_types_are_those_that_are_taken(tmp_path):
     told, _, _ = api.run(["--config-file", "", f"--cache-dir={tmp_path}", str(path)])
     refused = {int(line) for line in re.findall(rf"{path.name}:(\d+): error", told)}
     calls = TYPED.splitlines()
-    assert [calls[line - 1] for line in sorted(refused)] == calls[-6:], told
+    assert [calls[line - 1] for line in sorted(refused)] == calls[-8:], told
 
 
 # What a call costs.

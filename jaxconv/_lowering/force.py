@@ -4,8 +4,7 @@ import warnings
 from contextlib import AbstractContextManager
 from typing import Any
 
-import jax
-
+from jaxconv._contexts import FORCED
 from jaxconv._lowering import (
     col2im,
     convolution,
@@ -65,9 +64,6 @@ OLD_NAMES = {
     "swapped": "swap",
 }
 
-#: Part of the key of every jit: under another value, functions are compiled again.
-_context = jax.make_user_context(None)
-
 
 def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
     """A context in which one form computes the contractions, on CPU.
@@ -104,11 +100,11 @@ def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
             f"forced: `form` must be one of {', '.join((PORTABLE, *FORMS))}, what "
             f"`jaxconv.measure` found, or None; got {form!r}"
         )
-    context: AbstractContextManager[Any] = _context(form)
+    context: AbstractContextManager[Any] = FORCED(form)
     return context
 
 
 def forced_here() -> str | Measured | None:
     """What the innermost `forced` context holds."""
-    form: str | Measured | None = _context.value
+    form: str | Measured | None = FORCED.value
     return form

@@ -179,7 +179,7 @@ def _in_order(nodes: tuple[Node, ...], makers: Mapping[int, Node]) -> tuple[Node
         sorter.prepare()
     except CycleError as error:
         cycle = " -> ".join(str(nodes[i]) for i in error.args[1])
-        raise ValueError(f"graph: nodes must not wait for each other; got {cycle}") from None
+        raise ValueError(f"graph: nodes must not form a cycle; got {cycle}") from None
     while sorter.is_active():
         for i in sorter.get_ready():
             heappush(ready, i)

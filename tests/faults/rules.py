@@ -185,15 +185,15 @@ RULES = (
     Fault(
         "install: a program keeps what it was compiled to before",
         "_install.py",
-        "    set_for_all_threads(_context, True)",
-        "    set_for_all_threads(_context, False)",
+        "    set_for_all_threads(INSTALLED, True)",
+        "    set_for_all_threads(INSTALLED, False)",
         "test_install.py",
     ),
     Fault(
         "install: what uninstall leaves is still installed",
         "_install.py",
-        '    """\n    set_for_all_threads(_context, False)',
-        '    """\n    set_for_all_threads(_context, True)',
+        '    """\n    set_for_all_threads(INSTALLED, False)',
+        '    """\n    set_for_all_threads(INSTALLED, True)',
         "test_install.py",
     ),
     Fault(
@@ -293,5 +293,33 @@ RULES = (
         "    if wrong:\n",
         "    if False:\n",
         "test_main.py",
+    ),
+    Fault(
+        "importing the package imports the graphs, too",
+        "__init__.py",
+        "from jaxconv._resolve import Resolved\n",
+        "from jaxconv import onednn\nfrom jaxconv._resolve import Resolved\n",
+        "test_package.py",
+    ),
+    Fault(
+        "what is imported when first used is looked up in another module",
+        "__init__.py",
+        '"explain": "_explain"',
+        '"explain": "_explain_jaxpr"',
+        "test_package.py",
+    ),
+    Fault(
+        "a context becomes known to JAX when `install` is first used",
+        "_install.py",
+        "from jaxconv._contexts import INSTALLED\n",
+        "import jax\n\nINSTALLED = jax.make_user_context(False)\n",
+        "test_package.py",
+    ),
+    Fault(
+        "GPU programs are lowered as on other accelerators",
+        "_contractions.py",
+        '(None, "cpu", "gpu")',
+        '(None, "cpu")',
+        "test_package.py",
     ),
 )
