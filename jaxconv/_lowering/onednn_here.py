@@ -19,6 +19,9 @@ FLOAT32, BFLOAT16 = {"avx2", "fma"}, {"avx512f", "avx512bw", "avx512vl", "avx512
 #: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below AVX-512.
 BELOW_AVX2, BELOW_AVX512 = {"SSE41", "AVX"}, {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
 
+#: Where Linux lists the features of the processor.
+CPUINFO = Path("/proc/cpuinfo")
+
 
 @cache
 def unavailable() -> str | None:
@@ -42,11 +45,16 @@ def takes(dtype: DType) -> bool:
     return bool(dtype == jnp.float32)
 
 
+def amx() -> bool:
+    """Whether oneDNN may multiply bfloat16 in AMX tiles, whatever ONEDNN_MAX_CPU_ISA says."""
+    return any(feature.startswith("amx_") for feature in features())
+
+
 @cache
 def features() -> frozenset[str]:
     """The features of the processor, by the names that Linux has for them."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPUINFO.read_text().splitlines()
     except OSError:
         return frozenset()
     return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
