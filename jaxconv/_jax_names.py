@@ -44,6 +44,7 @@ __all__ = [
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
+    "programs_are_cached",
     "retyped",
     "set_for_all_threads",
     "set_xla_metadata",
@@ -59,6 +60,15 @@ def default_matmul_precision() -> Any:
     The name is documented as an option to set; that it reads the innermost context is not.
     """
     return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+
+
+def programs_are_cached() -> bool:
+    """Whether JAX writes the programs that it compiles to a folder.
+
+    Both names are documented as options to set; that they can be read is not.
+    """
+    enabled = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
+    return bool(enabled and jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
 
 
 def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:

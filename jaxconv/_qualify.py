@@ -3,9 +3,10 @@
 The call is private to XLA. A release that changed it could answer with wrong values, end the
 process or wait forever. So everything runs in processes of their own, each with a time limit:
 
-- sweeps of random cases of the operations and their gradients, all exact. They run on one core, on
-  which even oneDNN's fallback comes to an end (`onednn_call.py` says why it must not be chosen),
-  while oneDNN prints which of its implementations run, and the C library checks its heap;
+- sweeps of named and random cases of the operations and their gradients, all exact. They run on
+  one core, on which even oneDNN's fallback comes to an end (`onednn_call.py` says why it must not
+  be chosen), while oneDNN prints which of its implementations run, and the C library checks its
+  heap;
 - threads that run branches and loops at once on all cores.
 """
 
@@ -100,8 +101,10 @@ def _run(code: str, seconds: float) -> Verdict:
 
 
 def sweep(seed: int) -> None:
-    """Check random cases on one core for a while; stop with a sentence at the first wrong one."""
+    """Check cases on one core for a while; stop with a sentence at the first wrong one."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if wrong := _selftest.named():
+        sys.exit(wrong[0].split(";")[0])
     rng, end = random.Random(seed), time.monotonic() + SWEEP_SECONDS
     while time.monotonic() < end:
         case = rng.choice([*OPERATIONS]), _selftest.draw(rng), rng.choice([*DTYPES])

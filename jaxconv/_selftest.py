@@ -1,8 +1,9 @@
-"""Random cases of the six operations and their gradients, each against the defining sum.
+"""Named and random cases of the six operations and their gradients, against the defining sum.
 
 Every operation fills one of three tensors from the other two, and so does each of its gradients:
 with a cotangent for the result, all three are checked at once. Integers must come out exact,
-rounded once to the type; random float32 must be within a bound.
+rounded once to the type; random float32 must be within a bound. The named cases are sizes at which
+a library below was wrong on processors that we did not have. They come first.
 """
 
 import math
@@ -23,13 +24,42 @@ from jaxconv._terminal import Progress
 #: Spatial extents are at most about this, by rank.
 LONGEST = (0, 40, 12, 6)
 
+#: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn_call` says why, and avoids it.
+STRIDED = {
+    "stride (3, 1), kernel (1, 3)": Layer(
+        (67, 4), (1, 3), (3, 1), (1, 1), (0, 1), (0, 1), (32, 48),
+    ),
+    "stride 2, kernel (1, 3)": Layer(
+        (67, 31), (1, 3), (2, 2), (1, 1), (0, 1), (0, 1), (32, 48),
+    ),
+    "stride 3, kernel 2x2": Layer((67, 31), (2, 2), (3, 3), (1, 1), (0, 0), (0, 0), (32, 48)),
+    "stride 3, kernel 2x2, dilation 3": Layer(
+        (67, 31), (2, 2), (3, 3), (3, 3), (0, 0), (0, 0), (32, 48),
+    ),
+    "stride 3, 3-D, width 1": Layer(
+        (12, 14, 4), (3, 3, 3), (3, 3, 3), (1, 1, 1), (0, 0, 0), (0, 0, 0), (32, 48),
+    ),
+}  # fmt: skip
+
+#: Sizes at which it lets a NaN leak into the sums over other windows. Windows tile the data.
+LEAKING = {
+    "NaN, one tap, 40 channels": Layer(
+        (9, 8), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (120, 144), groups=3,
+    ),
+    "NaN, one window of an image": Layer(
+        (6, 5), (6, 5), (1, 1), (1, 1), (0, 0), (0, 0), (20, 48), batch=40,
+    ),
+}  # fmt: skip
+
 
 def test(count: int, seed: int) -> int:
-    """Check `count` random cases and print a summary; return how many are wrong."""
+    """Check the named cases and `count` random ones; print a summary, return how many are wrong."""
     rng = random.Random(seed)
     right: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
-    wrong: list[str] = []
+    wrong = named()
+    cases = len(STRIDED) + len(LEAKING)
+    print(f"first, sizes at which oneDNN failed elsewhere: {cases - len(wrong)}/{cases} right\n")
     progress = Progress(count)
     for number in range(count):
         operation = [*OPERATIONS][number % len(OPERATIONS)]
@@ -40,7 +70,7 @@ def test(count: int, seed: int) -> int:
         total[key] += 1
         right[key] += not found
         if found:
-            wrong += [f"{found}; reproduce it by:\n{_line(*given, *formats)}"]
+            wrong += [f"{found}; reproduce it by:\n{_line('compare', *given, *formats)}"]
         progress.step(f"{len(wrong)} wrong")
         if number % 50 == 49:
             jax.clear_caches()  # each case is a program of some MB
@@ -48,9 +78,23 @@ def test(count: int, seed: int) -> int:
     return len(wrong)
 
 
-def _line(*given: Any) -> str:
+def named() -> list[str]:
+    """What is wrong in the named cases, in bfloat16."""
+    wrong = []
+    for cases, function, given in (
+        (STRIDED, compare, ("bf16", "NXC", "XIO")),
+        (LEAKING, leak, ("bf16",)),
+    ):
+        for name, layer in cases.items():
+            if found := function("convolution", layer, *given):
+                line = _line(function.__name__, "convolution", layer, *given)
+                wrong.append(f"{name}: {found}; reproduce it by:\n{line}")
+    return wrong
+
+
+def _line(function: str, *given: Any) -> str:
     arguments = ", ".join(map(repr, given))
-    return f"from jaxconv._selftest import *; print(compare({arguments}))"
+    return f"from jaxconv._selftest import *; print({function}({arguments}))"
 
 
 def _summary(right: Counter[Any], total: Counter[Any], wrong: Sequence[str]) -> None:
@@ -108,11 +152,27 @@ def compare(operation: str, layer: Layer, dtype: str, data_format: str, weights_
     return ""
 
 
+def leak(operation: str, layer: Layer, dtype: str) -> str:
+    """What is wrong if every other window is NaN, of windows that tile the data."""
+    result, operands = OPERATIONS[operation]
+    tensors = _selfcheck.integers(np.random.default_rng(0), layer, operands)
+    tensors["fine"].reshape(layer.batch * math.prod(layer.coarse), -1)[1::2] = np.nan
+    compute = jax.jit(_selfcheck.compute(operation, layer))
+    try:
+        found = compute(*(jax.numpy.asarray(tensors[s].astype(DTYPES[dtype])) for s in operands))
+    except Exception as error:  # shown as a line, not as a traceback
+        return f"{operation}, {dtype}: {_selfcheck.one_line(error)}"
+    expected = _selfcheck.reference(layer, result, tensors)
+    said = _judge(np.asarray(found), expected, DTYPES[dtype], None)
+    return f"{operation}, {dtype}: the result {said}" if said else ""
+
+
 def _judge(values: Array, expected: Array, kind: Any, terms: int | None) -> str:
     if (values.shape, values.dtype) != (expected.shape, np.dtype(kind)):
         return f"has type {values.dtype} and shape {values.shape}, not {expected.shape}"
     if terms is None:
-        wrong = int(np.sum(values != expected.astype(kind)))
+        right = (values == expected.astype(kind)) | (np.isnan(values) & np.isnan(expected))
+        wrong = values.size - int(np.sum(right))
         return f"has {wrong} of {values.size} integers wrong" if wrong else ""
     error = float(np.max(np.abs(values - expected)))
     bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms) * np.max(np.abs(expected)))

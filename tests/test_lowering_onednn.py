@@ -280,11 +280,13 @@ import sys
 import numpy as np
 import jax, jax.numpy as jnp
 import jaxconv
-from jaxconv import _lowering
+from jaxconv import _lowering, _selftest
 from jaxconv._geometry import OPERANDS
 from tests.support.random_problems import SLOTS, draw
 
 assert _lowering.unavailable() is None, _lowering.unavailable()
+if {named} and (wrong := _selftest.named()):
+    sys.exit("; ".join(wrong))
 calls = []
 for number, problem in enumerate(draw({seed}, {count})):
     dtype = (jnp.float32, jnp.bfloat16, jnp.bfloat16, jnp.float16)[number % 4]
@@ -313,11 +315,14 @@ for some in (calls[n : n + 20] for n in range(0, len(calls), 20)):  # a program 
 """
 
 
-def sweep(seed, count, held_to):
-    """How often each implementation of oneDNN's ran, over random problems, all of them exact."""
+def sweep(seed, count, held_to, named=False):
+    """How often each implementation of oneDNN's ran, over random problems, all of them exact.
+
+    With `named`, also over those of the self-test.
+    """
     held = {"ONEDNN_MAX_CPU_ISA": held_to} if held_to else {}
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + SWEEP.format(
-        seed=seed, count=count
+        seed=seed, count=count, named=named
     )
     quick = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
     out = python(code, ONEDNN_VERBOSE="1", XLA_FLAGS=quick, **HEAP_CHECK, **held)
@@ -343,7 +348,7 @@ def test_only_vector_code_runs(held_to):
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("held_to", ["AVX2", None], ids=["AVX2", "all"])
 def test_only_vector_code_runs_at_length(held_to, part):
-    demand_vector_code(sweep(100 + part, 250, held_to), 250, held_to)
+    demand_vector_code(sweep(100 + part, 250, held_to, named=part == 0), 250, held_to)
 
 
 STRESS = """

@@ -40,7 +40,7 @@ def lower(
     XLA:GPU would convert both operands first. So a result that the caller rounds anyway, after
     adding a bias (`early_rounding`), has 16 bits there. Only here is a sum rounded twice.
     """
-    if platform == "cpu" and devices == 1 and not exported:
+    if _may_call(platform, devices, exported):
         onednn_here.tell()
     chosen = plan_of(
         result, first, second, geometry, dtype, platform, forced, devices=devices, exported=exported
@@ -70,10 +70,14 @@ def plan_of(
     """
     if dtype.itemsize == 8:
         first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
-    local = platform == "cpu" and devices == 1 and not exported
-    calls = local and onednn_here.unavailable() is None
+    calls = _may_call(platform, devices, exported) and onednn_here.unavailable() is None
     problem = Problem.of(result, first, second, geometry, devices=devices, onednn=calls)
     return planned(problem, platform, forced)
+
+
+def _may_call(platform: str | None, devices: int, exported: bool) -> bool:
+    """Whether a program may call oneDNN, if this process may."""
+    return platform == "cpu" and devices == 1 and not exported
 
 
 def planned(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:

@@ -21,7 +21,7 @@ from jax import Array
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
-from jaxconv._lowering.onednn_here import takes
+from jaxconv._lowering.onednn_here import amx, takes
 from jaxconv._lowering.problem import Problem
 from jaxconv._typing import DType
 
@@ -72,6 +72,42 @@ def _treacherous(kernel: Array, geometry: Geometry) -> bool:
     )
 
 
+#: Elements of bfloat16 in a row of an AMX tile.
+TILE = 32
+
+
+def _treacherous_with_amx(kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN 3.7 to 3.12 may fail in bfloat16 on a processor with AMX.
+
+    Others reported these, and oneDNN's source confirms the first and the third. We had no such
+    processor: `python -m jaxconv --selftest` begins with these sizes.
+
+    - A stride above the number of taps, dilated or not: sums overwrite data that is yet to be read
+      (uxlfoundation/oneDNN#5494). It may go when all known releases of jaxlib carry 3.13.
+    - A strided axis, the last one, with a single result (pytorch/pytorch#169688, of 3-D, open).
+    - Products whose rows do not fill tiles: a row is read on into the next one, of another pixel,
+      image or group, and times zero. A NaN there leaks (uxlfoundation/oneDNN#5717, fixed after
+      3.13.1). Kernels of one tap are such products, and single results, which oneDNN computes as
+      an inner product. With other kernels it copies the data between zeros first.
+    """
+    axes, taps = geometry.axes, math.prod(a.kernel for a in geometry.axes)
+    row = taps * kernel.shape[geometry.kernel.fine]
+    products = taps == 1 or all(a.coarse == 1 for a in axes)
+    return (
+        any(a.stride > a.kernel for a in axes)
+        or (axes[-1].coarse == 1 < axes[-1].stride)
+        or (products and row % TILE > 0)
+    )
+
+
+def _taken(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN multiplies this type in these sizes as it is."""
+    if not takes(dtype) or dtype != jnp.bfloat16:
+        return takes(dtype)
+    fails = amx() and _treacherous_with_amx(kernel, geometry)
+    return not fails and not _treacherous(kernel, geometry)
+
+
 # The call itself.
 
 
@@ -82,7 +118,7 @@ def call(
 
     `pads` are those of the geometry, with 0 at an end that is cropped.
     """
-    if not takes(data.dtype) or (data.dtype == jnp.bfloat16 and _treacherous(kernel, geometry)):
+    if not _taken(data.dtype, kernel, geometry):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
     rank, axes, layout = geometry.rank, geometry.axes, geometry.kernel
     tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": list(range(1, rank + 1))}

@@ -8,9 +8,9 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 
+from jaxconv._jax_names import programs_are_cached
 from jaxconv._lowering import onednn_verdict
 from jaxconv._typing import DType
 
@@ -36,6 +36,9 @@ BELOW_BFLOAT16 = BELOW_AVX2 | {
     "AVX512_CORE_VNNI",
 }
 
+#: Where Linux lists the features of the processor.
+CPUINFO = Path("/proc/cpuinfo")
+
 # XLA's serialiser takes the thunk of the call for one of another class, and reads memory that is
 # not there. So no program that JAX writes to its cache may contain the call. When XLA can serialise
 # such programs, or refuses to, this reason may go.
@@ -60,7 +63,7 @@ def unavailable() -> str | None:
         return reason
     if asked == ALWAYS:
         return None
-    return _untested() or (CACHED if _programs_are_cached() else None)
+    return _untested() or (CACHED if programs_are_cached() else None)
 
 
 @cache
@@ -85,11 +88,6 @@ def _untested() -> str | None:
         f"its call is not tested for jaxlib {version('jaxlib')}; `python -m jaxconv --qualify` "
         "tests it on this machine in two minutes, and remembers the verdict"
     )
-
-
-def _programs_are_cached() -> bool:
-    on = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-    return bool(on and jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
 
 
 def tell() -> None:
@@ -125,10 +123,15 @@ def takes(dtype: DType) -> bool:
 def features() -> frozenset[str]:
     """The features of the processor, by the names that Linux has for them."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPUINFO.read_text().splitlines()
     except OSError:
         return frozenset()
     return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
+
+
+def amx() -> bool:
+    """Whether oneDNN may multiply bfloat16 in AMX tiles, whatever ONEDNN_MAX_CPU_ISA says."""
+    return any(feature.startswith("amx_") for feature in features())
 
 
 def held_to() -> str:

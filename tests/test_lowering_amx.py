@@ -1,0 +1,190 @@
+"""On a processor with AMX, oneDNN is given no bfloat16 in sizes where its AMX code fails.
+
+The processor is faked, and so is the call, so that each case takes only the time to plan and to
+trace it. What reaches the call is judged by its configuration alone.
+"""
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxconv
+from jaxconv import _lowering
+from jaxconv._geometry import OPERANDS
+from jaxconv._lowering import onednn_here
+from tests.support.random_problems import SLOTS, draw
+
+AVX512 = "fpu sse4_1 avx avx2 fma avx512f avx512bw avx512vl avx512dq avx512_bf16"
+AMX = f"{AVX512} amx_bf16 amx_tile amx_int8"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one call of oneDNN's was given."""
+
+    dtype: str
+    #: of one group
+    channels: int
+    results: tuple[int, ...]
+    window: dict
+
+    def reasons(self):
+        """Why oneDNN's AMX code fails in bfloat16, if it does."""
+        taps, strides = self.window["size"], self.window["strides"]
+        if any(stride > size for stride, size in zip(strides, taps, strict=True)):
+            yield "stride above taps"
+        if self.results[-1] == 1 and strides[-1] > 1:
+            yield "strided to one result"
+        product = set(taps) == {1} or set(self.results) == {1}
+        if product and self.channels * int(np.prod(taps)) % 32:
+            yield "rows that do not fill tiles"
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The calls that are made, of a function that stands for oneDNN's."""
+    calls = []
+
+    def ffi_call(target, result, custom_call_api_version, legacy_backend_config):
+        config = json.loads(legacy_backend_config)["onednn_conv_config"]
+
+        def call(data, kernel):
+            channels = data.shape[-1] // config["feature_groups"]
+            results = result.shape[1:-1]
+            calls.append(Call(data.dtype.name, channels, results, config["window"]))
+            return jnp.zeros(result.shape, result.dtype)
+
+        return call
+
+    monkeypatch.setattr(jax.ffi, "ffi_call", ffi_call)
+    monkeypatch.setattr(onednn_here, "unavailable", lambda: None)
+    return calls
+
+
+@pytest.fixture
+def processor(tmp_path, monkeypatch):
+    """A function that replaces the processor by one of these features."""
+
+    def forget():
+        onednn_here.takes.cache_clear()
+        onednn_here.features.cache_clear()
+
+    def become(features):
+        path = tmp_path / "cpuinfo"
+        path.write_text(f"processor\t: 0\nflags\t\t: {features}\nbugs\t\t:\n")
+        monkeypatch.setattr(onednn_here, "CPUINFO", path)
+        forget()
+
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    yield become
+    forget()
+
+
+def problems(seed, count):
+    """Random contractions; most have strides, and channels around those that fill tiles."""
+    rng = random.Random(seed)
+    for problem in draw(seed, count):
+        axes = problem.axes
+        if rng.random() < 0.1:  # one result
+            axes = tuple(
+                a._replace(fine=a.kernel, coarse=1, stride=rng.choice((a.kernel, 1, 2)),
+                           dilation=1, pad_begin=0, pad_end=0, rest=0)
+                for a in axes
+            )  # fmt: skip
+        wide = tuple(rng.choice((3, 24, 32, 40, 64)) for _ in "io")
+        channels = wide if problem.kind in ("dense", "grouped") else problem.channels
+        yield replace(problem, axes=axes, channels=channels)
+
+
+def lower(problem, slot, forced):
+    """Trace what the library computes, in bfloat16, by oneDNN if it can and must."""
+    shapes = [problem.shapes[s] for s in OPERANDS[slot]]
+    given = shapes if slot == "coarse" else [*shapes, problem.shapes[slot]]
+    function = problem.operation(slot).func
+    geometry = jaxconv.resolve(function, *given, **problem.attributes).geometry
+    types = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
+    dtype = jnp.dtype(jnp.bfloat16)
+    if forced:
+        try:
+            _lowering.plan_of(slot, *types, geometry, dtype, "cpu", forced)
+        except ValueError:
+            forced = None
+    traced = partial(
+        _lowering.lower, slot, platform="cpu", geometry=geometry, dtype=dtype, forced=forced,
+        precision=2 * (lax.Precision.DEFAULT,), early_rounding=False, devices=1, exported=False,
+    )  # fmt: skip
+    jax.eval_shape(traced, *types)
+
+
+def sweep(made, seed, count):
+    """Why oneDNN's AMX code would fail at the calls for so many contractions, by type."""
+    for number, problem in enumerate(problems(seed, count)):
+        slot = SLOTS[number % 3 if number % 5 == 0 else number % 2]  # fewer weights gradients
+        # Forced, what is too little work is tried, too.
+        lower(problem, slot, "onednn" if number % 4 else None)
+    found = Counter()
+    for call in made:
+        for reason in [*call.reasons()] or ["safe"]:
+            found[call.dtype, reason] += 1
+    return found
+
+
+CLASS = ("stride above taps", "strided to one result", "rows that do not fill tiles")
+
+
+def test_no_bfloat16_reaches_what_amx_code_fails_at(made, processor):
+    processor(AMX)
+    found = sweep(made, 1, 1200)
+    assert not [key for key in found if key[0] == "bfloat16" and key[1] != "safe"], found
+    assert found["bfloat16", "safe"] > 200
+    assert min(found["float32", reason] for reason in CLASS) > 20, found
+
+
+def test_other_processors_keep_bfloat16_there(made, processor):
+    """Where it is exact, and twice as fast: so the sweep does meet each reason."""
+    processor(AVX512)
+    found = sweep(made, 1, 400)
+    assert min(found["bfloat16", reason] for reason in CLASS) > 5, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3])
+def test_no_bfloat16_reaches_it_at_length(seed, made, processor):
+    processor(AMX)
+    found = sweep(made, seed, 6000)
+    assert not [key for key in found if key[0] == "bfloat16" and key[1] != "safe"], found
+
+
+@pytest.mark.parametrize(
+    ("src", "weights", "attributes", "wide"),
+    [
+        ((2, 67, 4, 32), (1, 3, 32, 48), {"strides": (3, 1), "pads_begin": (0, 1)}, True),
+        ((2, 29, 30, 32), (1, 3, 32, 48), {"strides": 2}, True),
+        ((2, 29, 30, 32), (3, 1, 32, 48), {"strides": 2}, True),
+        ((2, 30, 31, 32), (2, 2, 32, 48), {"strides": 3}, True),
+        ((2, 30, 31, 32), (3, 3, 32, 48), {"strides": 4}, True),
+        ((2, 30, 31, 32), (2, 2, 32, 48), {"strides": 3, "dilations": 3}, True),
+        ((2, 120, 32), (2, 32, 48), {"strides": 3}, True),
+        ((2, 12, 14, 4, 32), (3, 3, 3, 32, 48), {"strides": 3}, True),
+        ((2, 9, 9, 120), (1, 1, 40, 120), {"groups": 3}, True),
+        ((40, 6, 5, 20), (6, 5, 20, 48), {}, True),
+        ((2, 9, 9, 96), (1, 1, 32, 120), {"groups": 3}, False),
+        ((2, 30, 31, 32), (3, 3, 32, 48), {"strides": 3}, False),
+        ((2, 30, 31, 40), (3, 3, 40, 48), {"strides": 2}, False),
+    ],
+)
+def test_named_sizes(src, weights, attributes, wide, made, processor):
+    operands = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in (src, weights)]
+    for features, types in ((AMX, ["float32" if wide else "bfloat16"]), (AVX512, ["bfloat16"])):
+        processor(features)
+        jax.jit(partial(jaxconv.convolution, **attributes)).lower(*operands)
+        assert [call.dtype for call in made] == types
+        made.clear()
