@@ -13,7 +13,7 @@ from jaxconv import _lowering
 from jaxconv._contractions import PRIMITIVES
 from jaxconv._from_lax import compute
 from jaxconv._geometry import Geometry, Slot
-from jaxconv._install import as_contraction
+from jaxconv._install import to_install
 from jaxconv._jax_names import Equation, equations
 from jaxconv._typing import DType, Typed
 
@@ -80,7 +80,7 @@ def _convolution(equation: Equation) -> Convolution | None:
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)
-        found = as_contraction(types, results[0], **params)
+        found = to_install(types, results[0], **params)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
         precision = (lax.Precision.DEFAULT,) * 2

@@ -19,7 +19,7 @@ The second needs a stride of 1, and the last an rhs_dilation of 1: else there is
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array, lax
@@ -28,9 +28,10 @@ from jax.sharding import NamedSharding
 
 from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
+from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._reshape import move_groups, reorder
-from jaxconv._typing import DType, Shape
+from jaxconv._typing import DType, Shape, Typed
 
 Numbers = lax.ConvDimensionNumbers
 
@@ -90,6 +91,23 @@ def compute(
     if to_kernel and found.dilated:
         out = lax.rev(move_groups(out, groups, kernel.coarse, kernel.fine), kernel.spatial)
     return jax.sharding.reshard(out, sharding) if moved and sharding is not None else out
+
+
+def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
+    """The contraction that a convolution of lax's of these types is, or why there is none.
+
+    The parameters are those of `jax.lax.conv_general_dilated_p`.
+    """
+    lhs, rhs = operands
+    precision, dtype = params.pop("precision"), result.dtype
+    del params["preferred_element_type"], params["out_sharding"]
+    if lhs.dtype not in ACCUMULATION or lhs.dtype != rhs.dtype:
+        return f"operands of type {lhs.dtype} and {rhs.dtype}"
+    if dtype != lhs.dtype and (dtype not in ACCUMULATION or dtype.itemsize <= lhs.dtype.itemsize):
+        return f"a result of type {dtype}"
+    if not isinstance(precision, tuple | None):
+        return f"precision {precision}"
+    return mapped(lhs.shape, rhs.shape, **params)
 
 
 def mapped(

@@ -13,8 +13,7 @@ from jax import lax
 
 from jaxconv import _dtypes, _sharding
 from jaxconv._contexts import INSTALLED
-from jaxconv._dtypes import ACCUMULATION
-from jaxconv._from_lax import Mapped, compute, mapped
+from jaxconv._from_lax import Mapped, as_contraction, compute
 from jaxconv._jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
 from jaxconv._typing import Shape, Typed
 
@@ -90,22 +89,10 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     return context
 
 
-def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
-    """The contraction that replaces a convolution of lax's of these types, or why none does.
-
-    The parameters are those of `jax.lax.conv_general_dilated_p`.
-    """
-    lhs, rhs = operands
-    precision, dtype = params.pop("precision"), result.dtype
-    del params["preferred_element_type"], params["out_sharding"]
-    if lhs.dtype not in ACCUMULATION or lhs.dtype != rhs.dtype:
-        return f"operands of type {lhs.dtype} and {rhs.dtype}"
-    if dtype != lhs.dtype and (dtype not in ACCUMULATION or dtype.itemsize <= lhs.dtype.itemsize):
-        return f"a result of type {dtype}"
-    if not isinstance(precision, tuple | None):
-        return f"precision {precision}"
-    found = mapped(lhs.shape, rhs.shape, **params)
-    if isinstance(found, Mapped) and not gains(found, lhs.shape, rhs.shape):
+def to_install(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
+    """The contraction that replaces a convolution of lax's of these types, or why none does."""
+    found = as_contraction(operands, result, **params)
+    if isinstance(found, Mapped) and not gains(found, *(operand.shape for operand in operands)):
         return FASTER
     return found
 
@@ -128,7 +115,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any
     operands, (result,) = types_lowered(ctx)
     found: Mapped | str = "not installed"
     if INSTALLED.value:
-        found = as_contraction(operands, result, **params)
+        found = to_install(operands, result, **params)
     if isinstance(found, str):
         return original(ctx, lhs, rhs, **params)
     computed = partial(

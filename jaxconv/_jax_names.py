@@ -6,7 +6,7 @@ order. These modules are importable by documented paths, but come without a prom
 tests run on the oldest and the newest supported JAX.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ __all__ = [
     "default_matmul_precision",
     "devices_to_split_over",
     "equations",
+    "evaluate",
     "is_exported",
     "jet",
     "lowering_of",
@@ -170,3 +171,20 @@ def equations(program: Any) -> Iterator[Equation]:
             for value in param if isinstance(param, tuple | list) else (param,):
                 if hasattr(getattr(value, "jaxpr", value), "eqns"):
                     yield from equations(value)
+
+
+def evaluate(program: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
+    """The one result of a jaxpr without inner ones, each step by `apply`.
+
+    `apply` is given the primitive, its operands and its parameters, as `Primitive.bind` takes them.
+    """
+    jaxpr = program.jaxpr
+    values = dict(zip(jaxpr.constvars, program.consts, strict=True))
+    values.update(zip(jaxpr.invars, operands, strict=True))
+    for eqn in jaxpr.eqns:
+        inputs = [v.val if hasattr(v, "val") else values[v] for v in eqn.invars]
+        outputs = apply(eqn.primitive, inputs, eqn.params)
+        outputs = outputs if eqn.primitive.multiple_results else [outputs]
+        values.update(zip(eqn.outvars, outputs, strict=True))
+    (result,) = jaxpr.outvars
+    return values[result]

@@ -1,8 +1,13 @@
-"""A call with the arguments of `jax.lax`: checked, and computed by a contraction or by lax."""
+"""A call of a convolution of `jax.lax`: lax's own steps, with a contraction for its convolution.
 
-import operator
-from collections.abc import Iterator
-from dataclasses import dataclass
+lax's function is traced on the shapes alone. So its checks, its padding rules and its defaults hold
+as this JAX has them, and its errors are raised. What it traced is then evaluated on the operands.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from operator import index
 from typing import Any
 
 import jax
@@ -10,153 +15,136 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv import _arguments, _attributes, _dtypes, _from_lax, _sharding
-from jaxconv._attributes import Precision
-from jaxconv._from_lax import Mapped, Numbers
-from jaxconv._typing import DType, Shape, Typed
+from jaxconv import _arguments, _sharding
+from jaxconv._from_lax import TWICE, Numbers, as_contraction, compute
+from jaxconv._jax_names import Equation, Primitive, equations, evaluate
 
-OP = "conv_general_dilated"
+#: The arguments that are tensors.
+OPERANDS = ("lhs", "rhs")
 
 
-def convolve(
-    lhs: Any, rhs: Any, strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-    dimension_numbers: Any, feature_group_count: Any, batch_group_count: Any,
-    precision: Any, preferred: Any, out_sharding: Any,
-) -> Array:  # fmt: skip
-    """Compute by a contraction if there is one, else by lax, which also raises all errors."""
-    if isinstance(padding, Iterator):  # a zip, say, can be read only once
-        padding = tuple(padding)
-    numbers: Any = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
-    window = (strides, padding, lhs_dilation, rhs_dilation)
-    groups, numerics = (feature_group_count, batch_group_count), (precision, preferred)
-    call = None
-    if _known(lhs, rhs, *numerics, out_sharding):
-        call = _find(lhs, rhs, numbers, window, groups, numerics, out_sharding)
-    if call is None:
-        return lax.conv_general_dilated(
-            lhs, rhs, *window, numbers, *groups, *numerics, out_sharding
-        )
-    out: Array = _compiled(call, _arguments.array(OP, "lhs", lhs), rhs)
+def compute_as(function: Callable[..., Array], given: dict[str, Any]) -> Array:
+    """Compute what a function of `jax.lax` makes of these arguments, by their names."""
+    name = function.__name__
+    tensors = {n: x for n, x in given.items() if n in OPERANDS}
+    if not all(hasattr(x, "shape") for x in tensors.values()):
+        return function(**given)  # raises an error of lax's
+    operands = [_arguments.array(name, n, x) for n, x in tensors.items()]
+    arguments = {
+        # An iterator, a zip say, can be read only once.
+        n: tuple(value) if isinstance(value, Iterator) else value
+        for n, value in given.items()
+        if n not in OPERANDS
+    }
+    try:
+        call = _Call(function, arguments, _key(tuple(arguments.values())))
+        hash(call)
+    except TypeError:  # what no jit can be known by, such as a traced stride
+        return function(*operands, **arguments)
+    out: Array = _compiled(function)(call, *operands)
     return out
 
 
 @dataclass(frozen=True)
 class _Call:
-    """All that is static about a call."""
+    """All that is static about a call: the key of its compiled function."""
 
-    found: Mapped
-    zeros: tuple[tuple[int, int, int], ...]  # written out in lhs before, as `lax.pad` takes them
-    precision: Precision
-    dtype: DType
-    sharding: NamedSharding | None
+    function: Callable[..., Array]
+    arguments: dict[str, Any] = field(compare=False)  # as given: so lax's errors show them
+    key: Hashable
 
 
-def _run(call: _Call, lhs: Array, rhs: Array) -> Array:
-    _sharding.check_meshes(OP, call.sharding, {"lhs": lhs, "rhs": rhs})
-    if call.zeros:
-        lhs = lax.pad(lhs, np.zeros((), lhs.dtype), call.zeros)
-    return _from_lax.compute(
-        call.found, lhs, rhs, precision=call.precision, dtype=call.dtype, sharding=call.sharding
+def _key(value: Any) -> Hashable:
+    """Equal for equal values of equal types alone: 1, 1.0 and True are three."""
+    if isinstance(value, tuple | list | np.ndarray):
+        return type(value), tuple(map(_key, value))
+    return type(value), value
+
+
+@cache
+def _compiled(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`_run` under the name of lax's function, which is what jaxprs and profiles show."""
+
+    def run(call: _Call, *operands: Array) -> Array:
+        return _run(call, *operands)
+
+    run.__name__ = run.__qualname__ = function.__name__
+    return jax.jit(run, static_argnums=0)
+
+
+def _run(call: _Call, *operands: Array) -> Array:
+    name, arguments = call.function.__name__, dict(call.arguments)
+    sharding = arguments.pop("out_sharding", None)
+    # The types say nothing of meshes: lax has no sharding for a sum over a split axis.
+    types = (
+        jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=jax.typeof(x).weak_type) for x in operands
     )
+    program = jax.make_jaxpr(partial(call.function, **arguments))(*types)
+    (convolution,) = (e for e in equations(program) if e.primitive is lax.conv_general_dilated_p)
+    contraction = _contraction(convolution)
+    explicit = any(_sharding.explicit(jax.typeof(x)) for x in operands)
+    if contraction is None or (sharding is not None and not explicit):
+        return call.function(*operands, **call.arguments)
+    sharding = _sharding.canonical(name, sharding, convolution.results[0].shape)
+    _sharding.check_meshes(name, sharding, dict(zip(OPERANDS, operands, strict=False)))
+
+    def apply(primitive: Primitive, operands: list[Any], params: dict[str, Any]) -> Any:
+        if primitive is lax.conv_general_dilated_p:
+            return contraction(*operands, sharding=sharding)
+        return primitive.bind(*_sharding.vary_alike(*operands), **params)
+
+    out: Array = evaluate(program, operands, apply)
+    return out
 
 
-_run.__name__ = _run.__qualname__ = OP  # what jaxprs and profiles show
-_compiled = jax.jit(_run, static_argnums=0)
-
-
-def _known(lhs: Typed, rhs: Typed, precision: Any, preferred: Any, out_sharding: Any) -> bool:
-    """Whether the library supports these types, this precision and this `out_sharding`."""
-    try:
-        operand = _arguments.common_dtype("", lhs=lhs, rhs=rhs)
-        _dtypes.result_dtype("", operand, preferred)
-        _attributes.precision("", precision)
-    except (TypeError, ValueError):
-        return False
-    types = jax.typeof(lhs), jax.typeof(rhs)
-    if all(t.weak_type for t in types):  # lax's result is weak then; the library's never is
-        return False
-    return out_sharding is None or any(_sharding.explicit(t) is not None for t in types)
-
-
-def _find(
-    lhs: Array,
-    rhs: Array,
-    numbers: Numbers,
-    window: Any,
-    groups: Any,
-    numerics: Any,
-    sharding: Any,
-) -> _Call | None:
-    """The contraction; None if there is none, or if an argument is malformed."""
-    params = _params(lhs.shape, rhs.shape, numbers, groups, *window)
-    if params is None:
+def _contraction(convolution: Equation) -> Callable[..., Array] | None:
+    """What computes a convolution of lax's by a contraction; None if there is none."""
+    _, (lhs, rhs), (result,), given = convolution
+    params = _canonical(given, len(lhs.shape))
+    if params is None or result.weak_type:  # the library's result is never weak
         return None
-    shape, zeros = lhs.shape, None
-    found = _from_lax.mapped(shape, rhs.shape, **params)
-    if found == _from_lax.TWICE:
-        around = dict(zip(numbers.lhs_spec[2:], params["lhs_dilation"], strict=True))
-        zeros = tuple((0, 0, around.get(axis, 1) - 1) for axis in range(len(shape)))
-        extents = zip(shape, zeros, strict=True)
-        shape = tuple(n + (n - 1) * between if between else n for n, (_, _, between) in extents)
-        params["lhs_dilation"] = (1,) * len(around)
-        found = _from_lax.mapped(shape, rhs.shape, **params)
+    dilate: Callable[[Array], Array] | None = None
+    found = as_contraction((lhs, rhs), result, **params)
+    if found == TWICE:
+        dilate = partial(_dilate, params["dimension_numbers"], params["lhs_dilation"])
+        params = params | {"lhs_dilation": (1,) * len(params["lhs_dilation"])}
+        found = as_contraction((jax.eval_shape(dilate, lhs), rhs), result, **params)
     if isinstance(found, str):
         return None
-    precision, preferred = numerics
-    if sharding is not None:
-        result = _shape(found, shape, rhs.shape, params["batch_group_count"])
-        sharding = _sharding.canonical(OP, sharding, result)
-    dtype = _dtypes.result_dtype(OP, _dtypes.canonical(lhs.dtype), preferred)
-    return _Call(found, zeros or (), _attributes.precision(OP, precision), dtype, sharding)
+
+    def run(lhs: Array, rhs: Array, *, sharding: NamedSharding | None) -> Array:
+        return compute(
+            found,
+            lhs if dilate is None else dilate(lhs),
+            rhs,
+            precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
+            dtype=result.dtype,
+            sharding=sharding,
+        )
+
+    return run
 
 
-def _shape(found: Mapped, lhs: Shape, rhs: Shape, batch_groups: int) -> Shape:
-    """The shape of the result."""
-    lhs_spec, rhs_spec, (batch, features, *spatial) = found.numbers
-    places = [getattr(axis, found.result) for axis in found.geometry.axes]
-    extents = {batch: lhs[lhs_spec[0]] // batch_groups, features: rhs[rhs_spec[0]]}
-    extents |= dict(zip(spatial, places, strict=True))
-    return tuple(extents[axis] for axis in range(len(lhs)))
-
-
-def _params(
-    lhs: Shape, rhs: Shape, numbers: Numbers, groups: Any,
-    strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-) -> dict[str, Any] | None:  # fmt: skip
-    """The parameters of lax's primitive in ints; None if they are malformed."""
-    if any(sorted(spec) != [*range(len(shape))] for spec in numbers for shape in (lhs, rhs)):
-        return None
-    (batch, features, *spatial), (outputs, inputs, *window), _ = numbers
+def _canonical(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
+    """The parameters in ints; None where they are malformed, which lax may find out later."""
+    numbers, pads = params["dimension_numbers"], params["padding"]
     try:
-        feature_groups, batch_groups = map(operator.index, groups)
-        ones = [1] * len(spatial)
-        bases, spacings = (ones if d is None else list(d) for d in (lhs_dilation, rhs_dilation))
-        if isinstance(padding, str):
-            if bases != ones:  # lax refuses
-                return None
-            extents = [lhs[axis] for axis in spatial]
-            reaches = [d * (rhs[axis] - 1) + 1 for d, axis in zip(spacings, window, strict=True)]
-            padding = lax.padtype_to_pads(extents, reaches, strides, padding)
-        low, high = zip(*padding, strict=True)
-        steps = [tuple(map(operator.index, column)) for column in (strides, bases, spacings)]
-        pads = [tuple(map(operator.index, pair)) for pair in zip(low, high, strict=True)]
-    except (TypeError, ValueError):
+        counts = {n: index(params[n]) for n in ("feature_group_count", "batch_group_count")}
+        window = {
+            n: tuple(map(index, params[n]))
+            for n in ("window_strides", "lhs_dilation", "rhs_dilation")
+        }
+    except TypeError:
         return None
-    lengths = {len(column) for column in (*steps, pads)}
-    if lengths != {len(spatial)} or min(feature_groups, batch_groups, *map(min, steps)) < 1:
+    if {len(column) for column in (*window.values(), pads)} != {rank - 2}:
         return None
-    if min(feature_groups, batch_groups) > 1 or rhs[outputs] % (feature_groups * batch_groups):
+    if any(sorted(spec) != [*range(rank)] for spec in numbers):
         return None
-    if lhs[features] != rhs[inputs] * feature_groups or (
-        batch_groups > 1 and lhs[batch] % batch_groups
-    ):
-        return None
-    return {
-        "window_strides": steps[0],
-        "padding": tuple(pads),
-        "lhs_dilation": steps[1],
-        "rhs_dilation": steps[2],
-        "dimension_numbers": numbers,
-        "feature_group_count": feature_groups,
-        "batch_group_count": batch_groups,
-    }
+    return params | counts | window
+
+
+def _dilate(numbers: Numbers, dilation: tuple[int, ...], lhs: Array) -> Array:
+    """`lhs` with its dilation written out in zeros."""
+    between = dict(zip(numbers.lhs_spec[2:], dilation, strict=True))
+    edges = [(0, 0, between.get(axis, 1) - 1) for axis in range(lhs.ndim)]
+    return lax.pad(lhs, np.zeros((), lhs.dtype), edges)

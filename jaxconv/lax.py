@@ -8,16 +8,12 @@
 """
 
 from collections.abc import Iterable, Sequence
-from math import prod
-from typing import Any
 
-import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxconv._attributes import PrecisionLike
-from jaxconv._lax_call import convolve
-from jaxconv._reshape import reorder
+from jaxconv._lax_call import compute_as
 from jaxconv._typing import ArrayLike, DTypeLike
 
 __all__ = [
@@ -87,10 +83,7 @@ def conv_general_dilated(
       ... ).shape
       (8, 16, 16, 16)
     """
-    return convolve(
-        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
-        feature_group_count, batch_group_count, precision, preferred_element_type, out_sharding,
-    )  # fmt: skip
+    return compute_as(lax.conv_general_dilated, locals())
 
 
 def conv(
@@ -113,14 +106,7 @@ def conv(
       >>> jaxconv.lax.conv(jnp.ones((8, 6, 32)), jnp.ones((4, 6, 3)), (2,), "VALID").shape
       (8, 4, 15)
     """
-    return conv_general_dilated(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
+    return compute_as(lax.conv, locals())
 
 
 def conv_with_general_padding(
@@ -146,16 +132,7 @@ def conv_with_general_padding(
       >>> jaxconv.lax.conv_with_general_padding(lhs, rhs, (1,), [(0, 4)], (2,), (2,)).shape
       (8, 4, 63)
     """
-    return conv_general_dilated(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
+    return compute_as(lax.conv_with_general_padding, locals())
 
 
 def conv_transpose(
@@ -192,51 +169,7 @@ def conv_transpose(
       >>> jaxconv.lax.conv_transpose(lhs, rhs, (2, 2), "SAME").shape
       (8, 32, 32, 4)
     """
-    rank = len(lhs.shape) - 2
-    if len(rhs.shape) != rank + 2 or rank < 0 or (dimension_numbers is None and rank > 3):
-        given: Any = (lhs, rhs, strides, padding, rhs_dilation, dimension_numbers, transpose_kernel)
-        return lax.conv_transpose(*given)  # raises an error that says what is wrong
-    if dimension_numbers is None:
-        x = ("", "H", "HW", "HWD")[rank]
-        dimension_numbers = (f"N{x}C", f"{x}IO", f"N{x}C")
-    numbers: Any = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
-    outputs, inputs, *window = numbers.rhs_spec
-    pads: Any = padding
-    if use_consistent_padding or padding in ("SAME", "VALID"):
-        spacings = (1,) * rank if rhs_dilation is None else rhs_dilation
-        each = [padding] * len(strides) if isinstance(padding, str) else padding
-        pads = [
-            _transposed_pads(d * (rhs.shape[axis] - 1) + 1, s, p)
-            for d, axis, s, p in zip(spacings, window, strides, each, strict=False)
-        ]
-    if transpose_kernel:
-        rhs = lax.rev(rhs, window)
-        numbers = numbers._replace(rhs_spec=(inputs, outputs, *window))
-    return conv_general_dilated(
-        lhs,
-        rhs,
-        (1,) * rank,
-        pads,
-        strides,
-        rhs_dilation,
-        numbers,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
-
-
-def _transposed_pads(reach: int, stride: int, padding: Any) -> tuple[int, int]:
-    """The padding of the dilated lhs, from that of the convolution that is transposed."""
-    if padding == "SAME":
-        total = reach + stride - 2
-        begin = reach - 1 if stride > reach - 1 else -(-total // 2)
-        return begin, total - begin
-    if padding == "VALID":
-        return reach - 1, max(reach, stride) - 1
-    if isinstance(padding, tuple):
-        low, high = padding
-        return reach - 1 - low, reach - 1 - high
-    raise ValueError(f"Invalid padding mode: {padding}")  # as lax
+    return compute_as(lax.conv_transpose, locals())
 
 
 def conv_general_dilated_patches(
@@ -266,23 +199,7 @@ def conv_general_dilated_patches(
       >>> jaxconv.lax.conv_general_dilated_patches(lhs, (3, 3), (2, 2), "VALID").shape
       (8, 54, 15, 15)
     """
-    lhs, taps = jnp.asarray(lhs), prod(filter_shape)
-    filter_shape = tuple(filter_shape)
-    numbers: Any = lax.conv_dimension_numbers(lhs.shape, (1, 1, *filter_shape), dimension_numbers)
-    channels = lhs.shape[numbers.lhs_spec[1]]
-    each = jnp.broadcast_to(jnp.eye(taps, dtype=lhs.dtype), (channels, taps, taps))
-    return conv_general_dilated(
-        lhs,
-        reorder(each.reshape(channels * taps, 1, *filter_shape), (*range(lhs.ndim),), numbers[1]),
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        numbers,
-        channels,
-        precision=None if precision is None else (precision, lax.Precision.DEFAULT),
-        preferred_element_type=preferred_element_type,
-    )
+    return compute_as(lax.conv_general_dilated_patches, locals())
 
 
 def conv_general_dilated_local(
@@ -312,22 +229,4 @@ def conv_general_dilated_local(
       >>> jaxconv.lax.conv_general_dilated_local(lhs, rhs, (2,), "VALID", (3,)).shape
       (8, 4, 15)
     """
-    of_lhs: Any = precision[0] if isinstance(precision, tuple | list) else precision
-    patches = conv_general_dilated_patches(
-        lhs,
-        filter_shape,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        dimension_numbers,
-        of_lhs,
-    )
-    shapes = patches.shape, (1, 1, *filter_shape)
-    numbers: Any = lax.conv_dimension_numbers(*shapes, dimension_numbers)
-    _, (_, inputs, *window), (batch, features, *spatial) = numbers
-    order = sorted(range(len(spatial)), key=spatial.__getitem__)
-    places = [spatial[n] for n in order], [window[n] for n in order]
-    axes = ([features], [inputs]), places
-    out = lax.dot_general(patches, rhs, axes, precision=precision)
-    return jnp.moveaxis(out, (-2, -1), (batch, features))
+    return compute_as(lax.conv_general_dilated_local, locals())

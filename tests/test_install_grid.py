@@ -12,7 +12,7 @@ import pytest
 
 import jaxconv
 from jaxconv import _from_lax, _install
-from jaxconv._install import as_contraction
+from jaxconv._install import to_install
 from jaxconv._lowering import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers
@@ -46,7 +46,7 @@ def found(function, *args):
     for equation in equations(jax.make_jaxpr(function)(*args)):
         if equation.primitive.name == "conv_general_dilated":
             types = [v.aval for v in equation.invars]
-            yield as_contraction(types, equation.outvars[0].aval, **equation.params)
+            yield to_install(types, equation.outvars[0].aval, **equation.params)
 
 
 def check(calls, **of):

@@ -461,6 +461,14 @@ def test_malformed_arguments_get_the_error_of_lax(change):
     assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
 
 
+def test_equal_numbers_of_other_types_are_other_arguments():
+    """A call that lax refuses is refused after one like it that was compiled."""
+    lhs, rhs = data(X, K)
+    jaxconv.lax.conv_general_dilated(lhs, rhs, (1,), "VALID", feature_group_count=1)
+    with pytest.raises((NotImplementedError, TypeError)):
+        jaxconv.lax.conv_general_dilated(lhs, rhs, (1.0,), "VALID", feature_group_count=1)
+
+
 # Flax's layers.
 
 LAYERS = {

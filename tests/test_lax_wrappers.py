@@ -7,6 +7,8 @@ import jax
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from tests.support.forms import each, integers
@@ -119,6 +121,19 @@ def test_patches_and_local(window):
     shape = (4, 18, *out[2:]) if numbers is None else (*out[2:], 18, 4)  # WHIO, of CNWH
     rhs = integers(shape, 2)
     check("conv_general_dilated_local", lhs, rhs, slot, filter_shape=(3, 2), **window)
+
+
+def test_local_weights_of_data_that_vary_over_a_mesh():
+    """The weights, and the identity that makes patches, do not vary: each step must make them."""
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+    local = partial(
+        jaxconv.lax.conv_general_dilated_local,
+        window_strides=(1,), padding="VALID", filter_shape=(3,),
+    )  # fmt: skip
+    split = jax.shard_map(local, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
+    lhs, rhs = integers((2, 3, 6), 1), integers((4, 9, 4), 2)
+    assert contractions(jax.make_jaxpr(split)(lhs, rhs)) == ["coarse"]
+    assert np.array_equal(jax.jit(split)(lhs, rhs), local(lhs, rhs))
 
 
 X, K = (2, 5, 4, 3), (3, 2, 3, 6)
