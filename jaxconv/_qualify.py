@@ -103,8 +103,8 @@ def _run(code: str, seconds: float) -> Verdict:
 def sweep(seed: int) -> None:
     """Check cases on one core for a while; stop with a sentence at the first wrong one."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    if wrong := _selftest.named():
-        sys.exit(wrong[0].split(";")[0])
+    if named := _selftest.named():
+        sys.exit(named[0].split(";")[0])
     rng, end = random.Random(seed), time.monotonic() + SWEEP_SECONDS
     while time.monotonic() < end:
         case = rng.choice([*OPERATIONS]), _selftest.draw(rng), rng.choice([*DTYPES])

@@ -9,7 +9,7 @@ from jax import Array, lax
 from jaxconv._geometry import UNIT, Axis, Geometry, KernelLayout
 from jaxconv._lowering import onednn_call, window
 from jaxconv._lowering.blocks import added, divisor
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
 from jaxconv._typing import Index
