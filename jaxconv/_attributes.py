@@ -34,6 +34,9 @@ AUTO_PADS = {
     "explicit": "none",
 }
 
+#: The attributes with an int for each axis, and the least that each may be.
+LEAST = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1, "output_padding": 0}
+
 #: Most of any int: more than a tensor can need, and no product of two exceeds 64 bits.
 MOST = 2**31 - 1
 

@@ -19,18 +19,15 @@ import jaxconv
 from jaxconv import _reference
 from jaxconv._geometry import Slot
 from jaxconv._layer import Layer
+from jaxconv._op import OPS
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[Slot, Array]
 
 #: operation -> the tensor it finds, and its inputs in order
 OPERATIONS: dict[str, tuple[Slot, tuple[Slot, Slot]]] = {
-    "convolution": ("coarse", ("fine", "kernel")),
-    "convolution_backward_data": ("fine", ("coarse", "kernel")),
-    "convolution_backward_weights": ("kernel", ("fine", "coarse")),
-    "conv_transpose": ("fine", ("coarse", "kernel")),
-    "conv_transpose_backward_data": ("coarse", ("fine", "kernel")),
-    "conv_transpose_backward_weights": ("kernel", ("coarse", "fine")),
+    op.name: (op.slot(op.result), (op.slot(op.inputs[0]), op.slot(op.inputs[1])))
+    for op in OPS.values()
 }
 SHAPED = (
     "convolution_backward_data",

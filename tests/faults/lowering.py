@@ -141,9 +141,9 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "col2im makes windows of an image that is split over devices",
-        "_lowering/cpu.py",
-        "    if p.partitioned or not p.counted:\n        return False\n    if p.result ==",
-        "    if not p.counted:\n        return False\n    if p.result ==",
+        "_lowering/col2im.py",
+        "    cannot=_cannot,\n    gathers=True,",
+        "    cannot=_cannot,",
         "test_lowering_plans.py",
     ),
     Fault(
@@ -316,9 +316,9 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "what XLA splits over devices loops over windows",
-        "_lowering/cpu.py",
-        "    if p.partitioned:  # blocks",
-        "    if p.devices > 99:  # blocks",
+        "_lowering/im2col.py",
+        '"kernel": to_kernel}, gathers=True)',
+        '"kernel": to_kernel})',
         PLANS,
     ),
     Fault(
@@ -338,22 +338,22 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "a form within an isolated one is isolated once more",
         "_lowering/plan.py",
-        "inside or isolate) for p in",
-        "inside) for p in",
+        "why_forced, inside or isolate)",
+        "why_forced, inside)",
         PLANS,
     ),
     Fault(
         "what is forced is forced in all parts",
         "_lowering/plan.py",
-        "        regime, forced = forced, None",
-        "        regime = forced",
+        "form, why, forced = forced, why_forced, None",
+        "form, why = forced, why_forced",
         PLANS,
     ),
     Fault(
         "GPU programs have functions that are not inlined",
-        "_lowering/lower.py",
-        '    inside = platform != "cpu"',
-        "    inside = False",
+        "_lowering/plan.py",
+        ' and not inside and platform == "cpu"',
+        " and not inside",
         "test_accelerators.py",
     ),
 )
