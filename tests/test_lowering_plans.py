@@ -184,7 +184,7 @@ def test_forced_takes_the_first_place_that_it_can():
     with pytest.raises(ValueError, match="forced: 'by group' cannot compute this contraction"):
         _lowering.choose_plan(strided, "cpu", "by group")
     assert _lowering.choose_plan(strided, "gpu", "im2col") == _lowering.choose_plan(strided, "gpu")
-    with pytest.raises(ValueError, match="`form` must be one of portable, reference, .*onednn"):
+    with pytest.raises(ValueError, match=r"`form` must be one of portable, reference, .*onednn"):
         jaxconv.forced("fast")
 
 
