@@ -7,7 +7,7 @@ from jax import Array, lax
 
 from jaxconv._attributes import Precision
 from jaxconv._geometry import Geometry, Slot
-from jaxconv._lowering import cpu, gpu, onednn_here, tpu
+from jaxconv._lowering import cpu, gpu, onednn_here, tpu, xla_here
 from jaxconv._lowering.force import FORMS, PORTABLE
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.plan import Plan, Regime, Table, emit, plan
@@ -70,7 +70,8 @@ def plan_of(
         first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
     local = platform == "cpu" and devices == 1 and not exported
     calls = local and onednn_here.unavailable() is None
-    problem = Problem.of(result, first, second, geometry, devices=devices, onednn=calls)
+    program = {"devices": devices, "onednn": calls, "fast_dense": xla_here.fast_dense()}
+    problem = Problem.of(result, first, second, geometry, **program)
     return planned(problem, platform, forced)
 
 
