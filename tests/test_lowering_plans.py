@@ -3,14 +3,15 @@
 import time
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._lowering import cpu, gpu, phases
+from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._lowering import cpu, gpu, phases, xla_here
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
 
@@ -56,6 +57,7 @@ def drawn(count):
             pick("coarse", "fine", "kernel"), axes, groups=pick(1, 1, 2, 32, 256),
             fine=pick(1, 1, 3, 8, 64), coarse=pick(1, 1, 4, 8, 96), batch=pick(None, 0, 1, 8),
             dtype=pick(*DTYPES), devices=pick(1, 1, 4), onednn=pick(True, False),
+            fast_dense=pick(True, False),
         )  # fmt: skip
 
 
@@ -93,7 +95,19 @@ def test_one_isolates_and_none_within_it():
         (problem("coarse", [axis(32, 4, 4, pad=0)] * 2), ["onednn"], ["dot"]),
         (problem("coarse", [axis()] * 2, 32, 1, 1), ["onednn"], ["multiply-adds"]),
         (problem("kernel", [axis()] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
-        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["col2im"], ["col2im"]),
+        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["phases", *["col2im"] * 4], ["col2im"]),
+        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 96), ["col2im"], ["col2im"]),
+        (problem("fine", [axis(kernel=1, pad=0)] * 2, 4), ["flip", "onednn"], ["dot"]),
+        (problem("fine", [axis(28, 2, 2, pad=0)] * 2, 4), ["phases", "onednn"], ["dot"]),
+        (problem("fine", [axis(28, 2, 2, pad=0)] * 2), ["dot"], ["dot"]),
+        (problem("coarse", [axis(7)] * 2, 1, 256, 256, batch=1), ["im2col"], ["im2col"]),
+        (
+            problem("fine", [axis(7)] * 2, 1, 256, 256, batch=1),
+            ["flip", "onednn"],
+            ["flip", "im2col"],
+        ),
+        (problem("kernel", [axis()] * 2, 1, 6, 16), ["im2col"], ["im2col"]),
+        (problem("kernel", [axis()] * 2, 1, 6, 16, batch=32), ["convolution"], ["convolution"]),
         (problem("fine", [axis()] * 2, 1, 3, 64), ["flip", "col2im"], ["flip", "col2im"]),
         (problem("coarse", [axis()] * 2, 1, 128, 16), ["onednn"], ["col2im"]),
         (
@@ -146,6 +160,47 @@ def test_lines_of_the_cpu_table(asked, with_onednn, portable):
     assert names(choose_plan(replace(asked, onednn=True), "cpu")) == with_onednn
     if portable:
         assert names(choose_plan(asked, "cpu")) == portable
+
+
+@pytest.mark.parametrize(
+    ("asked", "older", "newer"),
+    [
+        (problem("kernel", [axis(stride=2)] * 2), "im2col", "convolution"),
+        (problem("kernel", [axis(stride=2)] * 2, batch=4), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2, batch=32), "im2col", "convolution"),
+        (problem("kernel", [axis()] * 2, fine=3, batch=32), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2, fine=64, coarse=128, batch=32), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2, batch=32, dtype=DTYPES[1]), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 3, batch=32), "im2col", "im2col"),
+        (problem("coarse", [axis(kernel=9)] * 2, fine=64, coarse=3), "col2im", "convolution"),
+        (problem("coarse", [axis(kernel=3)] * 2, fine=64, coarse=3), "col2im", "col2im"),
+        (problem("coarse", [axis(kernel=7)] * 2, fine=8, coarse=1), "col2im", "col2im"),
+    ],
+)
+def test_what_is_faster_on_a_newer_xla_follows_from_the_problem(asked, older, newer):
+    assert names(choose_plan(asked, "cpu")) == [older]
+    assert names(choose_plan(replace(asked, fast_dense=True), "cpu")) == [newer]
+
+
+@pytest.mark.parametrize(
+    ("release", "fast"),
+    [("0.10.2", False), ("0.11.2", False), ("0.12.0.1", True), ("1.0.0", True)],
+)
+def test_which_release_of_jaxlib_has_the_fast_convolution(release, fast, monkeypatch):
+    monkeypatch.setattr(xla_here, "version", {"jaxlib": release}.get)
+    assert xla_here.fast_dense.__wrapped__() == fast
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_plan_is_told_the_release(fast, monkeypatch):
+    monkeypatch.setattr(xla_here, "fast_dense", lambda: fast)
+    asked = problem("kernel", [axis(stride=2)] * 2, fine=64, batch=32)
+    first, second = (
+        jax.ShapeDtypeStruct(asked.shape(slot), asked.dtype) for slot in OPERANDS["kernel"]
+    )
+    found = _lowering.problem_of("kernel", first, second, asked.geometry, asked.dtype, "cpu")
+    assert found.fast_dense == fast
 
 
 def test_strides_are_few_contractions_however_large():

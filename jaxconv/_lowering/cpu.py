@@ -6,6 +6,7 @@ Contractions to the fine tensor are first rewritten as contractions to the coars
 where jaxlib carries it, then computes what it is fast at. Below it are the portable forms.
 """
 
+import math
 import os
 
 from jaxconv._lowering import (
@@ -37,6 +38,10 @@ FEW_CHANNELS = 8
 #: oneDNN.
 FEW_RESULTS, MANY_SUMMED = 8, 8
 
+#: Most summed channels that XLA:CPU's fast dense convolution leaves to slower code, and elements of
+#: all windows, in multiples of the data's, beyond which that convolution beats adding windows up.
+NARROW, MANY_WINDOWS = 16, 2
+
 #: Most fine channels of a stem whose gradients XLA:CPU has fast code for.
 FEW_FINE = 4
 
@@ -62,9 +67,15 @@ SMALL_IMAGE, MANY_CHANNELS = 14, 64
 #: Most coarse channels that are not worth im2col's windows.
 FEW_COARSE = 16
 
-#: Fewest images, which XLA:CPU takes as channels, with which its weights gradient of few channels
-#: beats im2col.
-FEW_IMAGES = 8
+#: Fewest images, which XLA:CPU takes as channels, with which its weights gradient beats im2col, of
+#: very few channels and of more.
+FEW_IMAGES, MANY_IMAGES = 8, 32
+
+#: Most bytes of data that its weights gradients may transpose to take images as channels.
+MUCH_COPIED = 16 << 20
+
+#: Most pixels with which copying the kernel into an order of oneDNN's costs more than their sums.
+FEW_PIXELS = 49
 
 #: Copies of the result that reading the narrower tensor by taps must save.
 COPIES = 2
@@ -118,8 +129,8 @@ def _few_terms_beat_onednn(p: Problem) -> bool:
 
 def _one_dot(p: Problem) -> bool:
     """One tap, or windows that tile: each pixel is in one window at most."""
-    if p.result == "fine":
-        return p.tiles or (p.pointwise and (p.dense or p.strided))
+    if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
+        return (p.tiles or p.pointwise) and (p.dense or not onednn.reaches(p))
     reads_tiles = p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
     return p.dense and (p.pointwise or p.tiles) and not reads_tiles
 
@@ -140,8 +151,8 @@ def _few_results(p: Problem) -> bool:
         most = FEW_RESULTS if p.onednn else FEW_COARSE
         return p.coarse <= most and p.summed >= MANY_SUMMED * p.coarse
     few, many = p.fine <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine
-    if p.onednn:
-        return p.bits == 32 and few and many
+    if p.onednn:  # phases read few coarse channels faster
+        return p.bits == 32 and few and many and p.coarse > MANY_CHANNELS
     return p.bits < 64 and (few or many)
 
 
@@ -166,6 +177,27 @@ def _narrow_coarse(p: Problem) -> bool:
     return saved >= COPIES * p.fine * p.coarse
 
 
+def _pays_onednn(p: Problem) -> bool:
+    """Enough work to start oneDNN, and enough pixels for the copy that it makes of the kernel."""
+    few = p.dense and p.result == "coarse" and p.pixels <= FEW_PIXELS and p.bits == 32
+    as_it_is = p.geometry.kernel == p.geometry.canonical().kernel
+    copied = few and as_it_is and p.rank == 2 and _small_image(p)
+    return p.work >= LITTLE_WORK and not copied
+
+
+def _fast_dense(p: Problem) -> bool:
+    """Few results of large windows, or a weights gradient of several images."""
+    if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
+        return False
+    if p.result == "coarse":
+        many = p.fine > NARROW and p.taps * p.coarse > MANY_WINDOWS * p.fine
+        return many and _few_results(p)
+    several = (p.batch or 0) >= (FEW_IMAGES if p.strided else MANY_IMAGES)
+    even = p.coarse < MANY_COARSE * p.fine and (p.strided or not _narrow_coarse(p))
+    copied = 4 * sum(math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
+    return p.result == "kernel" and several and even and copied <= MUCH_COPIED
+
+
 def _wide_groups(p: Problem) -> bool:
     """Grouped, and each group is enough work for a contraction of its own."""
     enough = p.counted and p.work >= WORK_OF_A_GROUP * p.geometry.groups
@@ -181,8 +213,9 @@ def _dots_of_windows(p: Problem) -> bool:
 
 def _stem(p: Problem) -> bool:
     """A weights gradient of few channels and several images, which XLA takes as channels."""
-    few = p.fine <= FEW_FINE and p.coarse <= FEW_COARSE
-    return few and (p.batch or 0) >= FEW_IMAGES and p.bits == 32
+    few = p.fine <= FEW_WIDENED and p.coarse <= FEW_COARSE
+    several = (p.batch or 0) >= (FEW_IMAGES if p.fine <= FEW_FINE else MANY_IMAGES)
+    return few and several and p.bits == 32
 
 
 def _small_image(p: Problem) -> bool:
@@ -224,6 +257,12 @@ _LINES: Table = (
         "a convolution by the reversed kernel",
     ),
     Line(
+        "fast-dense",
+        convolution.FORM,
+        _fast_dense,
+        "from JAX 0.12 on, XLA's dense convolution uses all cores",
+    ),
+    Line(
         "few-results",
         col2im.FORM,
         _few_results,
@@ -262,7 +301,7 @@ _LINES: Table = (
     Line(
         "onednn",
         onednn.FORM,
-        lambda p: p.work >= LITTLE_WORK,
+        _pays_onednn,
         "oneDNN, which jaxlib carries",
     ),
     # The portable forms: without oneDNN, or for what it cannot compute.

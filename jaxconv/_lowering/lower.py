@@ -5,7 +5,7 @@ from jax import Array, lax
 
 from jaxconv._attributes import Precision
 from jaxconv._geometry import Geometry, Slot
-from jaxconv._lowering import onednn_here
+from jaxconv._lowering import onednn_here, xla_here
 from jaxconv._lowering.plan import Forced, choose_plan, emit_plan
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._typing import DType, Typed
@@ -62,7 +62,8 @@ def problem_of(
     if dtype.itemsize == 8:
         first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
     calls = _may_call(platform, devices, exported) and onednn_here.unavailable() is None
-    return Problem.of(result, first, second, geometry, devices=devices, onednn=calls)
+    program = {"devices": devices, "onednn": calls, "fast_dense": xla_here.fast_dense()}
+    return Problem.of(result, first, second, geometry, **program)
 
 
 def _may_call(platform: str | None, devices: int, exported: bool) -> bool:

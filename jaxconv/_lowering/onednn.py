@@ -190,10 +190,13 @@ def _block(
     return 1, found if found >= least else coarse[1]
 
 
+def reaches(problem: Problem) -> bool:
+    """Whether the call may compute a contraction, or what it is rewritten as."""
+    return problem.onednn and onednn_call.safe(problem)
+
+
 def _cannot(problem: Problem) -> bool:
-    if not problem.onednn or not onednn_call.safe(problem):
-        return True
-    return problem.result == "kernel" and not _worth(problem)
+    return not reaches(problem) or (problem.result == "kernel" and not _worth(problem))
 
 
 FORM = Form(

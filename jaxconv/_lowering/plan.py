@@ -55,7 +55,9 @@ class Plan:
 def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
     """The plan for a contraction; other forms than the reference are forced on CPU only."""
     on_cpu = platform == "cpu"
-    name, why = forced.form(problem) if isinstance(forced, Measured) else (forced, "forced")
+    name, why = forced, "forced"
+    if isinstance(forced, Measured):
+        name, why = forced.form(problem) if on_cpu else (None, "")
     if name == PORTABLE:
         return _plan(replace(problem, onednn=False), platform)
     if name is None or not (on_cpu or name == "reference"):

@@ -46,6 +46,8 @@ class Problem:
     devices: int = 1
     #: whether the program may call oneDNN; `onednn_call.safe` looks at the sizes
     onednn: bool = False
+    #: whether XLA:CPU's own dense convolution uses all cores: see `xla_here.py`
+    fast_dense: bool = False
     #: whether its result is interleaved with those of other contractions
     phase: bool = False
 

@@ -294,6 +294,27 @@ LOWERING: tuple[Fault, ...] = (
         CALL,
     ),
     Fault(
+        "XLA's convolution is taken for as fast before JAX 0.12",
+        "_lowering/xla_here.py",
+        ">= FAST_DENSE",
+        "> (0, 9)",
+        PLANS,
+    ),
+    Fault(
+        "a plan is not told how fast this release of XLA is",
+        "_lowering/lower.py",
+        '"fast_dense": xla_here.fast_dense()',
+        '"fast_dense": False',
+        PLANS,
+    ),
+    Fault(
+        "stems' weights gradients are XLA's convolution, and no others",
+        "_lowering/cpu.py",
+        'p.result == "kernel" and several and even and copied <',
+        'p.result == "kernel" and several and not even and copied <',
+        PLANS,
+    ),
+    Fault(
         "exported programs call oneDNN",
         "_lowering/lower.py",
         "devices == 1 and not exported",
