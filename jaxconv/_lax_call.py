@@ -11,9 +11,8 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 from jaxconv import _arguments, _attributes, _dtypes, _from_lax, _sharding
-from jaxconv._attributes import Precision
 from jaxconv._from_lax import Mapped, Numbers
-from jaxconv._typing import DType, Shape, Typed
+from jaxconv._typing import DType, Precision, Shape, Typed
 
 OP = "conv_general_dilated"
 

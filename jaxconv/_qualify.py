@@ -43,7 +43,7 @@ SEEDS = (1, 2, 3)
 FEWEST_CALLS = 100
 
 
-def qualify() -> Verdict:
+def qualify_call() -> Verdict:
     """Test the call in this environment, say how that goes, and keep the verdict."""
     if reason := onednn_here.impossible():
         return Verdict(False, reason)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from jax.export import is_symbolic_dim
 
 from jaxconv import _attributes as parse
-from jaxconv import _channels, _layouts, _sizes
+from jaxconv import _layouts, _sizes
+from jaxconv._channels import groups_on_fine
 from jaxconv._geometry import Geometry
 from jaxconv._messages import either, short
 from jaxconv._op import Op
@@ -70,7 +71,7 @@ class _Given(NamedTuple):
         return _sizes.AxisAttributes(self.op.name, index, self.auto_pad, *ints.values())
 
 
-def find(
+def resolve_sizes(
     op: Op,
     first: Shape,
     second: Shape,
@@ -167,9 +168,7 @@ def _sized(given: _Given) -> Resolved:
             f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
             f"got shapes {given.second} and {given.first} ({data_format})"
         )
-    on_fine = _channels.groups_on_fine(
-        op, shapes, weights, groups, data_format, given.weights_format
-    )
+    on_fine = groups_on_fine(op, shapes, weights, groups, data_format, given.weights_format)
     kernel = _layouts.kernel_layout(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)

@@ -16,10 +16,10 @@ import ml_dtypes
 import numpy as np
 
 import jaxconv
-from jaxconv import _reference
 from jaxconv._geometry import Slot
 from jaxconv._layer import Layer
 from jaxconv._op import OPS
+from jaxconv._reference import fill
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[Slot, Array]
@@ -54,7 +54,7 @@ def reference(layer: Layer, result: Slot, given: Tensors) -> Array:
     """Fill one tensor of the defining sum from the other two, in float64."""
     tensors = {name: np.zeros(shape) for name, shape in layer.shapes.items()} | given
     apart = {slot: _groups_first(layer, slot, x) for slot, x in tensors.items()}
-    found = _reference.fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
+    found = fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
     return np.moveaxis(found, 0, -2).reshape(layer.shapes[result])
 
 

@@ -15,10 +15,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxconv._attributes import PrecisionLike
 from jaxconv._lax_call import convolve
 from jaxconv._reshape import reorder
-from jaxconv._typing import ArrayLike, DTypeLike
+from jaxconv._typing import ArrayLike, DTypeLike, PrecisionLike
 
 __all__ = [
     "conv",

@@ -3,12 +3,11 @@
 import jax
 from jax import Array, lax
 
-from jaxconv._attributes import Precision
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering import onednn_here, xla_here
 from jaxconv._lowering.plan import Forced, choose_plan, emit_plan
 from jaxconv._lowering.problem import Numerics, Problem
-from jaxconv._typing import DType, Typed
+from jaxconv._typing import DType, Precision, Typed
 
 
 def lower(

@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxconv._attributes import Precision
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._typing import DType, Shape, Typed
+from jaxconv._typing import DType, Precision, Shape, Typed
 
 
 @dataclass(frozen=True)
