@@ -150,6 +150,6 @@ def test_this_release_is_good_and_the_library_then_calls_onednn(untested, capsys
     out = capsys.readouterr().out
     assert "eight threads at once" in out
     assert "good: jaxconv calls oneDNN here" in out
-    assert max(map(len, out.splitlines())) <= 80
+    assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("Kept"))
     forget()
     assert _lowering.unavailable() is None
