@@ -18,8 +18,9 @@ import numpy as np
 from jax import lax
 
 import jaxconv
-from jaxconv import _lowering, _qualify, _selfcheck, _selftest, _terminal
+from jaxconv import _lowering, _selfcheck, _selftest, _terminal
 from jaxconv._layer import Layer
+from jaxconv._qualify import qualify_call
 
 USAGE = """\
 python -m jaxconv [--quick | --selftest [N] | --qualify] [--seed S]
@@ -123,7 +124,7 @@ def qualify() -> int:
         "oneDNN prints which of its implementations run; then eight threads at once.\n",
         flush=True,
     )
-    verdict = _qualify.qualify()
+    verdict = qualify_call()
     good = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
     print(textwrap.fill(f"{good}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
     return int(not verdict.good)

@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -17,13 +17,7 @@ from jax.export import is_symbolic_dim
 
 from jaxconv._jax_names import default_matmul_precision
 from jaxconv._messages import either, short, shown
-from jaxconv._typing import Shape
-
-Int = SupportsIndex
-ShapeLike = Sequence[Int] | np.ndarray[Any, Any] | jax.Array
-Ints = Int | ShapeLike
-PrecisionLike = str | lax.PrecisionLike
-Precision = tuple[lax.Precision, lax.Precision]
+from jaxconv._typing import Precision, Shape
 
 AUTO_PADS = {
     "none": "none",
@@ -33,6 +27,9 @@ AUTO_PADS = {
     "notset": "none",
     "explicit": "none",
 }
+
+#: The attributes with an int for each axis, and the least that each may be.
+LEAST = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1, "output_padding": 0}
 
 #: Most of any int: more than a tensor can need, and no product of two exceeds 64 bits.
 MOST = 2**31 - 1

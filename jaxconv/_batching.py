@@ -32,7 +32,7 @@ class Site(NamedTuple):
     outer: Extent
 
 
-def batch(
+def batch_contraction(
     contract: Callable[..., Array],
     result: Slot,
     axis_data: Any,

@@ -20,8 +20,8 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv import _batching, _contexts, _sharding
-from jaxconv._attributes import Precision
+from jaxconv import _contexts, _sharding
+from jaxconv._batching import batch_contraction
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._jax_names import (
     Primitive,
@@ -34,7 +34,7 @@ from jaxconv._jax_names import (
     retyped,
     type_of_sought,
 )
-from jaxconv._typing import DType
+from jaxconv._typing import DType, Precision
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
@@ -107,7 +107,7 @@ def _register(result: Slot) -> None:
 
     def batch(axis: Any, args: Any, dims: Any, *, geometry: Geometry, **params: Any) -> Any:
         del params["forced"]
-        return _batching.batch(contract, result, axis, args, dims, geometry, params)
+        return batch_contraction(contract, result, axis, args, dims, geometry, params)
 
     def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:
         """The coefficients of a product of two power series."""

@@ -4,10 +4,9 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxconv._arguments import TensorLike
-from jaxconv._attributes import Int, Ints, PrecisionLike, ShapeLike
 from jaxconv._op import OPS
 from jaxconv._operate import operate
-from jaxconv._typing import DTypeLike
+from jaxconv._typing import DTypeLike, Int, Ints, PrecisionLike, ShapeLike
 
 
 def convolution(

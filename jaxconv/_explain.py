@@ -137,7 +137,8 @@ def _plan(
         operands["kernel"] = moved
     first, second = (operands[slot] for slot in OPERANDS[result])
     forced = _lowering.forced_here()
-    return _lowering.plan_of(result, first, second, geometry, dtype, platform, forced)
+    problem = _lowering.problem_of(result, first, second, geometry, dtype, platform)
+    return _lowering.choose_plan(problem, platform, forced)
 
 
 def _flops(resolved: Resolved) -> int:

@@ -98,7 +98,8 @@ def _convolution(equation: Equation) -> Convolution | None:
 
 def _plan(result: Slot, first: Typed, second: Typed, *, geometry: Geometry, dtype: DType) -> str:
     """How a contraction of these types is computed on one CPU device."""
-    plan = _lowering.plan_of(result, first, second, geometry, dtype, "cpu", _lowering.forced_here())
+    problem = _lowering.problem_of(result, first, second, geometry, dtype, "cpu")
+    plan = _lowering.choose_plan(problem, "cpu", _lowering.forced_here())
     steps = Counter(plan.steps())
     return "\n  ".join(
         f"{form}{f' (x {count})' if count > 1 else ''}: {why}"

@@ -26,12 +26,11 @@ from jax import Array, lax
 from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding
 
-from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._reshape import move_groups, reorder
-from jaxconv._typing import DType, Shape, Typed
+from jaxconv._typing import DType, Precision, Shape, Typed
 
 Numbers = lax.ConvDimensionNumbers
 

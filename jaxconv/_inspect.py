@@ -6,10 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxconv import _attributes, _conv_transpose, _convolution, _resolve
+from jaxconv import _attributes as parse
+from jaxconv import _conv_transpose, _convolution
 from jaxconv._messages import either, shown
 from jaxconv._op import OPS
-from jaxconv._resolve import Resolved
+from jaxconv._resolve import Resolved, resolve_sizes
 from jaxconv._typing import Shape
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -45,7 +46,7 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
     given_shape = given.pop(record.shape_argument) if record.shape_argument else None
     given = {"output_padding": 0} | given
     try:
-        return _resolve.find(record, first, second, given_shape, **given)
+        return resolve_sizes(record, first, second, given_shape, **given)
     except ValueError as error:
         if not any(map(_meant_as_shape, tensors.values())):
             raise
@@ -79,7 +80,7 @@ def shape(op: str, name: str, value: object) -> Shape:
         raise TypeError(f"{op}: `{name}` has no shape to read: {shown(value)}") from error
     if not isinstance(found, tuple | list):
         raise TypeError(f"{op}: `{name}` must be an array or its shape; got {shown(value)}")
-    return _attributes.shape(op, name, found, len(found), "or an array")
+    return parse.shape(op, name, found, len(found), "or an array")
 
 
 def _meant_as_shape(value: Any) -> bool:

@@ -143,13 +143,13 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
 
 def contenders(problem: Problem) -> list[str]:
     """The contenders with another plan than the table's, except those that compile long."""
-    seen = {_lowering.planned(problem, "cpu")}
+    seen = {_lowering.choose_plan(problem, "cpu")}
     found = []
     for name in CONTENDERS:
         if name == "multiply-adds" and problem.taps * problem.summed > MOST_TERMS:
             continue
         try:
-            plan = _lowering.planned(problem, "cpu", name)
+            plan = _lowering.choose_plan(problem, "cpu", name)
         except ValueError:  # the form cannot compute this contraction
             continue
         if plan not in seen:

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv import _arguments, _attributes, _dtypes, _resolve, _sharding
+from jaxconv import _arguments, _dtypes, _sharding
+from jaxconv import _attributes as parse
 from jaxconv._arguments import TensorLike
-from jaxconv._attributes import Precision
 from jaxconv._contractions import contract
 from jaxconv._geometry import OPERANDS, Geometry, Slot
 from jaxconv._op import OPS, Op
 from jaxconv._reshape import move_groups
-from jaxconv._typing import DType
+from jaxconv._resolve import resolve_sizes
+from jaxconv._typing import DType, Precision
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ def operate(
     else:
         bias = _arguments.array(op.name, "bias", bias)
         operand = _arguments.common_dtype(op.name, **{one: first, two: second}, bias=bias)
-    resolved = _resolve.find(op, first.shape, second.shape, given_shape, **attributes)
+    resolved = resolve_sizes(op, first.shape, second.shape, given_shape, **attributes)
     if bias is not None:
         _arguments.check_bias(op.name, bias, resolved)
-    result, precisions = op.slot(op.result), _attributes.precision(op.name, precision)
+    result, precisions = op.slot(op.result), parse.precision(op.name, precision)
     if op.slot(one) != OPERANDS[result][0]:  # the src of a transposed op is the coarse tensor
         first, second = second, first
         precisions = precisions[::-1]

@@ -26,12 +26,15 @@ import numpy as np
 import jaxconv
 from jaxconv import _selftest
 from jaxconv._layouts import DATA_FORMATS, WEIGHTS_FORMATS
-from jaxconv._lowering import onednn_here, onednn_verdict
+from jaxconv._lowering import cpu, onednn_here, onednn_verdict
 from jaxconv._lowering.onednn_verdict import Verdict
 from jaxconv._selfcheck import DTYPES, OPERATIONS
 
 #: How long one sweep goes on, and the threads; a process that takes LIMIT_SECONDS more hangs.
-SWEEP_SECONDS, THREADS_SECONDS, LIMIT_SECONDS = 25, 8, 20
+SWEEP_SECONDS, THREADS_SECONDS, LIMIT_SECONDS = 25, 8, 90
+
+#: Fewest random cases of a sweep, however slow the machine is.
+FEWEST_CASES = 20
 
 #: The C library ends a process that writes beyond its memory (glibc 2.34 or newer).
 HEAP_CHECK = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
@@ -40,10 +43,10 @@ HEAP_CHECK = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 SEEDS = (1, 2, 3)
 
 #: Fewest calls that all sweeps together must have run, for a verdict.
-FEWEST_CALLS = 100
+FEWEST_CALLS = 50
 
 
-def qualify() -> Verdict:
+def qualify_call() -> Verdict:
     """Test the call in this environment, say how that goes, and keep the verdict."""
     if reason := onednn_here.impossible():
         return Verdict(False, reason)
@@ -61,8 +64,7 @@ def judge(prelude: str = "") -> Verdict:
         if not found.good:
             return found
         ran.update(re.findall(r"^onednn_verbose.*,exec,cpu,convolution,([^,]*),", found.text, re.M))
-        listed = ", ".join(f"{count} by {name}" for name, count in ran.most_common())
-        print(f"sweep of seed {seed}: exact; calls so far: {listed or 'none'}", flush=True)
+        print(f"sweep of seed {seed}: exact; {_count(ran)} so far", flush=True)
     if slow := [name for name in ran if "gemm" in name or "ref" in name]:
         return Verdict(False, f"its fallback {slow[0]} ran, which may wait for itself forever")
     if sum(ran.values()) < FEWEST_CALLS:
@@ -71,7 +73,12 @@ def judge(prelude: str = "") -> Verdict:
     if not found.good:
         return found
     print(f"eight threads at once: {found.text.split()[-1]} programs, all alike", flush=True)
-    return Verdict(True, f"{sum(ran.values())} calls by {len(ran)} implementations, all exact")
+    listed = ", ".join(f"{count} by {name}" for name, count in ran.most_common())
+    return Verdict(True, f"{_count(ran)}, all exact: {listed}")
+
+
+def _count(ran: Counter[str]) -> str:
+    return f"{sum(ran.values())} calls by {len(ran)} implementations"
 
 
 def _run(code: str, seconds: float) -> Verdict:
@@ -103,10 +110,12 @@ def _run(code: str, seconds: float) -> Verdict:
 def sweep(seed: int) -> None:
     """Check cases on one core for a while; stop with a sentence at the first wrong one."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    if wrong := _selftest.named():
-        sys.exit(wrong[0].split(";")[0])
-    rng, end = random.Random(seed), time.monotonic() + SWEEP_SECONDS
-    while time.monotonic() < end:
+    if named := _selftest.named():
+        sys.exit(named[0].split(";")[0])
+    cpu.LITTLE_WORK = 0  # so that small cases call oneDNN, too
+    rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
+    while done < FEWEST_CASES or time.monotonic() < end:
+        done += 1
         case = rng.choice([*OPERATIONS]), _selftest.draw(rng), rng.choice([*DTYPES])
         if wrong := _selftest.compare(*case, rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)):
             sys.exit(f"{wrong}: {case}")

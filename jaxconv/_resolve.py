@@ -9,7 +9,8 @@ from typing import NamedTuple
 from jax.export import is_symbolic_dim
 
 from jaxconv import _attributes as parse
-from jaxconv import _channels, _layouts, _sizes
+from jaxconv import _layouts, _sizes
+from jaxconv._channels import groups_on_fine
 from jaxconv._geometry import Geometry
 from jaxconv._messages import either, short
 from jaxconv._op import Op
@@ -64,22 +65,18 @@ class _Given(NamedTuple):
     data_format: str
     weights_format: str
 
+    def axis(self, index: int) -> _sizes.AxisAttributes:
+        """The attributes of one axis."""
+        ints = {name: getattr(self, name)[index] for name in parse.LEAST}
+        return _sizes.AxisAttributes(self.op.name, index, self.auto_pad, *ints.values())
 
-def find(
+
+def resolve_sizes(
     op: Op,
     first: Shape,
     second: Shape,
     given_shape: object,
-    *,
-    strides: object,
-    pads_begin: object,
-    pads_end: object,
-    dilations: object,
-    output_padding: object,
-    auto_pad: object,
-    groups: object,
-    data_format: object,
-    weights_format: object,
+    **attributes: object,
 ) -> Resolved:
     """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
     name = op.name
@@ -101,28 +98,33 @@ def find(
             f"got {len(first)}"
         )
     rank = len(first) - 2
-    data_format = parse.letters(name, "data_format", data_format, _layouts.DATA_FORMATS)
-    weights_format = parse.letters(name, "weights_format", weights_format, _layouts.WEIGHTS_FORMATS)
+    data_format, weights_format = (
+        parse.letters(name, letters, attributes[letters], known)
+        for letters, known in (
+            ("data_format", _layouts.DATA_FORMATS),
+            ("weights_format", _layouts.WEIGHTS_FORMATS),
+        )
+    )
     if given_shape is not None or op.shape_argument == "weights_shape":
         assert op.shape_argument is not None
         order = weights_format if op.shape_argument == "weights_shape" else data_format
         given_shape = parse.shape(
             name, op.shape_argument, given_shape, rank + 2, f"in {order} order"
         )
+    ints = {
+        attribute: parse.axis_ints(name, attribute, attributes[attribute], rank, least)
+        for attribute, least in parse.LEAST.items()
+    }
     given = _Given(
         op,
         first,
         second,
         given_shape,
-        parse.axis_ints(name, "strides", strides, rank, 1),
-        parse.axis_ints(name, "pads_begin", pads_begin, rank, 0),
-        parse.axis_ints(name, "pads_end", pads_end, rank, 0),
-        parse.axis_ints(name, "dilations", dilations, rank, 1),
-        parse.axis_ints(name, "output_padding", output_padding, rank, 0),
-        parse.auto_pad(name, auto_pad),
-        parse.count(name, "groups", groups),
-        data_format,
-        weights_format,
+        auto_pad=parse.auto_pad(name, attributes["auto_pad"]),
+        groups=parse.count(name, "groups", attributes["groups"]),
+        data_format=data_format,
+        weights_format=weights_format,
+        **ints,
     )
     try:
         return _sized(given)
@@ -166,25 +168,20 @@ def _sized(given: _Given) -> Resolved:
             f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
             f"got shapes {given.second} and {given.first} ({data_format})"
         )
-    on_fine = _channels.groups_on_fine(
-        op, shapes, weights, groups, data_format, given.weights_format
-    )
+    on_fine = groups_on_fine(op, shapes, weights, groups, data_format, given.weights_format)
     kernel = _layouts.kernel_layout(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
     sized = [
         _sizes.RULES[op.name](
-            _sizes.AxisAttributes(
-                op.name, i, given.strides[i], given.pads_begin[i], given.pads_end[i],
-                given.dilations[i], given.output_padding[i], given.auto_pad,
-            ),
+            given.axis(i),
             weights=weights[kernel.spatial[i]],
             **{role(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
             **({} if asked is None else {role(op.result): asked[layout.spatial[i]]}),
         )
         for i in range(rank)
-    ]  # fmt: skip
+    ]
     axes = tuple(axis for axis, _ in sized)
 
     def data_shape(channels: int, extents: tuple[int, ...]) -> Shape:
@@ -235,8 +232,7 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
 def _check_result(op: Op, shape: Shape, given: _Given) -> None:
     """Refuse a result of too many elements: at 2**63, XLA ends the process."""
     if _elements(shape) > parse.MOST_ELEMENTS:
-        names = ("strides", "pads_begin", "pads_end", "dilations", "output_padding")
-        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in names)
+        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in parse.LEAST)
         raise ValueError(
             f"{op.name}: the result must have at most 2**48 elements; got shape {shape} of "
             f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {attributes}"

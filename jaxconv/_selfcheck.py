@@ -16,21 +16,18 @@ import ml_dtypes
 import numpy as np
 
 import jaxconv
-from jaxconv import _reference
 from jaxconv._geometry import Slot
 from jaxconv._layer import Layer
+from jaxconv._op import OPS
+from jaxconv._reference import fill
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[Slot, Array]
 
 #: operation -> the tensor it finds, and its inputs in order
 OPERATIONS: dict[str, tuple[Slot, tuple[Slot, Slot]]] = {
-    "convolution": ("coarse", ("fine", "kernel")),
-    "convolution_backward_data": ("fine", ("coarse", "kernel")),
-    "convolution_backward_weights": ("kernel", ("fine", "coarse")),
-    "conv_transpose": ("fine", ("coarse", "kernel")),
-    "conv_transpose_backward_data": ("coarse", ("fine", "kernel")),
-    "conv_transpose_backward_weights": ("kernel", ("coarse", "fine")),
+    op.name: (op.slot(op.result), (op.slot(op.inputs[0]), op.slot(op.inputs[1])))
+    for op in OPS.values()
 }
 SHAPED = (
     "convolution_backward_data",
@@ -57,7 +54,7 @@ def reference(layer: Layer, result: Slot, given: Tensors) -> Array:
     """Fill one tensor of the defining sum from the other two, in float64."""
     tensors = {name: np.zeros(shape) for name, shape in layer.shapes.items()} | given
     apart = {slot: _groups_first(layer, slot, x) for slot, x in tensors.items()}
-    found = _reference.fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
+    found = fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
     return np.moveaxis(found, 0, -2).reshape(layer.shapes[result])
 
 

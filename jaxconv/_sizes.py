@@ -13,12 +13,13 @@ class AxisAttributes:
 
     op: str
     index: int
+    auto_pad: str
+    # in the order of `_attributes.LEAST`
     stride: int
     pad_begin: int
     pad_end: int
     dilation: int
     output_padding: int
-    auto_pad: str
 
     def extent(self, kernel: int) -> int:
         """How far the dilated kernel reaches."""

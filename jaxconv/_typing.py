@@ -1,9 +1,10 @@
 """Names for the types that annotations share."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 DType = np.dtype[Any]
 
@@ -17,6 +18,13 @@ Shape = tuple[Extent, ...]
 
 #: What JAX takes as an array: no numbers and no lists, unlike `jax.typing.ArrayLike`.
 ArrayLike = Array | np.ndarray[Any, Any]
+
+#: What users give as an int, a shape, ints for each axis, a precision; and a parsed precision.
+Int = SupportsIndex
+ShapeLike = Sequence[Int] | np.ndarray[Any, Any] | Array
+Ints = Int | ShapeLike
+PrecisionLike = str | lax.PrecisionLike
+Precision = tuple[lax.Precision, lax.Precision]
 
 #: A place along an axis: in a loop it is traced.
 Index = int | Array

@@ -67,16 +67,16 @@ def patched(monkeypatch):
     JAX would go on with programs from before, and other tests with those of this one; so would
     the planner with its plans.
     """
-    from jaxconv._lowering.plan import plan
+    from jaxconv._lowering.plan import _plan
 
     done = ()
     with ExitStack() as stack:
-        stack.callback(plan.cache_clear)
+        stack.callback(_plan.cache_clear)
 
         def patch(of, name, value):
             nonlocal done
             monkeypatch.setattr(of, name, value)
-            plan.cache_clear()
+            _plan.cache_clear()
             done = (*done, (of, name, value))
             stack.enter_context(remembered_by()(done))
 

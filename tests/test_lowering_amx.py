@@ -114,7 +114,8 @@ def lower(problem, slot, forced):
     dtype = jnp.dtype(jnp.bfloat16)
     if forced:
         try:
-            _lowering.plan_of(slot, *types, geometry, dtype, "cpu", forced)
+            problem = _lowering.problem_of(slot, *types, geometry, dtype, "cpu")
+            _lowering.choose_plan(problem, "cpu", forced)
         except ValueError:
             forced = None
     traced = partial(

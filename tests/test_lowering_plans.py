@@ -3,15 +3,16 @@
 import time
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._lowering import cpu, gpu, phases
-from jaxconv._lowering.plan import plan
+from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._lowering import cpu, gpu, phases, xla_here
+from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
 
 DTYPES = [np.dtype(np.float32), np.dtype(jnp.bfloat16), np.dtype(np.float16), np.dtype(np.float64)]
@@ -56,13 +57,14 @@ def drawn(count):
             pick("coarse", "fine", "kernel"), axes, groups=pick(1, 1, 2, 32, 256),
             fine=pick(1, 1, 3, 8, 64), coarse=pick(1, 1, 4, 8, 96), batch=pick(None, 0, 1, 8),
             dtype=pick(*DTYPES), devices=pick(1, 1, 4), onednn=pick(True, False),
+            fast_dense=pick(True, False),
         )  # fmt: skip
 
 
 @pytest.mark.parametrize("platform", TABLES)
 def test_every_problem_has_a_plan_that_its_form_can_follow(platform):
     for asked in drawn(1500):
-        found = plan(asked, TABLES[platform])
+        found = choose_plan(asked, platform)
         todo = [found]
         while todo:
             one = todo.pop()
@@ -79,7 +81,7 @@ def test_one_isolates_and_none_within_it():
             isolated(part, within or found.isolated)
 
     for asked in drawn(300):
-        isolated(plan(asked, cpu.TABLE), False)
+        isolated(choose_plan(asked, "cpu"), False)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,19 @@ def test_one_isolates_and_none_within_it():
         (problem("coarse", [axis(32, 4, 4, pad=0)] * 2), ["onednn"], ["dot"]),
         (problem("coarse", [axis()] * 2, 32, 1, 1), ["onednn"], ["multiply-adds"]),
         (problem("kernel", [axis()] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
-        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["col2im"], ["col2im"]),
+        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["phases", *["col2im"] * 4], ["col2im"]),
+        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 96), ["col2im"], ["col2im"]),
+        (problem("fine", [axis(kernel=1, pad=0)] * 2, 4), ["flip", "onednn"], ["dot"]),
+        (problem("fine", [axis(28, 2, 2, pad=0)] * 2, 4), ["phases", "onednn"], ["dot"]),
+        (problem("fine", [axis(28, 2, 2, pad=0)] * 2), ["dot"], ["dot"]),
+        (problem("coarse", [axis(7)] * 2, 1, 256, 256, batch=1), ["im2col"], ["im2col"]),
+        (
+            problem("fine", [axis(7)] * 2, 1, 256, 256, batch=1),
+            ["flip", "onednn"],
+            ["flip", "im2col"],
+        ),
+        (problem("kernel", [axis()] * 2, 1, 6, 16), ["im2col"], ["im2col"]),
+        (problem("kernel", [axis()] * 2, 1, 6, 16, batch=32), ["convolution"], ["convolution"]),
         (problem("fine", [axis()] * 2, 1, 3, 64), ["flip", "col2im"], ["flip", "col2im"]),
         (problem("coarse", [axis()] * 2, 1, 128, 16), ["onednn"], ["col2im"]),
         (
@@ -143,26 +157,67 @@ def test_one_isolates_and_none_within_it():
     ],
 )  # fmt: skip
 def test_lines_of_the_cpu_table(asked, with_onednn, portable):
-    assert names(plan(replace(asked, onednn=True), cpu.TABLE)) == with_onednn
+    assert names(choose_plan(replace(asked, onednn=True), "cpu")) == with_onednn
     if portable:
-        assert names(plan(asked, cpu.TABLE)) == portable
+        assert names(choose_plan(asked, "cpu")) == portable
+
+
+@pytest.mark.parametrize(
+    ("asked", "older", "newer"),
+    [
+        (problem("kernel", [axis(stride=2)] * 2), "im2col", "convolution"),
+        (problem("kernel", [axis(stride=2)] * 2, batch=4), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2, batch=32), "im2col", "convolution"),
+        (problem("kernel", [axis()] * 2, fine=3, batch=32), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2, fine=64, coarse=128, batch=32), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 2, batch=32, dtype=DTYPES[1]), "im2col", "im2col"),
+        (problem("kernel", [axis()] * 3, batch=32), "im2col", "im2col"),
+        (problem("coarse", [axis(kernel=9)] * 2, fine=64, coarse=3), "col2im", "convolution"),
+        (problem("coarse", [axis(kernel=3)] * 2, fine=64, coarse=3), "col2im", "col2im"),
+        (problem("coarse", [axis(kernel=7)] * 2, fine=8, coarse=1), "col2im", "col2im"),
+    ],
+)
+def test_what_is_faster_on_a_newer_xla_follows_from_the_problem(asked, older, newer):
+    assert names(choose_plan(asked, "cpu")) == [older]
+    assert names(choose_plan(replace(asked, fast_dense=True), "cpu")) == [newer]
+
+
+@pytest.mark.parametrize(
+    ("release", "fast"),
+    [("0.10.2", False), ("0.11.2", False), ("0.12.0.1", True), ("1.0.0", True)],
+)
+def test_which_release_of_jaxlib_has_the_fast_convolution(release, fast, monkeypatch):
+    monkeypatch.setattr(xla_here, "version", {"jaxlib": release}.get)
+    assert xla_here.fast_dense.__wrapped__() == fast
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_plan_is_told_the_release(fast, monkeypatch):
+    monkeypatch.setattr(xla_here, "fast_dense", lambda: fast)
+    asked = problem("kernel", [axis(stride=2)] * 2, fine=64, batch=32)
+    first, second = (
+        jax.ShapeDtypeStruct(asked.shape(slot), asked.dtype) for slot in OPERANDS["kernel"]
+    )
+    found = _lowering.problem_of("kernel", first, second, asked.geometry, asked.dtype, "cpu")
+    assert found.fast_dense == fast
 
 
 def test_strides_are_few_contractions_however_large():
     for stride in (2, 3, 8, 100):
-        dense = plan(problem("fine", [axis(200, 2 * stride, stride)] * 2), cpu.TABLE)
+        dense = choose_plan(problem("fine", [axis(200, 2 * stride, stride)] * 2), "cpu")
         assert names(dense)[0] == "phases"
         assert len(dense.parts) == 1
-        odd = plan(problem("fine", [axis(200, stride + 1, stride)] * 2), cpu.TABLE)
+        odd = choose_plan(problem("fine", [axis(200, stride + 1, stride)] * 2), "cpu")
         assert len(odd.parts) == 4
-    depthwise = plan(problem("fine", [axis(56, 3, 2)] * 2, 32, 1, 1), cpu.TABLE)
+    depthwise = choose_plan(problem("fine", [axis(56, 3, 2)] * 2, 32, 1, 1), "cpu")
     assert len(depthwise.parts) == 4
 
 
 def test_a_program_split_over_devices_gets_forms_without_loops():
     for asked in drawn(600):
         if asked.devices > 1:
-            found = names(plan(replace(asked, onednn=False), cpu.TABLE))
+            found = names(choose_plan(replace(asked, onednn=False), "cpu"))
             loops = {"onednn", "im2col", "col2im", "by group", "by first axis", "by block", "swap"}
             assert not loops & {*found}
 
@@ -172,19 +227,19 @@ def test_huge_strides_are_planned_at_once(stride):
     """A loop over residues of a stride would take minutes, here of processor time."""
     start = time.process_time()
     far = Axis(5, 3, 2, stride, stride - 1, 2)
-    found = plan(problem("fine", [far, far]), cpu.TABLE)
+    found = choose_plan(problem("fine", [far, far]), "cpu")
     assert time.process_time() - start < 1
     assert names(found)
 
 
 def test_forced_takes_the_first_place_that_it_can():
     strided = problem("fine", [axis(56, 3, 2)] * 2)
-    found = _lowering.planned(strided, "cpu", "im2col")
+    found = _lowering.choose_plan(strided, "cpu", "im2col")
     assert names(found) == ["phases", *["im2col"] * 4]
     with pytest.raises(ValueError, match="forced: 'by group' cannot compute this contraction"):
-        _lowering.planned(strided, "cpu", "by group")
-    assert _lowering.planned(strided, "gpu", "im2col") == _lowering.planned(strided, "gpu")
-    with pytest.raises(ValueError, match="`form` must be one of portable, reference, onednn"):
+        _lowering.choose_plan(strided, "cpu", "by group")
+    assert _lowering.choose_plan(strided, "gpu", "im2col") == _lowering.choose_plan(strided, "gpu")
+    with pytest.raises(ValueError, match=r"`form` must be one of portable, reference, .*onednn"):
         jaxconv.forced("fast")
 
 

@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry
-from jaxconv._lowering.plan import Emit
+from jaxconv._lowering.form import Emit
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import merge_groups, split_groups
 from jaxconv._typing import Index

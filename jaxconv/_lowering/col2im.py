@@ -13,7 +13,7 @@ from jax import Array, lax
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import convolution, dot, split, window
 from jaxconv._lowering.blocks import side_by_side, some
-from jaxconv._lowering.plan import Emit, Form
+from jaxconv._lowering.form import Emit, Form
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._typing import Index
 
@@ -70,4 +70,5 @@ FORM = Form(
     "col2im",
     {"coarse": _by_images(to_coarse), "fine": _by_images(convolution.to_fine)},
     cannot=_cannot,
+    gathers=True,
 )

@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from jaxconv._geometry import UNIT, Geometry
 from jaxconv._lowering import reference, window
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups, replace_axes
 

@@ -6,6 +6,7 @@ Contractions to the fine tensor are first rewritten as contractions to the coars
 where jaxlib carries it, then computes what it is fast at. Below it are the portable forms.
 """
 
+import math
 import os
 
 from jaxconv._lowering import (
@@ -21,7 +22,7 @@ from jaxconv._lowering import (
     split,
     swap,
 )
-from jaxconv._lowering.plan import Regime, Table
+from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.problem import Problem
 
 #: Most multiply-adds in one fused loop: beyond, XLA's code for it is several times slower.
@@ -36,6 +37,10 @@ FEW_CHANNELS = 8
 #: Most result channels, and fewest summed ones for each of them, with which adding windows up beats
 #: oneDNN.
 FEW_RESULTS, MANY_SUMMED = 8, 8
+
+#: Most summed channels that XLA:CPU's fast dense convolution leaves to slower code, and elements of
+#: all windows, in multiples of the data's, beyond which that convolution beats adding windows up.
+NARROW, MANY_WINDOWS = 16, 2
 
 #: Most fine channels of a stem whose gradients XLA:CPU has fast code for.
 FEW_FINE = 4
@@ -62,9 +67,15 @@ SMALL_IMAGE, MANY_CHANNELS = 14, 64
 #: Most coarse channels that are not worth im2col's windows.
 FEW_COARSE = 16
 
-#: Fewest images, which XLA:CPU takes as channels, with which its weights gradient of few channels
-#: beats im2col.
-FEW_IMAGES = 8
+#: Fewest images, which XLA:CPU takes as channels, with which its weights gradient beats im2col, of
+#: very few channels and of more.
+FEW_IMAGES, MANY_IMAGES = 8, 32
+
+#: Most bytes of data that its weights gradients may transpose to take images as channels.
+MUCH_COPIED = 16 << 20
+
+#: Most pixels with which copying the kernel into an order of oneDNN's costs more than their sums.
+FEW_PIXELS = 49
 
 #: Copies of the result that reading the narrower tensor by taps must save.
 COPIES = 2
@@ -85,8 +96,6 @@ def _few_products(p: Problem) -> bool:
 
 def _much_data(p: Problem) -> bool:
     """Data that is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
-    if p.partitioned:
-        return False
     if p.result == "kernel":
         transposed = not p.channels_last and p.rank > 1 and not p.tiles
         return _few_products(p) or transposed
@@ -120,15 +129,15 @@ def _few_terms_beat_onednn(p: Problem) -> bool:
 
 def _one_dot(p: Problem) -> bool:
     """One tap, or windows that tile: each pixel is in one window at most."""
-    if p.result == "fine":
-        return p.tiles or (p.pointwise and (p.dense or p.strided))
+    if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
+        return (p.tiles or p.pointwise) and (p.dense or not onednn.reaches(p))
     reads_tiles = p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
     return p.dense and (p.pointwise or p.tiles) and not reads_tiles
 
 
 def _few_sums(p: Problem) -> bool:
     """A weights gradient of one tap, in 32 bits, of many rows and few sums."""
-    if p.result != "kernel" or p.partitioned or p.bits != 32 or not p.dense or not p.counted:
+    if p.result != "kernel" or p.bits != 32 or not p.dense or not p.counted:
         return False
     sums = p.fine * p.coarse
     return p.pointwise and sums <= FEW_SUMS and p.work >= dot.ROWS * sums
@@ -136,29 +145,27 @@ def _few_sums(p: Problem) -> bool:
 
 def _few_results(p: Problem) -> bool:
     """So few result channels that adding windows up costs less than reading a pixel for each."""
-    if p.partitioned or not p.counted:
+    if not p.counted:
         return False
     if p.result == "coarse":
         most = FEW_RESULTS if p.onednn else FEW_COARSE
         return p.coarse <= most and p.summed >= MANY_SUMMED * p.coarse
     few, many = p.fine <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine
-    if p.onednn:
-        return p.bits == 32 and few and many
+    if p.onednn:  # phases read few coarse channels faster
+        return p.bits == 32 and few and many and p.coarse > MANY_CHANNELS
     return p.bits < 64 and (few or many)
 
 
 def _image_by_image(p: Problem) -> bool:
     """One tap, channels first, and twice the weights, which each image copies, at most its data."""
     few = 2 * p.fine * p.coarse <= p.positions * (p.fine + p.coarse)
-    if not (p.channels_first and few) or p.partitioned:
-        return False
-    return p.bits > 16 or p.result != "kernel"
+    return p.channels_first and few and (p.bits > 16 or p.result != "kernel")
 
 
 def _few_terms_channels_first(p: Problem) -> bool:
     """Grouped, channels first, and sums that cost less than two transpositions."""
     few = p.fine <= (1 if p.strided else 4) and p.taps * p.fine <= FEW_TERMS
-    return p.channels_first and p.result == "coarse" and few and not (p.partitioned or p.dense)
+    return p.channels_first and p.result == "coarse" and few and not p.dense
 
 
 def _narrow_coarse(p: Problem) -> bool:
@@ -167,19 +174,38 @@ def _narrow_coarse(p: Problem) -> bool:
     The result is copied as well, to reverse it.
     """
     saved = p.pixels * (p.fine - p.coarse)
-    return saved >= COPIES * p.fine * p.coarse and not p.partitioned
+    return saved >= COPIES * p.fine * p.coarse
+
+
+def _pays_onednn(p: Problem) -> bool:
+    """Enough work to start oneDNN, and enough pixels for the copy that it makes of the kernel."""
+    few = p.dense and p.result == "coarse" and p.pixels <= FEW_PIXELS and p.bits == 32
+    as_it_is = p.geometry.kernel == p.geometry.canonical().kernel
+    copied = few and as_it_is and p.rank == 2 and _small_image(p)
+    return p.work >= LITTLE_WORK and not copied
+
+
+def _fast_dense(p: Problem) -> bool:
+    """Few results of large windows, or a weights gradient of several images."""
+    if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
+        return False
+    if p.result == "coarse":
+        many = p.fine > NARROW and p.taps * p.coarse > MANY_WINDOWS * p.fine
+        return many and _few_results(p)
+    several = (p.batch or 0) >= (FEW_IMAGES if p.strided else MANY_IMAGES)
+    even = p.coarse < MANY_COARSE * p.fine and (p.strided or not _narrow_coarse(p))
+    copied = 4 * sum(math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
+    return p.result == "kernel" and several and even and copied <= MUCH_COPIED
 
 
 def _wide_groups(p: Problem) -> bool:
     """Grouped, and each group is enough work for a contraction of its own."""
     enough = p.counted and p.work >= WORK_OF_A_GROUP * p.geometry.groups
-    return not p.dense and p.bits > 16 and enough and not p.partitioned
+    return not p.dense and p.bits > 16 and enough
 
 
 def _dots_of_windows(p: Problem) -> bool:
     """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image or stem."""
-    if p.partitioned:  # blocks would be parts of an axis that may be split over devices
-        return False
     if p.result == "kernel" and p.dense:
         return not _stem(p) and (p.rank > 1 or p.fine == 1 or p.bits == 64)
     return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widening(p)))
@@ -187,8 +213,9 @@ def _dots_of_windows(p: Problem) -> bool:
 
 def _stem(p: Problem) -> bool:
     """A weights gradient of few channels and several images, which XLA takes as channels."""
-    few = p.fine <= FEW_FINE and p.coarse <= FEW_COARSE
-    return few and (p.batch or 0) >= FEW_IMAGES and p.bits == 32
+    few = p.fine <= FEW_WIDENED and p.coarse <= FEW_COARSE
+    several = (p.batch or 0) >= (FEW_IMAGES if p.fine <= FEW_FINE else MANY_IMAGES)
+    return few and several and p.bits == 32
 
 
 def _small_image(p: Problem) -> bool:
@@ -203,112 +230,118 @@ def _widening(p: Problem) -> bool:
 
 
 _LINES: Table = (
-    Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
-    Regime(
+    Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
+    Line(
         "one-tap-channels-first",
         dots.BY_IMAGE,
         _image_by_image,
         "one tap, channels first: a dot for each image, and no transposition",
     ),
-    Regime(
+    Line(
         "much-data",
         split.BLOCKS,
         _much_data,
         "much data is copied, or read again: in blocks that a cache holds",
     ),
-    Regime(
+    Line(
         "few-sums",
         dot.IN_PARTS,
         _few_sums,
         "one dot of few sums keeps one core busy: several dots side by side, then their sum",
     ),
-    Regime("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
-    Regime(
+    Line("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
+    Line(
         "stride-1",
         phases.FLIP,
         lambda p: True,
         "a convolution by the reversed kernel",
     ),
-    Regime(
+    Line(
+        "fast-dense",
+        convolution.FORM,
+        _fast_dense,
+        "from JAX 0.12 on, XLA's dense convolution uses all cores",
+    ),
+    Line(
         "few-results",
         col2im.FORM,
         _few_results,
         "few result channels: one dot, whose windows are added up",
     ),
-    Regime(
+    Line(
         "strided",
         phases.PHASES,
         lambda p: True,
         "stride-1 convolutions, by the residues of pixels modulo the stride",
     ),
-    Regime(
+    Line(
         "tap-by-tap",
         split.TAPS,
         lambda p: p.result == "fine" or split.far(p),
         "too many phases, or windows that reach over far more padding than data",
     ),
-    Regime(
+    Line(
         "few-terms-channels-first",
         multiply_adds.CHANNELS_FIRST,
         _few_terms_channels_first,
         "few channels a group: multiply-adds, and no transposition",
     ),
-    Regime(
+    Line(
         "few-terms-beat-onednn",
         multiply_adds.FORM,
         _few_terms_beat_onednn,
         "oneDNN has no vector code for a few channels a group, nor for interleaved results",
     ),
-    Regime(
+    Line(
         "narrow-coarse",
         swap.FORM,
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
     ),
-    Regime(
+    Line(
         "onednn",
         onednn.FORM,
-        lambda p: p.work >= LITTLE_WORK,
+        _pays_onednn,
         "oneDNN, which jaxlib carries",
     ),
     # The portable forms: without oneDNN, or for what it cannot compute.
-    Regime(
+    Line(
         "grouped-sharded",
         dots.BY_TAP,
         lambda p: p.partitioned and not p.dense and _dots_only(p),
         "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
     ),
-    Regime(
+    Line(
         "few-terms",
         multiply_adds.FORM,
         _few_terms,
         "few channels a group: multiply-adds instead of XLA's scalar loops",
     ),
-    Regime(
+    Line(
         "many-taps",
         split.PIECES,
         _many_taps,
         "grouped, and too many taps for one program: a loop over pieces of the kernel",
     ),
-    Regime(
+    Line(
         "wide-groups",
         split.GROUPS,
         _wide_groups,
         "one contraction for each group is twice as fast as one for all",
     ),
-    Regime(
+    Line(
         "dots-of-windows",
         im2col.FORM,
         _dots_of_windows,
         "dots are several times faster than XLA's convolution here",
     ),
-    Regime(
+    Line(
         "3-D",
         split.FIRST_AXIS,
         lambda p: p.result == "coarse" and p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
     ),
-    Regime("all-others", convolution.FORM, lambda p: True, "one convolution"),
+    Line("all-others", convolution.FORM, lambda p: True, "one convolution"),
 )
 
 #: All lines, less one that JAXCONV_WITHOUT names: for `benchmarks.ablation`.

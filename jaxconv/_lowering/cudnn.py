@@ -20,7 +20,7 @@ from jax import Array, lax
 
 from jaxconv._geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._lowering import reference
-from jaxconv._lowering.plan import Emit, Form
+from jaxconv._lowering.form import Emit, Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import replace_axes
 

@@ -17,7 +17,7 @@ from jax import Array, lax
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.blocks import by_group, divisor
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._typing import DType, Shape
 
@@ -65,7 +65,10 @@ def parts_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics:
 
 
 IN_PARTS = Form(
-    "dot in parts", {"kernel": parts_to_kernel}, cannot=lambda p: not p.pointwise or not p.dense
+    "dot in parts",
+    {"kernel": parts_to_kernel},
+    cannot=lambda p: not p.pointwise or not p.dense,
+    gathers=True,
 )
 
 

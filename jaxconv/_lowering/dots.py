@@ -17,7 +17,7 @@ from jax import Array, lax
 
 from jaxconv._geometry import DataLayout, Geometry
 from jaxconv._lowering import dot, window
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
 
@@ -158,5 +158,6 @@ BY_IMAGE = Form(
     "dot by image",
     {"coarse": images_to_coarse, "fine": images_to_fine, "kernel": images_to_kernel},
     cannot=lambda p: not p.pointwise,
+    gathers=True,
     channels_first=True,
 )

@@ -5,50 +5,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from jaxconv._contexts import FORCED
-from jaxconv._lowering import (
-    col2im,
-    convolution,
-    dot,
-    dots,
-    im2col,
-    multiply_adds,
-    onednn,
-    phases,
-    reference,
-    split,
-    swap,
-)
 from jaxconv._lowering.measured import Measured
-from jaxconv._lowering.plan import Form
-
-#: All forms on CPU by name, except zeros.
-FORMS: dict[str, Form] = {
-    form.name: form
-    for form in (
-        reference.FORM,
-        onednn.FORM,
-        convolution.FORM,
-        col2im.FORM,
-        dot.FORM,
-        dot.IN_PARTS,
-        dots.BY_TAP,
-        im2col.FORM,
-        multiply_adds.FORM,
-        multiply_adds.CHANNELS_FIRST,
-        dots.BY_IMAGE,
-        phases.FLIP,
-        phases.PHASES,
-        swap.FORM,
-        split.GROUPS,
-        split.BLOCKS,
-        split.PIECES,
-        split.TAPS,
-        split.FIRST_AXIS,
-    )
-}
-
-#: The table without oneDNN.
-PORTABLE = "portable"
+from jaxconv._lowering.tables import FORMS, PORTABLE
 
 #: Earlier names of forms: `forced` takes them, with a warning, until 0.2.
 OLD_NAMES = {

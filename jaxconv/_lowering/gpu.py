@@ -6,7 +6,7 @@ dilations, and a dilated weights gradient.
 """
 
 from jaxconv._lowering import cudnn, dot, dots, phases, reference, split
-from jaxconv._lowering.plan import Regime, Table
+from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.problem import Problem
 
 
@@ -15,44 +15,44 @@ def _no_backward_data(p: Problem) -> bool:
 
 
 TABLE: Table = (
-    Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
-    Regime(
+    Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
+    Line(
         "stride 1",
         phases.FLIP,
         _no_backward_data,
         "no backward data form; it is a forward convolution by the reversed kernel",
     ),
-    Regime(
+    Line(
         "strided",
         phases.PHASES,
         _no_backward_data,
         "no backward data form; a forward one would write out the coarse tensor with zeros between",
     ),
-    Regime(
+    Line(
         "strided, one tap",
         dot.FORM,
         _no_backward_data,
         "no backward data form, and strides too large for phases",
     ),
-    Regime(
+    Line(
         "odd strides",
         split.TAPS,
         _no_backward_data,
         "no backward data form, and too many phases",
     ),
-    Regime(
+    Line(
         "4-D",
         split.FIRST_AXIS,
         lambda p: p.rank > 3 and p.result != "fine",
         "no form has more than three spatial axes",
     ),
-    Regime(
+    Line(
         "dilated weights gradient",
         dots.BY_TAP,
         lambda p: p.result == "kernel" and p.dilated and p.taps <= split.MOST_TAPS,
         "no backward filter form; a forward one would have the coarse tensor as its kernel",
     ),
-    Regime(
+    Line(
         "grouped, sharded",
         dots.BY_TAP,
         lambda p: (
@@ -64,5 +64,5 @@ TABLE: Table = (
         ),
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),
-    Regime("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),
+    Line("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),
 )

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxconv._geometry import Geometry
 from jaxconv._lowering import dot, isolate, window
 from jaxconv._lowering.blocks import added, by_group, side_by_side, some
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._typing import Index
 
@@ -132,4 +132,4 @@ def _share(total: int, block: int, whole: int) -> int:
     return next((n for n in range(most, most // 2, -1) if total % n == 0), most)
 
 
-FORM = Form("im2col", {"coarse": to_coarse, "kernel": to_kernel})
+FORM = Form("im2col", {"coarse": to_coarse, "kernel": to_kernel}, gathers=True)

@@ -13,7 +13,7 @@ from jax import Array, lax
 
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._lowering.window import Tap
 from jaxconv._reshape import merge_groups, replace_axes, split_groups
@@ -203,4 +203,6 @@ def _widened(x: Array, dtype: DType) -> Array:
 
 
 FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel})
-CHANNELS_FIRST = Form("multiply-adds, channels first", {"coarse": to_coarse}, channels_first=True)
+CHANNELS_FIRST = Form(
+    "multiply-adds, channels first", {"coarse": to_coarse}, gathers=True, channels_first=True
+)

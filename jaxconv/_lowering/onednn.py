@@ -9,7 +9,7 @@ from jax import Array, lax
 from jaxconv._geometry import UNIT, Axis, Geometry, KernelLayout
 from jaxconv._lowering import onednn_call, window
 from jaxconv._lowering.blocks import added, divisor
-from jaxconv._lowering.plan import Form
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import replace_axes
 from jaxconv._typing import Index
@@ -190,10 +190,13 @@ def _block(
     return 1, found if found >= least else coarse[1]
 
 
+def reaches(problem: Problem) -> bool:
+    """Whether the call may compute a contraction, or what it is rewritten as."""
+    return problem.onednn and onednn_call.safe(problem)
+
+
 def _cannot(problem: Problem) -> bool:
-    if not problem.onednn or not onednn_call.safe(problem):
-        return True
-    return problem.result == "kernel" and not _worth(problem)
+    return not reaches(problem) or (problem.result == "kernel" and not _worth(problem))
 
 
 FORM = Form(

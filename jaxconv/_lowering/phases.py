@@ -23,7 +23,7 @@ from jax import Array, lax
 
 from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry, KernelLayout
-from jaxconv._lowering.plan import Form, Parts
+from jaxconv._lowering.form import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import move_groups, replace_axes
 
@@ -61,11 +61,12 @@ def flip(
     coarse: Array,
     kernel: Array,
     *,
-    geometry: Geometry,
+    problem: Problem,
     numerics: Numerics,
     parts: Parts,
 ) -> Array:
     """One contraction to coarse by the reversed kernel."""
+    geometry = problem.geometry
     (part,) = parts
     return part(coarse, _turned(kernel, geometry), numerics)
 
@@ -179,12 +180,12 @@ def phases(
     coarse: Array,
     kernel: Array,
     *,
-    geometry: Geometry,
+    problem: Problem,
     numerics: Numerics,
     parts: Parts,
 ) -> Array:
     """A contraction for each combination of kinds, and the results interleaved."""
-    problem = Problem.of("fine", coarse, kernel, geometry)
+    geometry = problem.geometry
     kinds, rank, groups = _kinds(problem), geometry.rank, geometry.groups
     done = dict(zip(_chosen(kinds), parts, strict=True))
 

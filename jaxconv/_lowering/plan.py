@@ -1,95 +1,28 @@
 """A plan says as data how a contraction is computed; emission follows it and decides nothing.
 
-Each platform has a table of regimes. The first regime that holds, and whose form can compute the
-contraction, decides. A form computes a contraction, or rewrites it as others, its parts, which the
-same table plans. So a plan is a tree. It follows from sizes alone, before anything is traced:
-`explain` prints it, `forced` and `measure` make others.
+Each platform has a table. Its first line that holds, and whose form can compute the contraction,
+decides. A form computes a contraction, or rewrites it as others, its parts, which the same table
+plans. So a plan is a tree. It follows from sizes alone, before anything is traced: `explain` prints
+it, `forced` and `measure` make others.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Protocol
 
 import jax
 from jax import Array, lax
 
-from jaxconv._geometry import OPERANDS, Geometry, Slot
+from jaxconv._geometry import OPERANDS, Geometry
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.isolate import isolated
+from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.tables import FORMS, PORTABLE, TABLES
 from jaxconv._reshape import reorder
 
-#: Computes one part of a rewrite from two operands.
-Part = Callable[[Array, Array, Numerics], Array]
-Parts = tuple[Part, ...]
-
-
-class Emit(Protocol):
-    """How a form computes one result from two operands in the layouts of the geometry."""
-
-    def __call__(
-        self, first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
-    ) -> Array: ...
-
-
-class Rewrite(Protocol):
-    """How a form computes one result by its parts."""
-
-    def __call__(
-        self,
-        first: Array,
-        second: Array,
-        /,
-        *,
-        geometry: Geometry,
-        numerics: Numerics,
-        parts: Parts,
-    ) -> Array: ...
-
-
-@dataclass(frozen=True)
-class Form:
-    """One way to compute contractions: the record of a file of this folder."""
-
-    name: str
-    #: a function for each slot that the form can fill
-    emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
-    #: which contractions to these slots the form cannot compute
-    cannot: Callable[[Problem], bool] = lambda p: False
-    #: the contractions that a rewrite makes of one
-    parts: Callable[[Problem], tuple[Problem, ...]] | None = None
-    #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
-    any_sizes: bool = False
-    #: takes any layouts; for other forms, data becomes channels-last, a kernel (X, i, o)
-    any_layout: bool = False
-    #: takes data with the channels first instead
-    channels_first: bool = False
-    #: takes a kernel in any layout
-    any_kernel: bool = False
-    #: slots for which the form has several operations, which XLA must not fuse with others
-    isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
-
-    def fills(self, problem: Problem) -> bool:
-        """Whether this form can compute a contraction."""
-        return problem.result in self.emit and not self.cannot(problem)
-
-
-@dataclass(frozen=True)
-class Regime:
-    """A line of a table: where `when` holds, `form` computes what it can; `why` says the reason."""
-
-    name: str
-    form: Form
-    when: Callable[[Problem], bool]
-    why: str
-
-    def holds(self, problem: Problem) -> bool:
-        """Whether this line decides about a contraction, unless an earlier line does."""
-        return self.form.fills(problem) and self.when(problem)
-
-
-Table = tuple[Regime, ...]
+Forced = str | Measured | None
 
 
 @dataclass(frozen=True)
@@ -105,6 +38,8 @@ class Plan:
     trim: Trim | None = None
     parts: tuple["Plan", ...] = ()
     isolated: bool = False
+    #: whether the form was forced on this contraction, not chosen by a table
+    forced: bool = field(default=False, compare=False)
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """The name of each form in use and why it was chosen, the outermost first."""
@@ -112,34 +47,65 @@ class Plan:
         for part in self.parts:
             yield from part.steps()
 
+    def is_forced(self) -> bool:
+        """Whether a form was forced on the contraction or on one of its parts."""
+        return self.forced or any(part.is_forced() for part in self.parts)
+
+
+def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
+    """The plan for a contraction; other forms than the reference are forced on CPU only."""
+    on_cpu = platform == "cpu"
+    name, why = forced, "forced"
+    if isinstance(forced, Measured):
+        name, why = forced.form(problem) if on_cpu else (None, "")
+    if name == PORTABLE:
+        return _plan(replace(problem, onednn=False), platform)
+    if name is None or not (on_cpu or name == "reference"):
+        return _plan(problem, platform)
+    # Another version may have measured a form that is gone.
+    found = _plan(problem, platform, FORMS[name], why) if name in FORMS else None
+    if found and (found.problem.empty or found.is_forced()):
+        return found
+    if isinstance(forced, Measured):
+        return _plan(problem, platform)
+    raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")
+
 
 @lru_cache(maxsize=4096)
-def plan(
-    problem: Problem, table: Table, forced: Regime | None = None, inside: bool = False
+def _plan(
+    problem: Problem,
+    platform: str | None,
+    forced: Form | None = None,
+    why_forced: str = "",
+    inside: bool = False,
 ) -> Plan:
-    """The plan by the first regime that holds.
+    """The plan by the first line that holds.
 
-    `forced` decides instead about the outermost contractions that its form can compute. `inside`
-    an isolated form, no part is isolated again.
+    `forced` is used instead for the outermost contractions that it can compute. `inside` an
+    isolated form, no part is isolated again; on other platforms than CPU, nothing is: XLA:GPU fuses
+    well.
     """
     normal, trim = normalise(problem)
-    if forced is not None and forced.holds(normal) and not normal.empty:
-        regime, forced = forced, None
+    force = forced is not None and forced.fills(normal) and not normal.empty
+    if forced is not None and force:
+        form, why, forced = forced, why_forced, None
     else:
-        regime = next(r for r in table if r.holds(normal))
-    form = regime.form
+        table = TABLES.get(platform, TABLES[None])
+        form, why = next((line.form, line.why) for line in table if line.holds(normal))
     if form.any_sizes:
         normal, trim = problem, None
     inner = normal if form.any_layout else normal.canonical(form.channels_first)
     if form.any_kernel and normal.result != "kernel":
         inner = replace(inner, geometry=replace(inner.geometry, kernel=normal.geometry.kernel))
-    isolate = inner.result in form.isolated and not inside
+    isolate = inner.result in form.isolated and not inside and platform == "cpu"
     inner_parts = form.parts(inner) if form.parts else ()
-    parts = tuple(plan(p, table, forced, inside or isolate) for p in inner_parts)
-    return Plan(form, regime.why, inner, normal.geometry, trim, parts, isolate)
+    parts = tuple(
+        _plan(part, platform, forced, why_forced, inside or isolate) for part in inner_parts
+    )
+    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, force)
 
 
-def emit(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Array:
+def emit_plan(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Array:
     """Compute the plan's contraction of two operands, in the layouts that the caller has."""
 
     def run(first: Array, second: Array) -> Array:
@@ -160,8 +126,10 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
         )
     form: Callable[..., Array] = plan.form.emit[result]
     if plan.form.parts:
-        form = partial(form, parts=tuple(partial(emit, part) for part in plan.parts))
-    out = form(first, second, geometry=there, numerics=numerics)
+        parts = tuple(partial(emit_plan, part) for part in plan.parts)
+        out = form(first, second, problem=plan.problem, numerics=numerics, parts=parts)
+    else:
+        out = form(first, second, geometry=there, numerics=numerics)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))

@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxconv._attributes import Precision
 from jaxconv._dtypes import ACCUMULATION
 from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._typing import DType, Shape, Typed
+from jaxconv._typing import DType, Precision, Shape, Typed
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,8 @@ class Problem:
     devices: int = 1
     #: whether the program may call oneDNN; `onednn_call.safe` looks at the sizes
     onednn: bool = False
+    #: whether XLA:CPU's own dense convolution uses all cores: see `xla_here.py`
+    fast_dense: bool = False
     #: whether its result is interleaved with those of other contractions
     phase: bool = False
 

@@ -12,7 +12,7 @@ from jax import Array, lax
 from jaxconv import _sharding
 from jaxconv._geometry import Geometry, Slot
 from jaxconv._lowering import plain
-from jaxconv._lowering.plan import Emit, Form
+from jaxconv._lowering.form import Emit, Form
 from jaxconv._lowering.problem import Numerics
 from jaxconv._reshape import move_groups
 

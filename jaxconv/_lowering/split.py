@@ -14,7 +14,7 @@ from jaxconv import _sharding
 from jaxconv._geometry import Axis, Geometry
 from jaxconv._lowering import window
 from jaxconv._lowering.blocks import added, at_most, divisor, side_by_side, some
-from jaxconv._lowering.plan import Form, Part, Parts
+from jaxconv._lowering.form import Form, Part, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._reshape import reorder, replace_axes
 from jaxconv._typing import Index
@@ -35,9 +35,10 @@ def _one_group(problem: Problem) -> tuple[Problem, ...]:
 
 
 def by_group(
-    first: Array, second: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    first: Array, second: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """One group after the other."""
+    geometry = problem.geometry
     return _some_groups(1, parts, first, second, geometry, numerics)
 
 
@@ -57,6 +58,7 @@ GROUPS = Form(
     "by group",
     {"coarse": by_group, "kernel": by_group},
     cannot=lambda p: p.dense,
+    gathers=True,
     parts=_one_group,
 )
 
@@ -104,10 +106,11 @@ def _one_block(problem: Problem) -> tuple[Problem, ...]:
 
 
 def blocks_to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """For some groups at a time, the sum over blocks of images."""
-    images, groups = _block(Problem.of("kernel", fine, coarse, geometry))
+    geometry = problem.geometry
+    images, groups = _block(problem)
     batch, last = geometry.data.batch, geometry.canonical()
 
     def block(n: Index) -> Array:
@@ -122,10 +125,11 @@ def blocks_to_kernel(
 
 
 def blocks_to_coarse(
-    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """Some images, and some of their groups, after the other."""
-    images, groups = _block(Problem.of("coarse", fine, kernel, geometry))
+    geometry = problem.geometry
+    images, groups = _block(problem)
     batch, last = geometry.data.batch, geometry.canonical()
     kernel = reorder(kernel, geometry.kernel.spec, last.kernel.spec)
 
@@ -138,11 +142,12 @@ def blocks_to_coarse(
 
 
 def blocks_to_fine(
-    coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    coarse: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """Some images after the other."""
+    geometry = problem.geometry
     (part,) = parts
-    images, _ = _block(Problem.of("fine", coarse, kernel, geometry))
+    images, _ = _block(problem)
     batch = geometry.data.batch
 
     def block(start: Index) -> Array:
@@ -156,6 +161,7 @@ BLOCKS = Form(
     {"kernel": blocks_to_kernel, "fine": blocks_to_fine, "coarse": blocks_to_coarse},
     cannot=lambda p: not p.counted or _block(p) == (p.batch, p.geometry.groups),
     any_layout=True,
+    gathers=True,
     parts=_one_block,
 )
 
@@ -189,10 +195,11 @@ def _some_taps(problem: Problem) -> tuple[Problem, ...]:
 
 
 def pieces_to_coarse(
-    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """The sum over pieces of the kernel."""
-    at, size = _pieces(Problem.of("coarse", fine, kernel, geometry))
+    geometry = problem.geometry
+    at, size = _pieces(problem)
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.padded(fine, geometry)
 
@@ -211,11 +218,12 @@ def pieces_to_coarse(
 
 
 def pieces_to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """The pieces of the kernel one after the other; the last may overlap its neighbour."""
+    geometry = problem.geometry
     (part,) = parts
-    at, size = _pieces(Problem.of("kernel", fine, coarse, geometry))
+    at, size = _pieces(problem)
     axis = geometry.axes[at]
     fine = window.padded(fine, geometry)
 
@@ -268,9 +276,10 @@ def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
 
 
 def taps_to_data(
-    data: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    data: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """The sum over taps, to fine or to coarse."""
+    geometry = problem.geometry
     ones = tuple(1 for _ in geometry.axes)
     terms = (
         part(data, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
@@ -280,9 +289,10 @@ def taps_to_data(
 
 
 def taps_to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """The weights of all taps, side by side."""
+    geometry = problem.geometry
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
 
@@ -306,9 +316,10 @@ def _without_first(problem: Problem) -> tuple[Problem, ...]:
 
 
 def axis_to_coarse(
-    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """The sum over the first axis's taps."""
+    geometry = problem.geometry
     (part,) = parts
     sums = [
         part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
@@ -318,9 +329,10 @@ def axis_to_coarse(
 
 
 def axis_to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """The weights of the first axis's taps, one by one."""
+    geometry = problem.geometry
     (part,) = parts
     coarse = _into_batch(coarse)
     return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])

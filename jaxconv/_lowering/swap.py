@@ -15,9 +15,9 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._geometry import Axis, Geometry
+from jaxconv._geometry import Axis
 from jaxconv._lowering import convolution
-from jaxconv._lowering.plan import Form, Parts
+from jaxconv._lowering.form import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 
 
@@ -31,9 +31,10 @@ def _swapped(problem: Problem) -> tuple[Problem, ...]:
 
 
 def to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics, parts: Parts
+    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """One contraction, its result reversed and its channels exchanged."""
+    geometry = problem.geometry
     (part,) = parts
     out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
     out = lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
@@ -50,5 +51,6 @@ FORM = Form(
     "swap",
     {"kernel": to_kernel},
     cannot=lambda p: not p.dense or p.strided,
+    gathers=True,
     parts=_swapped,
 )

@@ -4,9 +4,9 @@ XLA:TPU needs no rewrites; large axes kept whole serve it best.
 """
 
 from jaxconv._lowering import reference
-from jaxconv._lowering.plan import Regime, Table
+from jaxconv._lowering.form import Line, Table
 
 TABLE: Table = (
-    Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
-    Regime("all others", reference.FORM, lambda p: True, "one convolution"),
+    Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
+    Line("all others", reference.FORM, lambda p: True, "one convolution"),
 )

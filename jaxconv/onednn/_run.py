@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxconv._attributes import PrecisionLike
 from jaxconv._explain import Explanation, explain
 from jaxconv._messages import either
-from jaxconv._typing import DType
+from jaxconv._typing import DType, PrecisionLike
 from jaxconv.onednn._convolutions import call, fpmath_precision, named
 from jaxconv.onednn._graph import DTYPES, Graph, Node
 from jaxconv.onednn._inputs import GRAPH_KINDS, Arrays, InputsLike, given, known

@@ -72,7 +72,8 @@ class Problem:
         geometry = jaxconv.resolve(self.operation(slot).func, *given, **self.attributes).geometry
         types = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
         dtype = np.dtype(np.float32)
-        return _lowering.plan_of(slot, *types, geometry, dtype, "cpu", form)
+        problem = _lowering.problem_of(slot, *types, geometry, dtype, "cpu")
+        return _lowering.choose_plan(problem, "cpu", form)
 
     def expected(self, slot, tensors):
         """The defining sum in float64."""

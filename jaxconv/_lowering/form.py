@@ -1,0 +1,85 @@
+"""A form computes a contraction, or rewrites it as others; a table says which form when."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jax import Array
+
+from jaxconv._geometry import Geometry, Slot
+from jaxconv._lowering.problem import Numerics, Problem
+
+#: Computes one part of a rewrite from two operands.
+Part = Callable[[Array, Array, Numerics], Array]
+Parts = tuple[Part, ...]
+
+
+class Emit(Protocol):
+    """How a form computes one result from two operands in the layouts of the geometry."""
+
+    def __call__(
+        self, first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
+    ) -> Array: ...
+
+
+class Rewrite(Protocol):
+    """How a form computes one result by its parts; the parts were planned for this problem."""
+
+    def __call__(
+        self,
+        first: Array,
+        second: Array,
+        /,
+        *,
+        problem: Problem,
+        numerics: Numerics,
+        parts: Parts,
+    ) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute contractions: the record of a file of this folder."""
+
+    name: str
+    #: a function for each slot that the form can fill
+    emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
+    #: which contractions to these slots the form cannot compute
+    cannot: Callable[[Problem], bool] = lambda p: False
+    #: the contractions that a rewrite makes of one
+    parts: Callable[[Problem], tuple[Problem, ...]] | None = None
+    #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
+    any_sizes: bool = False
+    #: takes any layouts; for other forms, data becomes channels-last, a kernel (X, i, o)
+    any_layout: bool = False
+    #: takes data with the channels first instead
+    channels_first: bool = False
+    #: takes a kernel in any layout
+    any_kernel: bool = False
+    #: cuts or merges axes that XLA may split over devices, which would gather the data of all of
+    #: them; so tables give it no program that XLA splits
+    gathers: bool = False
+    #: slots for which the form has several operations, which XLA must not fuse with others
+    isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
+
+    def fills(self, problem: Problem) -> bool:
+        """Whether this form can compute a contraction."""
+        return problem.result in self.emit and not self.cannot(problem)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table: where `when` holds, `form` computes what it can; `why` says the reason."""
+
+    name: str
+    form: Form
+    when: Callable[[Problem], bool]
+    why: str
+
+    def holds(self, problem: Problem) -> bool:
+        """Whether this line decides about a contraction, unless an earlier line does."""
+        gathers = self.form.gathers and problem.partitioned
+        return self.form.fills(problem) and not gathers and self.when(problem)
+
+
+Table = tuple[Line, ...]

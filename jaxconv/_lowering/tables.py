@@ -1,0 +1,17 @@
+"""Which form when: a table for each platform, and all forms by name."""
+
+from jaxconv._lowering import cpu, gpu, reference, tpu
+from jaxconv._lowering.form import Form, Table
+
+#: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
+TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
+
+#: All forms that can be forced on CPU, by name.
+FORMS: dict[str, Form] = {
+    form.name: form
+    for form in (reference.FORM, *(line.form for line in cpu.TABLE))
+    if form is not reference.ZEROS
+}
+
+#: The table of the CPU without oneDNN.
+PORTABLE = "portable"
