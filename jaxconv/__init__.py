@@ -56,27 +56,27 @@ changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from jaxconv._conv_transpose import (
+from jaxconv._ops.conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
     conv_transpose_backward_weights,
 )
-from jaxconv._convolution import (
+from jaxconv._ops.convolution import (
     convolution,
     convolution_backward_data,
     convolution_backward_weights,
 )
-from jaxconv._resolve import Resolved
+from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
     from jaxconv import lax, onednn
-    from jaxconv._checkpoint import contractions_saveable
-    from jaxconv._explain import Explanation, explain
-    from jaxconv._explain_jaxpr import Convolutions, explain_jaxpr
-    from jaxconv._inspect import resolve
-    from jaxconv._install import install, installed, uninstall
+    from jaxconv._lax.install import install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
-    from jaxconv._measure import measure
+    from jaxconv._tools.checkpoint import contractions_saveable
+    from jaxconv._tools.explain import Explanation, explain
+    from jaxconv._tools.explain_jaxpr import Convolutions, explain_jaxpr
+    from jaxconv._tools.inspect import resolve
+    from jaxconv._tools.measure import measure
 
 __version__ = "0.1.0"
 

@@ -1,0 +1,151 @@
+"""A call of a convolution of `jax.lax`: lax's own steps, with a contraction for its convolution.
+
+lax's function is traced on the shapes alone. So its checks, its padding rules and its defaults hold
+as this JAX has them, and its errors are raised. What it traced is then evaluated on the operands.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from operator import index
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array, lax
+from jax.sharding import NamedSharding
+
+from jaxconv._base import meshes
+from jaxconv._base.jax_names import Equation, Primitive, equations, evaluate
+from jaxconv._lax.from_lax import TWICE, Numbers, as_contraction, compute
+from jaxconv._rules import arguments as _arguments
+
+#: The arguments that are tensors.
+OPERANDS = ("lhs", "rhs")
+
+
+def compute_as(function: Callable[..., Array], given: dict[str, Any]) -> Array:
+    """Compute what a function of `jax.lax` makes of these arguments, by their names."""
+    name = function.__name__
+    tensors = {n: x for n, x in given.items() if n in OPERANDS}
+    if not all(hasattr(x, "shape") for x in tensors.values()):
+        return function(**given)  # raises an error of lax's
+    operands = [_arguments.array(name, n, x) for n, x in tensors.items()]
+    arguments = {
+        # An iterator, a zip say, can be read only once.
+        n: tuple(value) if isinstance(value, Iterator) else value
+        for n, value in given.items()
+        if n not in OPERANDS
+    }
+    try:
+        call = _Call(function, arguments, _key(tuple(arguments.values())))
+        hash(call)
+    except TypeError:  # what no jit can be known by, such as a traced stride
+        return function(*operands, **arguments)
+    out: Array = _compiled(function)(call, *operands)
+    return out
+
+
+@dataclass(frozen=True)
+class _Call:
+    """All that is static about a call: the key of its compiled function."""
+
+    function: Callable[..., Array]
+    arguments: dict[str, Any] = field(compare=False)  # as given: so lax's errors show them
+    key: Hashable
+
+
+def _key(value: Any) -> Hashable:
+    """Equal for equal values of equal types alone: 1, 1.0 and True are three."""
+    if isinstance(value, tuple | list | np.ndarray):
+        return type(value), tuple(map(_key, value))
+    return type(value), value
+
+
+@cache
+def _compiled(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`_run` under the name of lax's function, which is what jaxprs and profiles show."""
+
+    def run(call: _Call, *operands: Array) -> Array:
+        return _run(call, *operands)
+
+    run.__name__ = run.__qualname__ = function.__name__
+    return jax.jit(run, static_argnums=0)
+
+
+def _run(call: _Call, *operands: Array) -> Array:
+    name, arguments = call.function.__name__, dict(call.arguments)
+    sharding = arguments.pop("out_sharding", None)
+    # The types say nothing of meshes: lax has no sharding for a sum over a split axis.
+    types = (
+        jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=jax.typeof(x).weak_type) for x in operands
+    )
+    program = jax.make_jaxpr(partial(call.function, **arguments))(*types)
+    (convolution,) = (e for e in equations(program) if e.primitive is lax.conv_general_dilated_p)
+    contraction = _contraction(convolution)
+    explicit = any(meshes.explicit(jax.typeof(x)) for x in operands)
+    if contraction is None or (sharding is not None and not explicit):
+        return call.function(*operands, **call.arguments)
+    sharding = meshes.canonical(name, sharding, convolution.results[0].shape)
+    meshes.check_meshes(name, sharding, dict(zip(OPERANDS, operands, strict=False)))
+
+    def apply(primitive: Primitive, operands: list[Any], params: dict[str, Any]) -> Any:
+        if primitive is lax.conv_general_dilated_p:
+            return contraction(*operands, sharding=sharding)
+        return primitive.bind(*meshes.vary_alike(*operands), **params)
+
+    out: Array = evaluate(program, operands, apply)
+    return out
+
+
+def _contraction(convolution: Equation) -> Callable[..., Array] | None:
+    """What computes a convolution of lax's by a contraction; None if there is none."""
+    _, (lhs, rhs), (result,), given = convolution
+    params = _canonical(given, len(lhs.shape))
+    if params is None or result.weak_type:  # the library's result is never weak
+        return None
+    dilate: Callable[[Array], Array] | None = None
+    found = as_contraction((lhs, rhs), result, **params)
+    if found == TWICE:
+        dilate = partial(_dilate, params["dimension_numbers"], params["lhs_dilation"])
+        params = params | {"lhs_dilation": (1,) * len(params["lhs_dilation"])}
+        found = as_contraction((jax.eval_shape(dilate, lhs), rhs), result, **params)
+    if isinstance(found, str):
+        return None
+
+    def run(lhs: Array, rhs: Array, *, sharding: NamedSharding | None) -> Array:
+        return compute(
+            found,
+            lhs if dilate is None else dilate(lhs),
+            rhs,
+            precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
+            dtype=result.dtype,
+            sharding=sharding,
+        )
+
+    return run
+
+
+def _canonical(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
+    """The parameters in ints; None where they are malformed, which lax may find out later."""
+    numbers, pads = params["dimension_numbers"], params["padding"]
+    try:
+        counts = {n: index(params[n]) for n in ("feature_group_count", "batch_group_count")}
+        window = {
+            n: tuple(map(index, params[n]))
+            for n in ("window_strides", "lhs_dilation", "rhs_dilation")
+        }
+    except TypeError:
+        return None
+    if {len(column) for column in (*window.values(), pads)} != {rank - 2}:
+        return None
+    if any(sorted(spec) != [*range(rank)] for spec in numbers):
+        return None
+    return params | counts | window
+
+
+def _dilate(numbers: Numbers, dilation: tuple[int, ...], lhs: Array) -> Array:
+    """`lhs` with its dilation written out in zeros."""
+    between = dict(zip(numbers.lhs_spec[2:], dilation, strict=True))
+    edges = [(0, 0, between.get(axis, 1) - 1) for axis in range(lhs.ndim)]
+    return lax.pad(lhs, np.zeros((), lhs.dtype), edges)
