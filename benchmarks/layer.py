@@ -1,7 +1,7 @@
 """What is one layer: the sizes of a convolution, its name, and the work that it defines.
 
-The sizes are `jaxconv._layer.Layer`. That file is loaded by its path: workers of other engines do
-without JAX, which `import jaxconv` loads, and `--library` times other versions of the library.
+The sizes are `jaxconv._checks.layer.Layer`. That file is loaded by its path: workers of other
+engines do without JAX, which `import jaxconv` loads, and `--library` times other versions.
 
 Two roles make the two families one: the *fine* tensor is the src of a convolution and the
 dst of a transposed one, the *coarse* tensor is the other. The kernel is kept in one order,
@@ -27,7 +27,7 @@ LAYOUTS = ("NXC", "NCX")
 
 Ints = tuple[int, ...]
 
-_FILE = Path(__file__).parents[1] / "jaxconv" / "_layer.py"
+_FILE = Path(__file__).parents[1] / "jaxconv" / "_checks" / "layer.py"
 _spec = importlib.util.spec_from_file_location("benchmarks._sizes", _FILE)
 _sizes = sys.modules["benchmarks._sizes"] = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_sizes)

@@ -56,27 +56,27 @@ changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from jaxconv._conv_transpose import (
+from jaxconv._ops.conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
     conv_transpose_backward_weights,
 )
-from jaxconv._convolution import (
+from jaxconv._ops.convolution import (
     convolution,
     convolution_backward_data,
     convolution_backward_weights,
 )
-from jaxconv._resolve import Resolved
+from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
     from jaxconv import lax, onednn
-    from jaxconv._checkpoint import contractions_saveable
-    from jaxconv._explain import Explanation, explain
-    from jaxconv._explain_jaxpr import Convolutions, explain_jaxpr
-    from jaxconv._inspect import resolve
-    from jaxconv._install import install, installed, uninstall
+    from jaxconv._lax.install import install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
-    from jaxconv._measure import measure
+    from jaxconv._tools.checkpoint import contractions_saveable
+    from jaxconv._tools.explain import Explanation, explain
+    from jaxconv._tools.explain_jaxpr import Convolutions, explain_jaxpr
+    from jaxconv._tools.inspect import resolve
+    from jaxconv._tools.measure import measure
 
 __version__ = "0.1.0"
 
@@ -107,21 +107,21 @@ __all__ = [
 
 #: Where the names are that are imported when first used, so that importing the package is quick.
 _MODULES = {
-    "Convolutions": "_explain_jaxpr",
-    "Explanation": "_explain",
+    "Convolutions": "_tools.explain_jaxpr",
+    "Explanation": "_tools.explain",
     "Measured": "_lowering",
     "UntestedJaxlibWarning": "_lowering",
-    "contractions_saveable": "_checkpoint",
-    "explain": "_explain",
-    "explain_jaxpr": "_explain_jaxpr",
+    "contractions_saveable": "_tools.checkpoint",
+    "explain": "_tools.explain",
+    "explain_jaxpr": "_tools.explain_jaxpr",
     "forced": "_lowering",
-    "install": "_install",
-    "installed": "_install",
+    "install": "_lax.install",
+    "installed": "_lax.install",
     "lax": "lax",
-    "measure": "_measure",
+    "measure": "_tools.measure",
     "onednn": "onednn",
-    "resolve": "_inspect",
-    "uninstall": "_install",
+    "resolve": "_tools.inspect",
+    "uninstall": "_lax.install",
 }
 
 

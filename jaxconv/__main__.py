@@ -18,9 +18,10 @@ import numpy as np
 from jax import lax
 
 import jaxconv
-from jaxconv import _lowering, _selfcheck, _selftest, _terminal
-from jaxconv._layer import Layer
-from jaxconv._qualify import qualify_call
+from jaxconv import _lowering
+from jaxconv._checks import selfcheck, selftest, terminal
+from jaxconv._checks.layer import Layer
+from jaxconv._checks.qualify import qualify_call
 
 USAGE = """\
 python -m jaxconv [--quick | --selftest [N] | --qualify] [--seed S]
@@ -75,11 +76,11 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # backends fail in ways of their own
-        print(textwrap.fill(f"FAIL: no usable backend. {_selfcheck.one_line(error)}", WIDTH))
+        print(textwrap.fill(f"FAIL: no usable backend. {selfcheck.one_line(error)}", WIDTH))
         return 2
     if flags.selftest is not None:
         print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")
-        return int(_selftest.test(flags.selftest, flags.seed) > 0)
+        return int(selftest.test(flags.selftest, flags.seed) > 0)
     wrong = check()
     if not flags.quick:
         wrong += race()
@@ -135,18 +136,18 @@ def qualify() -> int:
 
 def check() -> int:
     """Print a line for each operation; return how many are wrong."""
-    cases = len(_selfcheck.CASES)
+    cases = len(selfcheck.CASES)
     print(
         f"\nIs it right? Each operation against a NumPy float64 loop over its defining sum,\n"
         f"{cases} cases: strided, dilated, grouped, depthwise, 1-D to 3-D, with output_padding.\n"
         f"Integers must be exact, random f32 within 4 eps sqrt(terms) of the largest.\n",
         flush=True,
     )
-    labels = "".join(f"{label:>6}" for label in _selfcheck.DTYPES)
+    labels = "".join(f"{label:>6}" for label in selfcheck.DTYPES)
     print(f"{'operation':31}{labels}{'error':>10}{'bound':>10}")
     wrong = 0
-    for operation in _selfcheck.OPERATIONS:
-        finding = _selfcheck.check(operation)
+    for operation in selfcheck.OPERATIONS:
+        finding = selfcheck.check(operation)
         counts = "".join(f"{f'{count}/{cases}':>6}" for count in finding.exact.values())
         random = f"{finding.error:10.1e}{finding.bound:10.1e}" if finding.compared else " " * 20
         print(f"{operation:31}{counts}{random}{'ok' if finding.ok else 'FAIL':>7}", flush=True)
@@ -225,7 +226,7 @@ def race() -> int:
         try:
             forward, gradients = _time(racer)
         except Exception as error:  # shown as a line, not as a traceback
-            print(f"{racer.name:28}FAIL\n{_indented(_selfcheck.one_line(error))}", flush=True)
+            print(f"{racer.name:28}FAIL\n{_indented(selfcheck.one_line(error))}", flush=True)
             wrong += 1
             continue
         print(f"{racer.name:28}{_columns(forward)}  {_columns(gradients)}", flush=True)
@@ -285,4 +286,4 @@ def _agree(ours: jax.Array, plain: jax.Array) -> None:
 
 
 if __name__ == "__main__":
-    _terminal.run(main)
+    terminal.run(main)

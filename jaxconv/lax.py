@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxconv._lax_call import convolve
-from jaxconv._reshape import reorder
-from jaxconv._typing import ArrayLike, DTypeLike, PrecisionLike
+from jaxconv._base.reshape import reorder
+from jaxconv._base.typing import ArrayLike, DTypeLike, PrecisionLike
+from jaxconv._lax.lax_call import convolve
 
 __all__ = [
     "conv",

@@ -15,9 +15,10 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxconv
-from jaxconv import _lowering, _operate
-from jaxconv._geometry import OPERANDS, Axis
-from jaxconv._lowering import cudnn, plain
+from jaxconv import _lowering
+from jaxconv._base.geometry import OPERANDS, Axis
+from jaxconv._lowering.forms import cudnn, plain
+from jaxconv._ops import operate
 from tests.support import exact, oracle
 from tests.support.forms import CHANNELS_FIRST, ROLES, Form, integers, operands
 from tests.support.grid import CASES
@@ -527,9 +528,9 @@ def pretend(monkeypatch, devices):
         params |= {"platform": "gpu", "devices": devices, "exported": False, "forced": None}
         return _lowering.lower(result, first, second, **params)
 
-    compiled = jax.jit(lambda *args: _operate._run(*args), static_argnums=0)
-    monkeypatch.setattr(_operate, "contract", contract)
-    monkeypatch.setattr(_operate, "_COMPILED", dict.fromkeys(_operate._COMPILED, compiled))
+    compiled = jax.jit(lambda *args: operate._run(*args), static_argnums=0)
+    monkeypatch.setattr(operate, "contract", contract)
+    monkeypatch.setattr(operate, "_COMPILED", dict.fromkeys(operate._COMPILED, compiled))
     monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)
 
 

@@ -16,7 +16,7 @@ import pytest
 import jaxconv
 from benchmarks import figures
 from jaxconv._lowering import cpu, onednn_here
-from jaxconv._op import OPS
+from jaxconv._rules.op import OPS
 from tests.support.peers import peer
 
 ROOT = Path(jaxconv.__file__).parents[1]

@@ -14,7 +14,7 @@ from jax import export, lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import jaxconv
-from jaxconv import _attributes
+from jaxconv._rules import attributes
 
 FINE, COARSE, KERNEL = (2, 7, 6, 4), (2, 3, 4, 6), (3, 2, 2, 6)
 ATTRIBUTES = {"strides": (2, 1), "dilations": (1, 2), "groups": 2}
@@ -906,10 +906,10 @@ def test_precisions_that_are_accepted():
         (("high", None), (high, default)),
         (["highest", "default"], (highest, default)),
     ]:
-        assert _attributes.precision("convolution", value) == pair
+        assert attributes.precision("convolution", value) == pair
     with jax.default_matmul_precision("highest"):
-        assert _attributes.precision("convolution", None) == (highest, highest)
-        assert _attributes.precision("convolution", "high") == (high, high)
+        assert attributes.precision("convolution", None) == (highest, highest)
+        assert attributes.precision("convolution", "high") == (high, high)
 
 
 def test_an_algorithm_set_for_dots_is_none_for_convolutions():

@@ -13,7 +13,7 @@ import pytest
 from jaxconv import onednn
 from jaxconv.onednn import __main__ as main
 from jaxconv.onednn import _check, _time
-from jaxconv.onednn._run import convolution_calls, evaluate
+from jaxconv.onednn._graphs.run import convolution_calls, evaluate
 from tests.support.graphs import KINDS, exact, integers, written
 
 PUBLISHED = {

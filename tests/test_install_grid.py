@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import _from_lax, _install
-from jaxconv._install import as_contraction
-from jaxconv._lowering import split
+from jaxconv._lax import from_lax, install
+from jaxconv._lax.install import as_contraction
+from jaxconv._lowering.forms import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers
 from tests.support.programs import equations
@@ -71,7 +71,7 @@ def test_calls_drawn_at_random(block):
     assert {way for way in ways if not isinstance(way, str)} == {
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
-    assert {way for way in ways if isinstance(way, str)} <= {_from_lax.TWICE, _install.FASTER}
+    assert {way for way in ways if isinstance(way, str)} <= {from_lax.TWICE, install.FASTER}
 
 
 def test_weights_gradients_in_blocks_of_any_layout(patched):

@@ -18,7 +18,7 @@ from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import OPERANDS
+from jaxconv._base.geometry import OPERANDS
 from jaxconv._lowering import onednn_here
 from tests.support.random_problems import SLOTS, draw
 

@@ -9,8 +9,8 @@ import pytest
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import OPERANDS
-from jaxconv._lowering import col2im, im2col, phases, split
+from jaxconv._base.geometry import OPERANDS
+from jaxconv._lowering.forms import col2im, im2col, phases, split
 from tests.support.oracle import Axis
 from tests.support.random_problems import SLOTS, Problem, draw
 

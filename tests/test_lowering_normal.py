@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxconv._geometry import UNIT, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._base.geometry import UNIT, Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.problem import Problem
 

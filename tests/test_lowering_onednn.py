@@ -17,10 +17,11 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import OPERANDS
-from jaxconv._lowering import onednn as form
-from jaxconv._lowering import onednn_call, onednn_here
-from jaxconv._qualify import HEAP_CHECK
+from jaxconv._base.geometry import OPERANDS
+from jaxconv._checks.qualify import HEAP_CHECK
+from jaxconv._lowering import onednn_here
+from jaxconv._lowering.forms import onednn as form
+from jaxconv._lowering.forms import onednn_call
 from tests.support import oracle
 from tests.support.random_problems import SLOTS, draw
 
@@ -280,12 +281,13 @@ import sys
 import numpy as np
 import jax, jax.numpy as jnp
 import jaxconv
-from jaxconv import _lowering, _selftest
-from jaxconv._geometry import OPERANDS
+from jaxconv._checks import selftest
+from jaxconv import _lowering
+from jaxconv._base.geometry import OPERANDS
 from tests.support.random_problems import SLOTS, draw
 
 assert _lowering.unavailable() is None, _lowering.unavailable()
-if {named} and (wrong := _selftest.named()):
+if {named} and (wrong := selftest.named()):
     sys.exit("; ".join(wrong))
 calls = []
 for number, problem in enumerate(draw({seed}, {count})):

@@ -10,8 +10,9 @@ import pytest
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._lowering import cpu, gpu, phases, xla_here
+from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._lowering import cpu, gpu, xla_here
+from jaxconv._lowering.forms import phases
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
 

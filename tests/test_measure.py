@@ -13,8 +13,9 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv import _lowering, _measure
+from jaxconv import _lowering
 from jaxconv._lowering import force, measured
+from jaxconv._tools import measure as _measure
 from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)

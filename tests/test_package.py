@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import _contractions, _lowering, _operate
+from jaxconv import _lowering
+from jaxconv._contract import contractions
+from jaxconv._ops import operate
 from tests.support.timing import takes_at_most
 
 ROOT = Path(jaxconv.__file__).parent
@@ -72,7 +74,7 @@ def test_importing_imports_nothing_that_is_imported_when_first_used():
     assert {"jaxconv.onednn", "jaxconv.lax", "jaxconv._lowering"} <= LATER
     code = "import sys, jaxconv; print(*(m for m in sys.modules if m.startswith('jaxconv.')))"
     loaded = python(code).stdout.split()
-    assert "jaxconv._convolution" in loaded
+    assert "jaxconv._ops.convolution" in loaded
     assert LATER.isdisjoint(loaded)
 
 
@@ -102,7 +104,7 @@ print(*sorted(name for name in globals() if name in jaxconv.__all__))
 
 
 def test_each_platform_with_a_table_has_a_lowering():
-    assert set(_contractions.PLATFORMS) == set(_lowering.TABLES)
+    assert set(contractions.PLATFORMS) == set(_lowering.TABLES)
 
 
 # What it exports.
@@ -202,9 +204,9 @@ def test_no_private_part_of_jax_is_used():
 def test_the_not_quite_public_parts_of_jax_stand_in_one_file(module):
     for name, source in SOURCES.items():
         found = [m for m in imports(source) if m == module or m.startswith(f"{module}.")]
-        assert not found or name == "_jax_names.py", (name, found)
+        assert not found or name == "_base/jax_names.py", (name, found)
         used = re.search(rf"^[^#\n]*\b{re.escape(module)}\.", source, re.MULTILINE)
-        assert not used or name == "_jax_names.py", (name, used)
+        assert not used or name == "_base/jax_names.py", (name, used)
 
 
 @pytest.mark.parametrize(
@@ -213,10 +215,30 @@ def test_the_not_quite_public_parts_of_jax_stand_in_one_file(module):
 )
 def test_undocumented_attributes_stand_there_too(attribute):
     """Of what JAX hands to the rules of primitives."""
-    assert [name for name, source in SOURCES.items() if attribute in source] == ["_jax_names.py"]
+    assert [name for name, source in SOURCES.items() if attribute in source] == [
+        "_base/jax_names.py"
+    ]
+
+
+#: The rooms from the ground up: each imports from those before it alone, and from the package
+#: itself, whose public names are looked up when they are used.
+ROOMS = (
+    "_base", "_rules", "_lowering", "_contract", "_ops", "_lax", "lax", "_tools", "_checks",
+    "onednn", "__main__", "__init__",
+)  # fmt: skip
 
 
 def test_imports_flow_one_way():
+    rooms = {name: name.split("/")[0].removesuffix(".py") for name in SOURCES}
+    assert set(rooms.values()) == set(ROOMS)
+    for name, source in SOURCES.items():
+        for module in imports(source):
+            package, *inner = module.split(".")
+            if package == "jaxconv" and inner and inner[0] in ROOMS:
+                assert ROOMS.index(inner[0]) <= ROOMS.index(rooms[name]), (name, module)
+
+
+def test_imports_have_no_cycles():
     def own(module):
         parts = module.split(".")
         while parts and f"{'/'.join(parts[1:])}.py" not in SOURCES:
@@ -229,7 +251,7 @@ def test_imports_flow_one_way():
         name: {own(m) for m in imports(source) if m.startswith("jaxconv.")} - {"__init__.py"}
         for name, source in SOURCES.items()
     }
-    assert graph["_operate.py"] >= {"_contractions.py", "_resolve.py"}
+    assert graph["_ops/operate.py"] >= {"_contract/contractions.py", "_rules/resolve.py"}
     order = list(TopologicalSorter(graph).static_order())  # raises of a cycle
     assert len(order) == len(SOURCES)
 
@@ -316,13 +338,13 @@ def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
 def test_calls_that_differ_in_batch_share_their_geometry(monkeypatch):
     """The batch is in the types of the arrays, not in what else a compiled op is known by."""
     calls = []
-    run = _operate._run
+    run = operate._run
 
     def recorded(call, *operands):
         calls.append(call)
         return run(call, *operands)
 
-    monkeypatch.setattr(_operate, "_run", recorded)
+    monkeypatch.setattr(operate, "_run", recorded)
     weights = tiny((2, 3, 5))
     for batch in (4, 7, 4):
         jaxconv.convolution(tiny((batch, 10, 3)), weights, strides=3, auto_pad="same_lower")

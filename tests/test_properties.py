@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import jaxconv
-from jaxconv import _explain, _lowering
-from jaxconv._op import OPS
+from jaxconv import _lowering
+from jaxconv._rules.op import OPS
+from jaxconv._tools import explain
 from tests.support import oracle
 from tests.support.exact import BF16, F16, F32, F64, demand_equal, exact_arrays
 from tests.support.grid import SHAPE_KINDS, SPELLINGS, Case
@@ -138,7 +139,7 @@ def claims(form, case, dtype):
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape in (first, second)]
     try:
         with jaxconv.forced(form):
-            _explain._plan(resolved, inputs, np.dtype(F32 if bias else dtype), "cpu")
+            explain._plan(resolved, inputs, np.dtype(F32 if bias else dtype), "cpu")
     except ValueError:
         return False
     return True

@@ -6,7 +6,8 @@ import warnings
 import pytest
 
 import jaxconv
-from jaxconv import __main__, _lowering, _qualify
+from jaxconv import __main__, _lowering
+from jaxconv._checks import qualify
 from jaxconv._lowering import onednn_here, onednn_verdict
 from jaxconv._lowering.onednn_verdict import Verdict
 
@@ -97,12 +98,12 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
 # How a verdict is found.
 
 HURRY = """
-import jaxconv._qualify as q
+import jaxconv._checks.qualify as q
 q.SWEEP_SECONDS = q.THREADS_SECONDS = 3
 q.FEWEST_CASES = 1
 """
 WRONG_STRIDE = """
-from jaxconv._lowering import onednn_call as c
+from jaxconv._lowering.forms import onednn_call as c
 dumps = c.json.dumps
 def changed(x):
     x["onednn_conv_config"]["window"]["strides"] = ["2", "2", "2"]
@@ -110,7 +111,7 @@ def changed(x):
 c.json = type("json", (), {"dumps": staticmethod(changed)})
 """
 WRONG_VALUE = """
-from jaxconv._lowering import onednn_call as c
+from jaxconv._lowering.forms import onednn_call as c
 call = c.call
 c.call = lambda *a: call(*a) + 1
 """
@@ -135,10 +136,10 @@ SILENT = "\nq.os.environ.pop('ONEDNN_VERBOSE')"
     ids=["config", "value", "hang", "fallback", "silent"],
 )
 def test_what_goes_wrong_makes_a_bad_verdict(sabotage, found, monkeypatch, capsys):
-    monkeypatch.setattr(_qualify, "SWEEP_SECONDS", 3)
-    monkeypatch.setattr(_qualify, "LIMIT_SECONDS", 90 if sabotage is not HANG else 9)
-    monkeypatch.setattr(_qualify, "SEEDS", (1,))
-    verdict = _qualify.judge(f"{HURRY}{sabotage}\nsweep = q.sweep")
+    monkeypatch.setattr(qualify, "SWEEP_SECONDS", 3)
+    monkeypatch.setattr(qualify, "LIMIT_SECONDS", 90 if sabotage is not HANG else 9)
+    monkeypatch.setattr(qualify, "SEEDS", (1,))
+    verdict = qualify.judge(f"{HURRY}{sabotage}\nsweep = q.sweep")
     assert not verdict.good
     assert found in verdict.text
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import __main__, _selfcheck, _selftest
-from jaxconv._layer import Layer
-from jaxconv._lowering import phases
+from jaxconv import __main__
+from jaxconv._checks import selfcheck
+from jaxconv._checks import selftest as _selftest
+from jaxconv._checks.layer import Layer
+from jaxconv._lowering.forms import phases
 from tests.support.grid import OPS
 
 
@@ -67,7 +69,7 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
     ],
 )
 def test_what_it_says(change, text, monkeypatch):
-    layer, formats = _selfcheck.CASES["1-D, groups"], ("NCX", "OIX")
+    layer, formats = selfcheck.CASES["1-D, groups"], ("NCX", "OIX")
     right = jaxconv.convolution
     monkeypatch.setattr(jaxconv, "convolution", lambda *a, **k: change(right(*a, **k)))
     assert re.match(
@@ -96,7 +98,7 @@ def test_a_nan_that_leaks_is_found(case, monkeypatch):
 def test_a_case_of_padding_alone_is_right(operation):
     layer = Layer((2,), (2,), (1,), (3,), (1,), (1,), (2, 3))
     tensors = {name: np.ones(layer.shapes[name]) for name in ("fine", "kernel")}
-    assert not _selfcheck.reference(layer, "coarse", tensors).any()
+    assert not selfcheck.reference(layer, "coarse", tensors).any()
     assert _selftest.compare(operation, layer, "f32", "NXC", "XIO") == ""
 
 

@@ -48,7 +48,7 @@ COUNTS = {1: lambda: 1, 8: lambda: 8}
 
 @pytest.fixture(params=[(DENSE, 1), (GROUPED, 8)], ids=["dense, one device", "grouped, several"])
 def form(request, patched):
-    """Both orders in which a mapped axis merges with the batch; see `_batching`."""
+    """Both orders in which a mapped axis merges with the batch; see `batching.py`."""
     form, devices = request.param
     patched(jax, "device_count", COUNTS[devices])
     return form

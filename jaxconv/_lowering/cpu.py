@@ -9,7 +9,8 @@ where jaxlib carries it, then computes what it is fast at. Below it are the port
 import math
 import os
 
-from jaxconv._lowering import (
+from jaxconv._lowering.form import Line, Table
+from jaxconv._lowering.forms import (
     col2im,
     convolution,
     dot,
@@ -22,7 +23,6 @@ from jaxconv._lowering import (
     split,
     swap,
 )
-from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.problem import Problem
 
 #: Most multiply-adds in one fused loop: beyond, XLA's code for it is several times slower.

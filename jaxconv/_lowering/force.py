@@ -4,7 +4,7 @@ import warnings
 from contextlib import AbstractContextManager
 from typing import Any
 
-from jaxconv._contexts import FORCED
+from jaxconv._base.contexts import FORCED
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.tables import FORMS, PORTABLE
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from jax import Array
 
-from jaxconv._geometry import Geometry, Slot
+from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._lowering.problem import Numerics, Problem
 
 #: Computes one part of a rewrite from two operands.

@@ -5,8 +5,8 @@ cuDNN, so other lines take them: more than three spatial axes, a data gradient w
 dilations, and a dilated weights gradient.
 """
 
-from jaxconv._lowering import cudnn, dot, dots, phases, reference, split
 from jaxconv._lowering.form import Line, Table
+from jaxconv._lowering.forms import cudnn, dot, dots, phases, reference, split
 from jaxconv._lowering.problem import Problem
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import jax
 from jax import Array
 
-from jaxconv._jax_names import set_xla_metadata
+from jaxconv._base.jax_names import set_xla_metadata
 
 Operation = Callable[[Array, Array], Array]
 

@@ -3,11 +3,11 @@
 import jax
 from jax import Array, lax
 
-from jaxconv._geometry import Geometry, Slot
+from jaxconv._base.geometry import Geometry, Slot
+from jaxconv._base.typing import DType, Precision, Typed
 from jaxconv._lowering import onednn_here, xla_here
 from jaxconv._lowering.plan import Forced, choose_plan, emit_plan
 from jaxconv._lowering.problem import Numerics, Problem
-from jaxconv._typing import DType, Precision, Typed
 
 
 def lower(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
-from jaxconv._jax_names import programs_are_cached
+from jaxconv._base.jax_names import programs_are_cached
+from jaxconv._base.typing import DType
 from jaxconv._lowering import onednn_verdict
-from jaxconv._typing import DType
 
 #: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
 KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")

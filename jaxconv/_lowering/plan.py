@@ -13,14 +13,14 @@ from functools import lru_cache, partial
 import jax
 from jax import Array, lax
 
-from jaxconv._geometry import OPERANDS, Geometry
+from jaxconv._base.geometry import OPERANDS, Geometry
+from jaxconv._base.reshape import reorder
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.isolate import isolated
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._lowering.tables import FORMS, PORTABLE, TABLES
-from jaxconv._reshape import reorder
 
 Forced = str | Measured | None
 

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxconv._dtypes import ACCUMULATION
-from jaxconv._geometry import OPERANDS, Geometry, Slot
-from jaxconv._typing import DType, Precision, Shape, Typed
+from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.geometry import OPERANDS, Geometry, Slot
+from jaxconv._base.typing import DType, Precision, Shape, Typed
 
 
 @dataclass(frozen=True)

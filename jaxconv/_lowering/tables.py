@@ -1,7 +1,8 @@
 """Which form when: a table for each platform, and all forms by name."""
 
-from jaxconv._lowering import cpu, gpu, reference, tpu
+from jaxconv._lowering import cpu, gpu, tpu
 from jaxconv._lowering.form import Form, Table
+from jaxconv._lowering.forms import reference
 
 #: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}

@@ -3,8 +3,8 @@
 XLA:TPU needs no rewrites; large axes kept whole serve it best.
 """
 
-from jaxconv._lowering import reference
 from jaxconv._lowering.form import Line, Table
+from jaxconv._lowering.forms import reference
 
 TABLE: Table = (
     Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),

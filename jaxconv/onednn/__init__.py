@@ -39,12 +39,12 @@ Round and Quantize take ties to the even integer, and Quantize keeps to the rang
 """
 
 from jaxconv.onednn._convolutions import apply
-from jaxconv.onednn._graph import Graph
-from jaxconv.onednn._inputs import GRAPH_KINDS, random_inputs
-from jaxconv.onednn._load import load_graph
+from jaxconv.onednn._graphs.graph import Graph
+from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, random_inputs
+from jaxconv.onednn._graphs.load import load_graph
+from jaxconv.onednn._graphs.run import explain_graph, run_graph
+from jaxconv.onednn._graphs.write import write_graph
 from jaxconv.onednn._names import KINDS
-from jaxconv.onednn._run import explain_graph, run_graph
-from jaxconv.onednn._write import write_graph
 
 __all__ = [
     "GRAPH_KINDS",

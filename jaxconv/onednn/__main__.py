@@ -11,9 +11,9 @@ import numpy as np
 
 from jaxconv.onednn import explain_graph, load_graph, random_inputs
 from jaxconv.onednn._check import check
-from jaxconv.onednn._graph import Graph
-from jaxconv.onednn._inputs import Arrays
-from jaxconv.onednn._run import evaluate
+from jaxconv.onednn._graphs.graph import Graph
+from jaxconv.onednn._graphs.inputs import Arrays
+from jaxconv.onednn._graphs.run import evaluate
 from jaxconv.onednn._time import each, whole
 
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxconv import _reference
-from jaxconv._geometry import Slot
-from jaxconv._inspect import resolve
-from jaxconv._op import OPS
-from jaxconv._resolve import Resolved
-from jaxconv.onednn._graph import Graph, Node
-from jaxconv.onednn._inputs import Arrays
-from jaxconv.onednn._run import TENSORS, convolution_calls, evaluate
+from jaxconv._base.geometry import Slot
+from jaxconv._checks import reference
+from jaxconv._rules.op import OPS
+from jaxconv._rules.resolve import Resolved
+from jaxconv._tools.inspect import resolve
+from jaxconv.onednn._graphs.graph import Graph, Node
+from jaxconv.onednn._graphs.inputs import Arrays
+from jaxconv.onednn._graphs.run import TENSORS, convolution_calls, evaluate
 
 Array = np.ndarray[Any, Any]
 
@@ -103,7 +103,7 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
     given[result] = apart(result, np.zeros(resolved.shape(op.result)))
     axes = resolved.geometry.axes
     strides, dilations, pads = zip(*((a.stride, a.dilation, a.pad_low) for a in axes), strict=True)
-    found = together(result, _reference.fill(result, given, strides, dilations, pads))
+    found = together(result, reference.fill(result, given, strides, dilations, pads))
     if "bias" in tensors:
         found += np.expand_dims(
             tensors["bias"], [axis for axis in range(found.ndim) if axis != data.channel]

@@ -5,8 +5,8 @@ from typing import Any
 
 from jax import Array, lax
 
-from jaxconv._messages import either
-from jaxconv._typing import PrecisionLike
+from jaxconv._base.messages import either
+from jaxconv._base.typing import PrecisionLike
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find, todays_names
 from jaxconv.onednn._values import entries, is_int, unwrapped
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import jax
 
-from jaxconv._conv_transpose import (
+from jaxconv._ops.conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
     conv_transpose_backward_weights,
 )
-from jaxconv._convolution import (
+from jaxconv._ops.convolution import (
     convolution,
     convolution_backward_data,
     convolution_backward_weights,

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._inspect import resolve
-from jaxconv._op import OPS
-from jaxconv._reshape import move_groups
-from jaxconv.onednn._graph import Graph, Node
-from jaxconv.onednn._inputs import Arrays
-from jaxconv.onednn._run import TENSORS, convolution_calls, evaluate
+from jaxconv._base.reshape import move_groups
+from jaxconv._rules.op import OPS
+from jaxconv._tools.inspect import resolve
+from jaxconv.onednn._graphs.graph import Graph, Node
+from jaxconv.onednn._graphs.inputs import Arrays
+from jaxconv.onednn._graphs.run import TENSORS, convolution_calls, evaluate
 
 #: Seconds in which to time one pair, the fewest rounds and the most.
 BUDGET, FEWEST, MOST = 0.5, 3, 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxconv._messages import either, shown
+from jaxconv._base.messages import either, shown
 
 #: Stands for the default of an attribute without one.
 NO_DEFAULT: Any = object()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv._layer import Layer
+from jaxconv._checks.layer import Layer
 
 #: op -> the slots of its two arguments, and of its result.
 ROLES = {

@@ -9,7 +9,7 @@ import numpy as np
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._geometry import OPERANDS
+from jaxconv._base.geometry import OPERANDS
 from tests.support import oracle
 
 SLOTS = ("coarse", "fine", "kernel")

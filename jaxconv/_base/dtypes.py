@@ -1,0 +1,43 @@
+"""Accepted types, and what each accumulates in: one table."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxconv._base.messages import either, shown
+from jaxconv._base.typing import DType
+
+#: operand type -> the type that holds its sums. 16-bit products are exact in float32.
+ACCUMULATION: dict[DType, DType] = {
+    jnp.dtype(operand): jnp.dtype(sums)
+    for operand, sums in (
+        (jnp.bfloat16, jnp.float32),
+        (jnp.float16, jnp.float32),
+        (jnp.float32, jnp.float32),
+        (jnp.float64, jnp.float64),
+    )
+}
+
+
+def canonical(dtype: Any) -> Any:
+    """The type JAX gives to such values: float32 for float64, unless x64 is enabled."""
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
+def result_dtype(op: str, operand: DType, preferred: object) -> DType:
+    """The type of an op's result: the operands' own, or a wider one that the user prefers."""
+    if preferred is None:
+        return operand
+    fitting = [d for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
+    try:
+        asked: DType = canonical(preferred)
+        if asked in fitting:
+            return asked
+        got = str(asked)
+    except Exception:  # JAX raises many kinds of errors for what is no type
+        got = shown(preferred)
+    raise TypeError(
+        f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "
+        f"{either(d.name for d in fitting)}; got {got} for operands of type {operand}"
+    )

@@ -1,0 +1,141 @@
+"""The geometry of a contraction: frozen integers, no strings, no batch, no channels.
+
+Per spatial axis, with the fine tensor of extent f, the coarse one of extent c and a
+kernel of k taps,
+
+    T(fine, K, coarse) = sum  fine[n, g, i, stride*q + dilation*t - pad_low]
+                              * K[g, o, i, t] * coarse[n, g, o, q]
+
+where `fine` reads as zero outside 0..f-1. Everything else about an axis follows.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from jaxconv._base.typing import Shape
+
+Slot = Literal["fine", "kernel", "coarse"]
+
+#: A contraction fills one slot of the form from the other two, in this order.
+OPERANDS: dict[Slot, tuple[Slot, Slot]] = {
+    "coarse": ("fine", "kernel"),
+    "fine": ("coarse", "kernel"),
+    "kernel": ("fine", "coarse"),
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One spatial axis of the trilinear form."""
+
+    fine: int
+    kernel: int
+    coarse: int
+    stride: int
+    dilation: int
+    pad_low: int
+
+    @property
+    def extent(self) -> int:
+        """How far the dilated kernel reaches, from its first tap to its last."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    @property
+    def span(self) -> int:
+        """How far the kernel's origins reach over the fine axis, from first to last."""
+        return self.stride * (self.coarse - 1) + 1
+
+    @property
+    def pad_high(self) -> int:
+        """The padding after the fine axis that makes the geometry exact; negative crops."""
+        return self.span - 1 + self.extent - self.fine - self.pad_low
+
+
+#: One pixel and one tap: the rows of an image of one row.
+UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
+
+
+class DataLayout(NamedTuple):
+    """Where a fine or a coarse tensor keeps its axes; the order is lax's dimension spec."""
+
+    batch: int
+    channel: int
+    spatial: tuple[int, ...]
+
+    @property
+    def spec(self) -> tuple[int, ...]:
+        """The axes in the order of `lax.ConvDimensionNumbers`."""
+        return (self.batch, self.channel, *self.spatial)
+
+
+class KernelLayout(NamedTuple):
+    """Where a kernel keeps its axes.
+
+    The coarse axis holds all coarse channels, group by group; the fine axis holds the
+    fine channels of one group.
+    """
+
+    coarse: int
+    fine: int
+    spatial: tuple[int, ...]
+
+    @property
+    def spec(self) -> tuple[int, ...]:
+        """The axes in the order of `lax.ConvDimensionNumbers`, if the output is coarse."""
+        return (self.coarse, self.fine, *self.spatial)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """All that the three contractions of one trilinear form share."""
+
+    axes: tuple[Axis, ...]
+    groups: int
+    data: DataLayout
+    kernel: KernelLayout
+
+    @property
+    def rank(self) -> int:
+        """The number of spatial axes."""
+        return len(self.axes)
+
+    def layout(self, slot: Slot) -> tuple[int, ...]:
+        """Where the tensor in a slot keeps its axes."""
+        return self.kernel.spec if slot == "kernel" else self.data.spec
+
+    def shape(self, slot: Slot, first: Shape, second: Shape) -> Shape:
+        """The shape of the tensor in a slot, from the shapes of the other two."""
+        data, kernel = self.data, self.kernel
+        if slot == "kernel":
+            extents = {
+                kernel.coarse: second[data.channel],
+                kernel.fine: first[data.channel] // self.groups,
+                **{at: axis.kernel for at, axis in zip(kernel.spatial, self.axes, strict=True)},
+            }
+        else:
+            to_fine = slot == "fine"
+            extents = {
+                data.batch: first[data.batch],
+                data.channel: second[kernel.fine] * self.groups
+                if to_fine
+                else second[kernel.coarse],
+                **{
+                    at: axis.fine if to_fine else axis.coarse
+                    for at, axis in zip(data.spatial, self.axes, strict=True)
+                },
+            }
+        return tuple(extents[axis] for axis in range(self.rank + 2))
+
+    def with_groups(self, groups: int) -> "Geometry":
+        """The same geometry over another number of groups."""
+        return replace(self, groups=groups)
+
+    def canonical(self, channels_first: bool = False) -> "Geometry":
+        """The same geometry with data (N, X, C), or (N, C, X), and kernel (X, fine, coarse)."""
+        spatial = tuple(range(self.rank))
+        before, channel = (2, 1) if channels_first else (1, self.rank + 1)
+        return replace(
+            self,
+            data=DataLayout(0, channel, tuple(a + before for a in spatial)),
+            kernel=KernelLayout(self.rank + 1, self.rank, spatial),
+        )

@@ -1,0 +1,202 @@
+"""Contractions on meshes: shardings of results, varying axes, and lowering under both.
+
+Automatic sharding needs none of this: XLA splits what the lowerings emit.
+"""
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any
+
+import jax
+from jax import Array, lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxconv._base.geometry import Geometry, Slot
+from jaxconv._base.jax_names import varying_axes
+from jaxconv._base.messages import shown
+from jaxconv._base.typing import Shape
+
+AnyMesh = Mesh | AbstractMesh
+
+
+def explicit(aval: Any) -> NamedSharding | None:
+    """The sharding in a type, where its mesh has explicit axes."""
+    sharding = aval.sharding
+    return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
+
+
+def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
+    """A user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
+    if sharding is None:
+        return None
+    if not isinstance(sharding, NamedSharding | PartitionSpec):
+        raise TypeError(
+            f"{op}: `out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; "
+            f"got {shown(sharding)}"
+        )
+    context = jax.sharding.get_abstract_mesh()
+    if isinstance(sharding, NamedSharding):
+        mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
+    else:
+        mesh, spec = context, sharding
+    if mesh.empty or AxisType.Explicit not in mesh.axis_types:
+        raise ValueError(
+            f"{op}: `out_sharding` must be on a mesh with explicit axes, set by jax.set_mesh; "
+            f"got {sharding} and the mesh {mesh}. For automatic axes use "
+            f"jax.lax.with_sharding_constraint on the result"
+        )
+    if not context.empty and mesh != context:
+        raise ValueError(
+            f"{op}: `out_sharding` must be on the mesh in context, {context}; got {mesh}. "
+            f"A PartitionSpec takes the mesh from there"
+        )
+    rule = _broken_rule(mesh, spec, shape)
+    if rule:
+        raise ValueError(
+            f"{op}: `out_sharding` must {rule}; got {spec} for a result of shape {shape}"
+        )
+    return NamedSharding(mesh, spec)
+
+
+def _broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
+    """What `spec` would have to do to fit the mesh and the shape, if it does not."""
+    used = [name for entry in spec for name in names(entry)]
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    known = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
+    if len(spec) > len(shape):
+        return f"have one entry for each of {len(shape)} axes at most"
+    if not set(used) <= set(known):
+        return f"name explicit mesh axes, of {known}"
+    if len(set(used)) < len(used):
+        return "name each mesh axis once"
+    for extent, entry in zip(shape, spec, strict=False):
+        if isinstance(extent, int) and extent % parts(mesh, entry):
+            return f"divide the axes evenly, unlike {extent} by {parts(mesh, entry)}"
+    return None
+
+
+def check_meshes(
+    op: str, out_sharding: NamedSharding | None, arrays: dict[str, Array | None]
+) -> None:
+    """Check that all arrays with explicit axes, and `out_sharding`, are on one mesh."""
+    found = {name: explicit(jax.typeof(x)) for name, x in arrays.items() if x is not None}
+    typed = {name: sharding for name, sharding in found.items() if sharding is not None}
+    meshes = {sharding.mesh for sharding in typed.values()}
+    remedy = "Move what differs with jax.device_put or jax.sharding.reshard"
+    if len(meshes) > 1:
+        got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
+        raise ValueError(f"{op}: all arrays must be on one mesh; got {got}. {remedy}")
+    # JAX reshards from mesh to mesh where both have the names of the axes.
+    used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
+    if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
+        raise ValueError(
+            f"{op}: `out_sharding` must be on the mesh of the arrays, {meshes.pop()}; got "
+            f"{out_sharding.mesh}. {remedy}"
+        )
+
+
+def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
+    """The sharding of a contraction's result type, unless the user names one.
+
+    Each axis follows the operand it comes from; contracted axes are summed. An axis that
+    its mesh axes do not divide, or that would use one twice, is replicated.
+    """
+    sharding = explicit(first) or explicit(second)
+    if sharding is None:
+        return first.sharding  # it says nothing, and all three tensors have the same rank
+    data, kernel = geometry.data, geometry.kernel
+    one, other = (tuple(a.sharding.spec) for a in (first, second))
+    entries: dict[int, Any]
+    if result == "kernel":
+        entries = {kernel.coarse: other[data.channel]}
+        if geometry.groups == 1:
+            entries[kernel.fine] = one[data.channel]
+    else:
+        entries = {axis: one[axis] for axis in (data.batch, *data.spatial)}
+        if result == "coarse":
+            entries[data.channel] = other[kernel.coarse]
+        elif geometry.groups == 1:
+            entries[data.channel] = other[kernel.fine]
+        else:  # whole groups stay where they are
+            entry = one[data.channel] or other[kernel.coarse]
+            if geometry.groups % parts(sharding.mesh, entry) == 0:
+                entries[data.channel] = entry
+    return NamedSharding(sharding.mesh, divisible(sharding.mesh, shape, entries))
+
+
+def divisible(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> PartitionSpec:
+    """A spec with those of the entries that divide their axes and use no mesh axis again."""
+    used: set[Any] = set()
+    spec: list[Any] = [None] * len(shape)
+    for axis, entry in entries.items():
+        count = parts(mesh, entry)
+        if count > 1 and shape[axis] % count == 0 and used.isdisjoint(names(entry)):
+            spec[axis] = entry
+            used.update(names(entry))
+    return PartitionSpec(*spec)
+
+
+def parts(mesh: AnyMesh, entry: Any) -> int:
+    """The number of parts into which an entry of a spec splits its axis."""
+    return prod(mesh.shape[name] for name in names(entry))
+
+
+def names(entry: Any) -> Iterable[Any]:
+    """The mesh axes of one entry of a spec."""
+    if entry is None:
+        return ()
+    return entry if isinstance(entry, tuple) else (entry,)
+
+
+def alike(x: Array, other: Array, axis: int) -> Array:
+    """A vector with the sharding of one axis of another tensor, on explicit mesh axes.
+
+    JAX combines shardings that differ, so a bias would change the sharding of the result.
+    """
+    sharding = explicit(jax.typeof(other))
+    if sharding is None:
+        return x
+    spec = PartitionSpec(sharding.spec[axis])
+    out: Array = jax.sharding.reshard(x, NamedSharding(sharding.mesh, spec))
+    return out
+
+
+def vary_alike(*operands: Array) -> tuple[Array, ...]:
+    """Under shard_map, make all operands vary over the mesh axes that any of them varies over.
+
+    The transpose of this step is the sum over devices that the gradient of a replicated
+    operand needs.
+    """
+    varying = [varying_axes(x) for x in operands]
+    union = frozenset().union(*varying)
+    return tuple(
+        lax.pcast(x, tuple(sorted(union - v, key=str)), to="varying") if union - v else x
+        for x, v in zip(operands, varying, strict=True)
+    )
+
+
+def in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Array]:
+    """The same lowering where the mesh has explicit axes: only its result's sharding is typed.
+
+    Inside, the compiler propagates, so that a lowering may slice and reshape at will.
+    """
+
+    def typed(
+        first: Array,
+        second: Array,
+        *,
+        geometry: Geometry,
+        sharding: NamedSharding | None,
+        **params: Any,
+    ) -> Array:
+        def plain(first: Array, second: Array) -> Array:
+            return lower(first, second, geometry=geometry, **params)
+
+        types = jax.typeof(first), jax.typeof(second)
+        if sharding is not None or any(map(explicit, types)):
+            shape = geometry.shape(result, first.shape, second.shape)
+            sharding = sharding or of_result(result, *types, geometry, shape)
+            plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
+        return plain(first, second)
+
+    return typed

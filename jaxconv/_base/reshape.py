@@ -1,0 +1,48 @@
+"""Merge, split and reorder axes, on meshes with explicit axes too."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import NamedSharding
+
+from jaxconv._base import meshes
+from jaxconv._base.typing import Shape
+
+
+def replace_axes(x: Array, axis: int, count: int, extents: Shape) -> Array:
+    """Reshape `count` axes from `axis` on into `extents`.
+
+    The major new axis keeps the explicit sharding of the major old one.
+    """
+    shape = (*x.shape[:axis], *extents, *x.shape[axis + count :])
+    typed = meshes.explicit(jax.typeof(x))
+    if typed is None:
+        return lax.reshape(x, shape)
+    kept = [*typed.spec[: axis + 1], *[None] * (len(extents) - 1), *typed.spec[axis + count :]]
+    spec = meshes.divisible(typed.mesh, shape, dict(enumerate(kept)))
+    return lax.reshape(x, shape, out_sharding=NamedSharding(typed.mesh, spec))
+
+
+def move_groups(x: Array, groups: int, source: int, target: int) -> Array:
+    """From (g, a) on the source axis and b on the target axis to a and (g, b)."""
+    if groups == 1:
+        return x
+    x = replace_axes(x, source, 1, (groups, x.shape[source] // groups))
+    x = jnp.moveaxis(x, source, target)
+    return replace_axes(x, target, 2, (groups * x.shape[target + 1],))
+
+
+def split_groups(x: Array, groups: int, axis: int = -1) -> Array:
+    """From (g, a) on an axis to g, a on two."""
+    return replace_axes(x, axis % x.ndim, 1, (groups, x.shape[axis] // groups))
+
+
+def merge_groups(x: Array) -> Array:
+    """From g, a on the last two axes to (g, a) on the last."""
+    return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
+
+
+def reorder(x: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array:
+    """Move each axis from its place in one layout to its place in another."""
+    place = dict(zip(target, source, strict=True))
+    return lax.transpose(x, [place[axis] for axis in range(x.ndim)])

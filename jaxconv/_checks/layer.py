@@ -1,0 +1,102 @@
+"""The sizes of a convolution: of its three tensors, and of what ties them together.
+
+The self-check, the tests and the benchmarks share this. `benchmarks.layer` loads this file alone,
+so it imports nothing of the package.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Ints = tuple[int, ...]
+Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A fine tensor, a kernel and a coarse tensor; each tuple has an int for each spatial axis.
+
+    A convolution makes the coarse tensor from the fine one, a transposed convolution the fine
+    one from the coarse one. Shapes are channels last: the kernel's is XIO for a convolution,
+    and XOI for a transposed one.
+    """
+
+    fine: Ints
+    kernel: Ints
+    strides: Ints
+    dilations: Ints
+    pads_begin: Ints
+    #: Where it is negative, the end of the fine tensor is left out.
+    pads_end: Ints
+    #: Of the fine and of the coarse tensor, in all groups.
+    channels: tuple[int, int]
+    groups: int = 1
+    batch: int = 2
+
+    @property
+    def rank(self) -> int:
+        """The number of spatial axes."""
+        return len(self.kernel)
+
+    @property
+    def extents(self) -> Ints:
+        """How far the dilated kernel reaches."""
+        return _each(lambda k, d: d * (k - 1) + 1, self.kernel, self.dilations)
+
+    @property
+    def _room(self) -> Ints:
+        """How far the kernel can move over the padded fine tensor."""
+        sizes = (self.fine, self.pads_begin, self.pads_end, self.extents)
+        return _each(lambda f, b, e, extent: f + b + e - extent, *sizes)
+
+    @property
+    def coarse(self) -> Ints:
+        """The spatial extents of the coarse tensor."""
+        return _each(lambda room, s: room // s + 1, self._room, self.strides)
+
+    @property
+    def output_padding(self) -> Ints:
+        """The end of the fine tensor that no window reaches, as transposed operations name it."""
+        unread = _each(lambda room, s: room % s, self._room, self.strides)
+        return _each(lambda u, e: u + max(-e, 0), unread, self.pads_end)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What all six operations take."""
+        return {
+            "strides": self.strides,
+            "pads_begin": self.pads_begin,
+            "pads_end": tuple(max(e, 0) for e in self.pads_end),
+            "dilations": self.dilations,
+            "groups": self.groups,
+        }
+
+    @property
+    def shapes(self) -> dict[Slot, Ints]:
+        """The shapes of the three tensors."""
+        fine, coarse = self.channels
+        return {
+            "fine": (self.batch, *self.fine, fine),
+            "kernel": (*self.kernel, fine // self.groups, coarse),
+            "coarse": (self.batch, *self.coarse, coarse),
+        }
+
+    def orders(self, data_format: str, weights_format: str, transposed: bool) -> dict[Slot, Ints]:
+        """Which axes of `shapes` follow each other in an operation's formats."""
+        rank = self.rank
+        data = {"N": [0], "X": [*range(1, rank + 1)], "C": [rank + 1]}
+        kernel = {"X": [*range(rank)], "I": [rank + transposed], "O": [rank + 1 - transposed]}
+        of_data = tuple(at for letter in data_format for at in data[letter])
+        of_kernel = tuple(at for letter in weights_format for at in kernel[letter])
+        return {"fine": of_data, "kernel": of_kernel, "coarse": of_data}
+
+    def terms(self, slot: Slot) -> int:
+        """The most products that an element may sum, if this tensor is the result."""
+        fine, coarse = (c // self.groups for c in self.channels)
+        taps, places = math.prod(self.kernel), math.prod(self.coarse)
+        return {"coarse": taps * fine, "fine": taps * coarse, "kernel": self.batch * places}[slot]
+
+
+def _each(rule: Callable[..., int], *sizes: Ints) -> Ints:
+    return tuple(rule(*of_axis) for of_axis in zip(*sizes, strict=True))

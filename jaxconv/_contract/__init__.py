@@ -1,0 +1,7 @@
+"""The mathematics: three bilinear contractions, each the derivative of the other two.
+
+    contractions.py   the three primitives, with all rules that JAX asks for
+    batching.py       vmap: into batch, channels or groups
+
+A contraction is told a geometry and a type, and no more. `_lowering` says how it is computed.
+"""

@@ -1,0 +1,151 @@
+"""The trilinear form as three primitives, each the derivative of the other two.
+
+T(fine, K, coarse) is linear in each of its three tensors. Dropping one slot leaves a
+bilinear contraction of the other two, whose result fills that slot:
+
+    result    operands         as an operation
+    coarse    fine, kernel     convolution, conv_transpose_backward_data
+    fine      coarse, kernel   convolution_backward_data, conv_transpose
+    kernel    fine, coarse     both backward_weights
+
+The transpose of a contraction with respect to one operand swaps that operand and the
+result: it is again a row of this table. So derivatives of any order, in either mode,
+are these three primitives and nothing else, whatever a backend makes of them.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+from jax import Array, lax
+from jax.sharding import NamedSharding
+
+from jaxconv._base import contexts, meshes
+from jaxconv._base.geometry import OPERANDS, Geometry, Slot
+from jaxconv._base.jax_names import (
+    Primitive,
+    ad,
+    batching,
+    devices_to_split_over,
+    is_exported,
+    jet,
+    mlir,
+    retyped,
+    type_of_sought,
+)
+from jaxconv._base.typing import DType, Precision
+from jaxconv._contract.batching import batch_contraction
+
+PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
+
+#: Those with a lowering of their own, the keys of `_lowering.TABLES`; None is every other one.
+PLATFORMS = (None, "cpu", "gpu")
+
+
+def contract(
+    result: Slot,
+    operands: dict[Slot, Array],
+    *,
+    geometry: Geometry,
+    precision: Precision,
+    dtype: DType,
+    early_rounding: bool = False,
+    sharding: NamedSharding | None = None,
+) -> Array:
+    """Contract two slots of the form into the third.
+
+    Args:
+      result: the slot to fill.
+      operands: the other two, by slot.
+      geometry: the sizes that all three share.
+      precision: as lax takes it.
+      dtype: type of the result; sums are at least float32.
+      early_rounding: the caller rounds the result to the operands' type anyway, so a
+        backend may do so first (see `_lowering.lower`).
+      sharding: that of the result, on explicit mesh axes.
+    """
+    first, second = (operands[slot] for slot in OPERANDS[result])
+    first, second = meshes.vary_alike(first, second)
+    out: Array = PRIMITIVES[result].bind(
+        first,
+        second,
+        geometry=geometry,
+        precision=precision,
+        dtype=dtype,
+        early_rounding=early_rounding,
+        forced=contexts.FORCED.value,
+        sharding=sharding,
+    )
+    return out
+
+
+def _register(result: Slot) -> None:
+    """Give the primitive that fills `result` all its rules."""
+    primitive, slots = PRIMITIVES[result], OPERANDS[result]
+
+    def abstract(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
+        shape = geometry.shape(result, first.shape, second.shape)
+        sharding = params["sharding"] or meshes.of_result(result, first, second, geometry, shape)
+        dtype = params["dtype"]
+        return retyped(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+
+    def transpose(wrt: Slot) -> Any:
+        def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
+            operands: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
+            aval = type_of_sought(operands.pop(wrt))
+            # The one rounding of a cotangent that is wider than the operands.
+            operands[result] = lax.convert_element_type(cotangent, aval.dtype)
+            params |= {
+                "dtype": aval.dtype,
+                "early_rounding": False,
+                "sharding": meshes.explicit(aval),
+            }
+            del params["forced"]
+            return contract(wrt, operands, **params)
+
+        return rule
+
+    def batch(axis: Any, args: Any, dims: Any, *, geometry: Geometry, **params: Any) -> Any:
+        del params["forced"]
+        return batch_contraction(contract, result, axis, args, dims, geometry, params)
+
+    def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:
+        """The coefficients of a product of two power series."""
+        first, second = ([x, *terms] for x, terms in zip(primals_in, series_in, strict=True))
+        out = [
+            sum(primitive.bind(first[j], second[k - j], **params) for j in range(k + 1))
+            for k in range(len(first))
+        ]
+        return out[0], out[1:]
+
+    def lowered(platform: str | None, devices: int, exported: bool) -> Any:
+        from jaxconv import _lowering  # half of the package, which only compiling needs
+
+        lower = partial(
+            _lowering.lower, result, platform=platform, devices=devices, exported=exported
+        )
+        return meshes.in_auto_axes(result, lower)
+
+    def evaluate(*operands: Any, **params: Any) -> Any:
+        """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
+        return lowered(jax.default_backend(), 1, False)(*operands, **params)
+
+    primitive.def_abstract_eval(abstract)
+    primitive.def_impl(evaluate)
+    ad.defbilinear(primitive, transpose(slots[0]), transpose(slots[1]))
+    batching.fancy_primitive_batchers[primitive] = batch
+    jet.jet_rules[primitive] = taylor
+
+    def lowering(platform: str | None) -> Any:
+        def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
+            lower = lowered(platform, devices_to_split_over(ctx), is_exported(ctx))
+            return mlir.lower_fun(lower, multiple_results=False)(ctx, *operands, **params)
+
+        return rule
+
+    for platform in PLATFORMS:
+        mlir.register_lowering(primitive, lowering(platform), platform=platform)
+
+
+for _slot in OPERANDS:
+    _register(_slot)

@@ -1,0 +1,231 @@
+"""lax's general convolution as a contraction: which slot, which geometry, which axes move.
+
+On one axis, where D is the dilated lhs,
+
+    out[q] = sum_t rhs[t] * D[stride*q + rhs_dilation*t - low]
+
+Lhs, rhs and out fill the slots of the form in one of four ways. A weights gradient has batch
+groups, or the numbers that JAX gives it (see `_like_a_gradient`):
+
+    lhs dilated   weights gradient   lhs      rhs      out      kernel
+    no            no                 fine     kernel   coarse   as it is
+    yes           no                 coarse   kernel   fine     reversed
+    no            yes                fine     coarse   kernel   as it is
+    yes           yes                coarse   fine     kernel   reversed
+
+The second needs a stride of 1, and the last an rhs_dilation of 1: else there is no contraction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import jax
+from jax import Array, lax
+from jax.export import is_symbolic_dim
+from jax.sharding import NamedSharding
+
+from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._base.reshape import move_groups, reorder
+from jaxconv._base.typing import DType, Precision, Shape
+from jaxconv._contract.contractions import contract
+
+Numbers = lax.ConvDimensionNumbers
+
+#: Why a convolution has no contraction.
+NO_AXIS = "no spatial axis"
+SYMBOLIC = "a symbolic extent other than the batch"
+EMPTY = "an empty operand or result"
+TWICE = "a stride together with lhs_dilation"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The contraction that a convolution of lax's is."""
+
+    result: Slot
+    geometry: Geometry
+    #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on its fine axis
+    dilated: bool
+    numbers: Numbers
+    #: groups of a weights gradient that lead the batch of lhs, not its channels
+    groups_in_batch: int = 1
+
+
+def compute(
+    found: Mapped,
+    lhs: Array,
+    rhs: Array,
+    *,
+    precision: Precision,
+    dtype: DType,
+    sharding: NamedSharding | None = None,
+) -> Array:
+    """Compute what lax would, by one contraction."""
+    lhs_spec, rhs_spec = tuple(found.numbers.lhs_spec), tuple(found.numbers.rhs_spec)
+    geometry, kernel = found.geometry, found.geometry.kernel
+    groups, to_kernel = geometry.groups, found.result == "kernel"
+    if to_kernel:  # in the layout of lhs, which rhs takes, too
+        lhs = move_groups(lhs, found.groups_in_batch, source=lhs_spec[1], target=lhs_spec[0])
+        rhs = reorder(rhs, _exchanged(rhs_spec), geometry.data.spec)
+    else:
+        lhs = reorder(lhs, lhs_spec, geometry.data.spec)
+        if found.dilated:
+            rhs = move_groups(lax.rev(rhs, kernel.spatial), groups, kernel.fine, kernel.coarse)
+    slots: tuple[Slot, Slot] = (
+        "coarse" if found.dilated else "fine",
+        "kernel" if not to_kernel else "fine" if found.dilated else "coarse",
+    )
+    moved = to_kernel and found.dilated and groups > 1  # sharded after the groups have moved
+    out = contract(
+        found.result,
+        dict(zip(slots, (lhs, rhs), strict=True)),
+        geometry=geometry,
+        precision=precision[::-1] if slots == ("coarse", "fine") else precision,
+        dtype=dtype,
+        sharding=None if moved else sharding,
+    )
+    if to_kernel and found.dilated:
+        out = lax.rev(move_groups(out, groups, kernel.coarse, kernel.fine), kernel.spatial)
+    return jax.sharding.reshard(out, sharding) if moved and sharding is not None else out
+
+
+def mapped(
+    lhs: Shape,
+    rhs: Shape,
+    *,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dimension_numbers: Numbers,
+    feature_group_count: int,
+    batch_group_count: int,
+) -> Mapped | str:
+    """The contraction of a convolution of operands of these shapes, or why there is none.
+
+    The parameters are those of `jax.lax.conv_general_dilated_p`, and as well-formed.
+    """
+    (batch, features, *spatial), (outputs, _, *window), _ = dimension_numbers
+    if not spatial:
+        return NO_AXIS
+    columns = (
+        [lhs[axis] for axis in spatial],
+        [rhs[axis] for axis in window],
+        window_strides,
+        *zip(*padding, strict=True),
+        lhs_dilation,
+        rhs_dilation,
+    )
+    if any(map(is_symbolic_dim, (rhs[outputs], *(n for column in columns for n in column)))):
+        return SYMBOLIC
+    axes = [_axis(*map(int, row)) for row in zip(*columns, strict=True)]
+    if rhs[outputs] < 1 or any(min(a.extent, a.taps, a.places) < 1 for a in axes):
+        return EMPTY
+    to_kernel = batch_group_count > 1 or _like_a_gradient(batch, axes)
+    channels, summed = (lhs[batch], lhs[features]) if to_kernel else (lhs[features], 1)
+    if is_symbolic_dim(channels) or (feature_group_count > 1 and is_symbolic_dim(summed)):
+        return SYMBOLIC
+    if channels == 0 or summed == 0:
+        return EMPTY
+    dilated = any(a.lhs_dilation > 1 for a in axes)
+    if any((a.rhs_dilation if to_kernel else a.stride) > 1 for a in axes) and dilated:
+        return TWICE
+    if to_kernel:
+        return _to_kernel(axes, feature_group_count, batch_group_count, dilated, dimension_numbers)
+    return _to_data(axes, feature_group_count, dilated, dimension_numbers)
+
+
+class _Axis(NamedTuple):
+    """One spatial axis, as lax has it."""
+
+    extent: int
+    taps: int
+    places: int  # the extent of the result
+    stride: int
+    low: int
+    lhs_dilation: int
+    rhs_dilation: int
+
+    @property
+    def reach(self) -> int:
+        """The distance from the first tap to the last."""
+        return self.rhs_dilation * (self.taps - 1)
+
+
+def _axis(
+    extent: int, taps: int, stride: int, low: int, high: int, lhs_dilation: int, rhs_dilation: int
+) -> _Axis:
+    """One axis with its number of places; a step over a single element becomes 1."""
+    room = lhs_dilation * (extent - 1) + low + high - rhs_dilation * (taps - 1)
+    places = room // stride + 1
+    return _Axis(
+        extent,
+        taps,
+        places,
+        stride if places > 1 else 1,
+        low,
+        lhs_dilation if extent > 1 else 1,
+        rhs_dilation if taps > 1 else 1,
+    )
+
+
+def _like_a_gradient(batch: int, axes: list[_Axis]) -> bool:
+    """Whether these are the numbers that JAX gives to a weights gradient without groups.
+
+    It exchanges batch and channels, so that the batch is not the first axis, slides the gradient
+    of the result over lhs, so that rhs is the larger one, and turns a stride into rhs_dilation.
+    """
+    if batch == 0 or prod(a.taps for a in axes) < prod(a.places for a in axes):
+        return False
+    return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
+
+
+def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) -> Mapped:
+    """To coarse, or to fine if lhs is dilated, in the layout of the result."""
+    _, (outputs, inputs, *window), (batch, features, *spatial) = numbers
+    data = DataLayout(batch, features, tuple(spatial))
+    if dilated:
+        kernel = KernelLayout(coarse=inputs, fine=outputs, spatial=tuple(window))
+        found = [
+            Axis(a.places, a.taps, a.extent, a.lhs_dilation, a.rhs_dilation, a.reach - a.low)
+            for a in axes
+        ]
+        return Mapped("fine", Geometry(tuple(found), groups, data, kernel), True, numbers)
+    kernel = KernelLayout(coarse=outputs, fine=inputs, spatial=tuple(window))
+    found = [Axis(a.extent, a.taps, a.places, a.stride, a.rhs_dilation, a.low) for a in axes]
+    return Mapped("coarse", Geometry(tuple(found), groups, data, kernel), False, numbers)
+
+
+def _to_kernel(
+    axes: list[_Axis],
+    feature_groups: int,
+    batch_groups: int,
+    dilated: bool,
+    numbers: Numbers,
+) -> Mapped:
+    """To the kernel, in the layout of lhs, whose batch lax takes for its channels."""
+    (lhs_batch, lhs_features, *spatial), _, (channels, outputs, *window) = numbers
+    data = DataLayout(batch=lhs_features, channel=lhs_batch, spatial=tuple(spatial))
+    if dilated:
+        kernel = KernelLayout(coarse=channels, fine=outputs, spatial=tuple(window))
+        found = [
+            Axis(a.taps, a.places, a.extent, a.lhs_dilation, a.stride, _mirrored_pad(a))
+            for a in axes
+        ]
+    else:
+        kernel = KernelLayout(coarse=outputs, fine=channels, spatial=tuple(window))
+        found = [Axis(a.extent, a.places, a.taps, a.rhs_dilation, a.stride, a.low) for a in axes]
+    geometry = Geometry(tuple(found), feature_groups * batch_groups, data, kernel)
+    return Mapped("kernel", geometry, dilated, numbers, feature_groups)
+
+
+def _mirrored_pad(a: _Axis) -> int:
+    """The low padding, where lhs is the coarse tensor and out the reversed kernel."""
+    return a.stride * (a.places - 1) - a.low
+
+
+def _exchanged(spec: tuple[int, ...]) -> tuple[int, ...]:
+    """A spec of lax's with its first two axes exchanged: batch and channels, or out and in."""
+    return (spec[1], spec[0], *spec[2:])

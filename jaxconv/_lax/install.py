@@ -1,0 +1,149 @@
+"""`install`: compute lax's convolutions, whoever calls them, by the contractions of this library.
+
+One hook reaches every library on JAX, since all their convolutions are one primitive. `install`
+replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and type it stay.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from jax import lax
+
+from jaxconv._base import dtypes, meshes
+from jaxconv._base.contexts import INSTALLED
+from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
+from jaxconv._base.typing import Shape, Typed
+from jaxconv._lax.from_lax import Mapped, compute, mapped
+
+#: Why a convolution stays with lax though it has a contraction.
+FASTER = "lax is faster: a weights gradient from one channel to one"
+
+
+def install(platform: str = "cpu") -> None:
+    """Compute every convolution of `jax.lax` by this library, on CPU, from here on.
+
+    Flax, Equinox, Haiku, Keras, `jax.numpy.convolve`, `jax.scipy.signal` and JAX's own derivatives
+    call these convolutions. Models and their jaxprs stay as they are; what changes is how their
+    convolutions are compiled. JAX compiles functions again, in all threads. After
+    :func:`uninstall` it finds the programs that it had compiled before.
+
+    These stay with lax: integers, 8-bit floats and complex numbers (except the three real
+    convolutions that lax makes of a complex one), no spatial axis, empty operands, a stride
+    together with lhs_dilation, symbolic extents other than the batch, dot algorithms as
+    `precision`, and, because lax is faster, weights gradients from one channel to one.
+    :func:`jaxconv.explain_jaxpr` lists how the convolutions of a program are computed.
+
+    Calling it again changes nothing.
+
+    Args:
+      platform: "cpu". On GPU and TPU lax's convolutions stay as they are, also in a program that
+        is exported for several platforms.
+
+    Raises:
+      ValueError: another platform.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> jaxconv.install()
+      >>> jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
+      [1.0, 12.0, 24.0, 40.0]
+      >>> jaxconv.uninstall()
+    """
+    if platform != "cpu":
+        raise ValueError(
+            f"install: `platform` must be 'cpu'; got {platform!r}. On GPU and TPU nothing is "
+            f"installed yet: there, lax's convolutions are compiled as they are"
+        )
+    _register()
+    set_for_all_threads(INSTALLED, True)
+
+
+def uninstall() -> None:
+    """Undo :func:`install`: lax's convolutions are lowered as JAX does it.
+
+    Example:
+      >>> import jaxconv
+      >>> jaxconv.uninstall()
+    """
+    set_for_all_threads(INSTALLED, False)
+
+
+def installed(yes: bool = True) -> AbstractContextManager[Any]:
+    """A context within which :func:`install` holds, or does not, in this thread alone.
+
+    JAX compiles a jitted function once for calls inside, and once for calls outside.
+
+    Args:
+      yes: False for a context in which :func:`install` does not hold.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> with jaxconv.installed():
+      ...     jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
+      [1.0, 12.0, 24.0, 40.0]
+    """
+    _register()
+    context: AbstractContextManager[Any] = INSTALLED(bool(yes))
+    return context
+
+
+def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
+    """The contraction that replaces a convolution of lax's of these types, or why none does.
+
+    The parameters are those of `jax.lax.conv_general_dilated_p`.
+    """
+    lhs, rhs = operands
+    precision, dtype = params.pop("precision"), result.dtype
+    del params["preferred_element_type"], params["out_sharding"]
+    if lhs.dtype not in ACCUMULATION or lhs.dtype != rhs.dtype:
+        return f"operands of type {lhs.dtype} and {rhs.dtype}"
+    if dtype != lhs.dtype and (dtype not in ACCUMULATION or dtype.itemsize <= lhs.dtype.itemsize):
+        return f"a result of type {dtype}"
+    if not isinstance(precision, tuple | None):
+        return f"precision {precision}"
+    found = mapped(lhs.shape, rhs.shape, **params)
+    if isinstance(found, Mapped) and not gains(found, lhs.shape, rhs.shape):
+        return FASTER
+    return found
+
+
+def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
+    """Whether the library, and not lax, should compute a contraction; the shapes are lax's.
+
+    Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
+    lax's time on two AVX-512 cores. They stay with lax unless it would crop: XLA:CPU may then
+    compute with what lies beyond the data (see `_lowering.reference`).
+    """
+    lhs_spec, rhs_spec, _ = found.numbers
+    one_to_one = lhs[lhs_spec[0]] == rhs[rhs_spec[0]] == 1
+    crops = any(axis.pad_low < 0 for axis in found.geometry.axes)
+    return found.result != "kernel" or not one_to_one or crops
+
+
+def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
+    """The lowering rule of lax's convolution on CPU."""
+    operands, (result,) = types_lowered(ctx)
+    found: Mapped | str = "not installed"
+    if INSTALLED.value:
+        found = as_contraction(operands, result, **params)
+    if isinstance(found, str):
+        return original(ctx, lhs, rhs, **params)
+    computed = partial(
+        compute,
+        found,
+        precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
+        dtype=dtypes.canonical(result.dtype),
+        sharding=meshes.explicit(result),
+    )
+    return mlir.lower_fun(computed, multiple_results=False)(ctx, lhs, rhs)
+
+
+def _register() -> None:
+    """Put the rule in JAX's table, once; it falls back on the rule that was there."""
+    original = lowering_of(lax.conv_general_dilated_p, "cpu")
+    if not (isinstance(original, partial) and original.func is _lower):
+        rule = partial(_lower, original=original)
+        mlir.register_lowering(lax.conv_general_dilated_p, rule, platform="cpu")

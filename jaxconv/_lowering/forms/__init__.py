@@ -1,0 +1,16 @@
+"""The forms: each file has ways to compute a contraction in lax, and their records.
+
+    onednn.py, onednn_call.py   oneDNN; its private call, and the sizes where it is safe
+    dot.py, dots.py             one dot; one for each tap, or for each image
+    im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
+    multiply_adds.py            few channels a group
+    convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
+    reference.py, plain.py      XLA's convolution as it comes, and zeros; lax's own lowering of it
+    cudnn.py                    GPU: the convolutions that cuDNN has
+    phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
+    swap.py                     weights gradients: the data in each other's place
+    split.py                    by group, block, piece, tap, first axis
+    window.py, blocks.py        what forms are made of
+
+A new form is a record (`Form`) in a file here, and a line in a table with the reason.
+"""

@@ -1,0 +1,112 @@
+"""Loops over parts of a contraction: groups, sums over blocks, and blocks side by side."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, wraps
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxconv._base import meshes
+from jaxconv._base.geometry import Geometry
+from jaxconv._base.reshape import merge_groups, split_groups
+from jaxconv._base.typing import Index
+from jaxconv._lowering.form import Emit
+from jaxconv._lowering.problem import Numerics
+
+
+def _all(first: Array, geometry: Geometry) -> int:
+    return geometry.groups
+
+
+def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], Emit]:
+    """Make a channels-last form for one group a form for all groups, each contiguous.
+
+    It takes at most `most(first operand, geometry)` groups at a time, which bounds the memory of
+    the form and of moving the groups to the front.
+    """
+
+    def decorate(form: Emit) -> Emit:
+        @wraps(form)
+        def each(
+            first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
+        ) -> Array:
+            if geometry.groups == 1:
+                return form(first, second, geometry=geometry, numerics=numerics)
+            one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
+
+            def together(count: int, *operands: Array) -> Array:
+                moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
+                return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
+
+            return at_most(most(first, geometry), together, first, second, geometry.groups)
+
+        return each
+
+    return decorate
+
+
+def divisor(total: int, most: int) -> int:
+    """The largest divisor of `total` that is at most `most`, or 1."""
+    return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
+
+
+def added(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
+    """The sum of `block(n)` over n below `count`; `operands` are what blocks read."""
+    if count == 1:
+        return block(0)
+    shape = jax.eval_shape(block, 0)
+    zeros, *_ = meshes.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
+    out: Array = lax.fori_loop(0, count, lambda n, out: out + block(n), zeros)
+    return out
+
+
+def side_by_side(
+    block: Callable[[Index], Array], size: int, total: int, axis: int, *operands: Array
+) -> Array:
+    """The result of `total` indices along an axis, of which `block(start)` gives `size`.
+
+    The last block overlaps its neighbour if `size` does not divide `total`. `operands` are what
+    blocks read.
+    """
+    if size == total:
+        return block(0)
+    shape = jax.eval_shape(block, 0)
+    extents = (*shape.shape[:axis], total, *shape.shape[axis + 1 :])
+    zeros, *_ = meshes.vary_alike(jnp.zeros(extents, shape.dtype), *operands)
+
+    def step(n: Index, out: Array) -> Array:
+        start = jnp.minimum(n * size, total - size) if total % size else n * size
+        return lax.dynamic_update_slice_in_dim(out, block(start), start, axis)
+
+    out: Array = lax.fori_loop(0, -(-total // size), step, zeros)
+    return out
+
+
+def some(x: Array, start: Index, size: int, axis: int) -> Array:
+    """`size` elements along an axis; if these are all, `x` itself."""
+    return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
+
+
+def at_most(
+    most: int,
+    form: Callable[[int, Array, Array], Array],
+    first: Array,
+    second: Array,
+    groups: int,
+) -> Array:
+    """`form(groups, first, second)`, in a loop over equal parts of at most `most` groups.
+
+    Groups are on the last axis of the operands and of the result.
+    """
+    size = divisor(groups, most)
+    if size == groups:
+        return form(groups, first, second)
+    parts = [split_groups(x, groups // size) for x in (first, second)]
+
+    def part(n: Array) -> Array:
+        operands = (lax.dynamic_index_in_dim(x, n, -2, keepdims=False) for x in parts)
+        return form(size, *operands)
+
+    return merge_groups(jnp.moveaxis(lax.map(part, jnp.arange(groups // size)), 0, -2))

@@ -1,0 +1,136 @@
+"""The three convolutions that XLA:GPU hands to cuDNN (MIOpen on ROCm), and their patterns.
+
+    backward data    one group; the kernel is a `rev` of all its spatial axes, and the `rev`
+                     comes last; stride and dilation 1, the lhs dilated by the real stride
+    backward filter  no feature groups; stride 1, the lhs not dilated; a rhs larger than the
+                     result along some axis, dilated by the real stride
+    forward          whatever is neither: no axis reversed alone
+
+None has more than three spatial axes. Where a pattern fails on a detail, the convolution still
+runs, as a forward one, on operands that XLA first writes to memory: a dilated lhs with its zeros;
+and, if the padding of a forward convolution is negative or not the same at both ends, the lhs with
+its padding and a dilated kernel with its zeros.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxconv._base.geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._base.reshape import replace_axes
+from jaxconv._lowering.form import Emit, Form
+from jaxconv._lowering.forms import reference
+from jaxconv._lowering.problem import Numerics
+
+#: Most work for the sake of even padding, in multiples of the needed work.
+MOST_WORK = 1.5
+
+Pairs = list[tuple[int, int]]
+
+
+def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """Forward, each axis padded by the same at both ends.
+
+    A surplus of padding gives a surplus of results, which is cut off: that copies the coarse
+    tensor, mostly the smaller one, and may fuse with its consumer. With too large a surplus, the
+    fine tensor is padded here instead. A barrier follows: XLA would move a mere pad back into the
+    convolution, and then write out a dilated kernel as well.
+    """
+    spatial = geometry.data.spatial
+    even = [_Even.of(a) for a in geometry.axes]
+    work = math.prod(
+        (e.before + a.coarse + e.after) / a.coarse for e, a in zip(even, geometry.axes, strict=True)
+    )
+    if work > MOST_WORK:
+        pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
+        fine = lax.optimization_barrier(_pad(fine, spatial, pads))
+        even = [_Even(0, 0, 0) for _ in pads]
+    out = reference.to_coarse(
+        fine,
+        kernel,
+        geometry=geometry,
+        numerics=numerics,
+        padding=[(e.pad, e.pad) for e in even],
+    )
+    return _pad(out, spatial, [(-e.before, -e.after) for e in even])
+
+
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """Backward data, of one group and undilated."""
+    return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
+
+
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """Backward filter, undilated: the fine tensor is the lhs, in a transposed convolution too."""
+    return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
+
+
+class _Even(NamedTuple):
+    """Padding of both ends, and how many surplus results it gives before and after."""
+
+    pad: int
+    before: int
+    after: int
+
+    @classmethod
+    def of(cls, axis: Axis) -> "_Even":
+        """The least such padding: the low one, or enough strides more to reach the high one."""
+        before = max(-(-(axis.pad_high - axis.pad_low) // axis.stride), 0)
+        pad = axis.pad_low + before * axis.stride
+        count = (axis.fine + 2 * pad - axis.extent) // axis.stride + 1
+        return cls(pad, before, count - before - axis.coarse)
+
+
+def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
+    """Zeros at both ends of the spatial axes; negative numbers crop."""
+    if not any(low or high for low, high in pairs):
+        return x
+    config = [(0, 0, 0)] * x.ndim
+    for axis, (low, high) in zip(spatial, pairs, strict=True):
+        config[axis] = (low, high, 0)
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
+
+
+def _as_plane(result: Slot, form: Emit) -> Emit:
+    """A form that computes 1-D convolutions in 16 bits as 2-D ones of one row.
+
+    XLA lays 16-bit tensors out for tensor cores in 2-D only (see also jax-ml/jax#37922).
+    """
+
+    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+        if geometry.rank > 1 or first.dtype.itemsize > 2:
+            return form(first, second, geometry=geometry, numerics=numerics)
+        at = {slot: geometry.layout(slot)[2] for slot in OPERANDS}
+        first, second = (
+            replace_axes(x, at[slot], 1, (1, x.shape[at[slot]]))
+            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
+        )
+        plane = Geometry(
+            (UNIT, *geometry.axes),
+            geometry.groups,
+            DataLayout(*_widened(geometry.data)),
+            KernelLayout(*_widened(geometry.kernel)),
+        )
+        return lax.squeeze(form(first, second, geometry=plane, numerics=numerics), (at[result],))
+
+    return emit
+
+
+def _widened(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, int]]:
+    """The layout with a unit axis before the spatial one."""
+    one, other, (spatial,) = layout
+    return one + (one > spatial), other + (other > spatial), (spatial, spatial + 1)
+
+
+FORM = Form(
+    "cudnn",
+    {
+        "coarse": _as_plane("coarse", to_coarse),
+        "fine": _as_plane("fine", to_fine),
+        "kernel": _as_plane("kernel", to_kernel),
+    },
+    any_layout=True,
+    isolated=(),
+)

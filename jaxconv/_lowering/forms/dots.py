@@ -1,0 +1,163 @@
+"""Several dots: one for each tap, or one for each image.
+
+A dot for each tap, in any layouts, serves where no convolution will do. On GPU, cuDNN lacks some.
+On CPU, a grouped convolution gathers a sharded batch (openxla/xla#47945); dots partition on it.
+Groups are a batch axis of the dots. The sums over taps are in a wide type, for which a dot does not
+convert its operands.
+
+A dot for each image and group serves one tap with the channels first: no data is transposed.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import reduce
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxconv._base.geometry import DataLayout, Geometry
+from jaxconv._base.reshape import merge_groups, replace_axes, split_groups
+from jaxconv._lowering.form import Form
+from jaxconv._lowering.forms import dot, window
+from jaxconv._lowering.problem import Numerics
+
+# For each tap.
+
+
+def taps_to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The sum over taps of what the tap reads times its weights."""
+    groups, data, layout = geometry.groups, geometry.data, geometry.kernel
+    kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
+    kernel = replace_axes(kernel, geometry.rank + 1, 1, (groups, kernel.shape[-1] // groups))
+    products = [
+        lax.dot_general(
+            _grouped(read, groups, data),
+            kernel[tap],  # i, g, o
+            (((data.channel + 1,), (0,)), ((data.channel,), (1,))),
+            precision=numerics.precision,
+            preferred_element_type=numerics.sums,
+        )
+        for tap, read in _each_read(fine, geometry)
+    ]
+    out = jnp.moveaxis(reduce(lax.add, products), (0, -1), (data.channel, data.channel + 1))
+    return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
+
+
+def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
+    groups, data, layout = geometry.groups, geometry.data, geometry.kernel
+    coarse = _grouped(coarse, groups, data)
+    summed = tuple(a + (a > data.channel) for a in (data.batch, *data.spatial))
+    products = [
+        lax.dot_general(
+            _grouped(read, groups, data),
+            coarse,
+            ((summed, summed), ((data.channel,), (data.channel,))),
+            precision=numerics.precision,
+            preferred_element_type=numerics.sums,
+        )
+        for _, read in _each_read(fine, geometry)
+    ]
+    out = jnp.stack(products)  # taps, g, i, o
+    extents = (a.kernel for a in geometry.axes)
+    out = jnp.swapaxes(out, 1, 2).reshape(*extents, out.shape[2], -1)
+    order = {at: n for n, at in enumerate((*layout.spatial, layout.fine, layout.coarse))}
+    return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
+
+
+def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:
+    """Each tap, and what it reads of the fine tensor."""
+    # To shift data that is split over devices, the devices exchange halos only.
+    strided = any(a.stride > 1 for a in geometry.axes)
+    fine, read_by = (
+        (window.padded(fine, geometry), window.read_by) if strided else (fine, window.shifted)
+    )
+    return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
+
+
+def _grouped(x: Array, groups: int, data: DataLayout) -> Array:
+    """The channels as two axes: groups, and the channels of one."""
+    return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))
+
+
+BY_TAP = Form(
+    "dot by tap",
+    {"coarse": taps_to_coarse, "kernel": taps_to_kernel},
+    any_layout=True,
+    isolated=(),
+)
+
+
+# For each image: data is (N, C, X). The weights are copied for each image, which makes one batched
+# dot: otherwise XLA would move the batch to the last axis.
+
+
+def images_to_coarse(
+    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """From (n, g, o, i) and (n, g, i, X) to (n, g, o, X)."""
+    bits = jnp.moveaxis(_matrices(dot.as_bits(kernel), geometry), -1, -2)
+    weights = dot.as_numbers(bits, kernel.dtype)  # as integers, see `dot._channels_first`
+    out = _multiplied(weights, _flat(_read(fine, geometry), geometry), 2, numerics)
+    return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
+
+
+def images_to_fine(
+    coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """From (n, g, i, o) and (n, g, o, X) to (n, g, i, X); pixels that nothing reads are zero."""
+    out = _multiplied(_matrices(kernel, geometry), _flat(coarse, geometry), 2, numerics)
+    batch, _, *extents = coarse.shape
+    out = out.reshape(batch, geometry.groups * kernel.shape[-2], *extents)
+    spread = [(-a.pad_low, -a.pad_high, a.stride - 1) for a in geometry.axes]
+    return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0), (0, 0, 0), *spread])
+
+
+def images_to_kernel(
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """From (n, g, i, X) and (n, g, o, X) to (n, g, i, o), summed over n."""
+    read = _flat(_read(fine, geometry), geometry)
+    out = _multiplied(read, _flat(coarse, geometry), 3, numerics).sum(0)
+    out = merge_groups(jnp.moveaxis(out, 0, 1))  # i, (g, o)
+    return out.reshape(*(1 for _ in geometry.axes), *out.shape)
+
+
+def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
+    """A dot for each image and group, over the last axis of `one` and `axis` of `other`."""
+    if one.ndim < other.ndim:
+        one = jnp.broadcast_to(one, (other.shape[0], *one.shape))
+    return lax.dot_general(
+        one,
+        other,
+        (((3,), (axis,)), ((0, 1), (0, 1))),
+        precision=numerics.precision,
+        preferred_element_type=numerics.sums,
+    )
+
+
+def _matrices(kernel: Array, geometry: Geometry) -> Array:
+    """The weights as (g, i, o)."""
+    weights = kernel.reshape(kernel.shape[-2:])
+    return jnp.moveaxis(split_groups(weights, geometry.groups), 0, 1)
+
+
+def _flat(data: Array, geometry: Geometry) -> Array:
+    """Data as (n, g, channels of a group, X)."""
+    batch, channels, *extents = data.shape
+    groups = geometry.groups
+    return data.reshape(batch, groups, channels // groups, math.prod(extents))
+
+
+def _read(fine: Array, geometry: Geometry) -> Array:
+    """What the one tap reads: a pixel for each coarse pixel."""
+    return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
+
+
+BY_IMAGE = Form(
+    "dot by image",
+    {"coarse": images_to_coarse, "fine": images_to_fine, "kernel": images_to_kernel},
+    cannot=lambda p: not p.pointwise,
+    gathers=True,
+    channels_first=True,
+)

@@ -1,0 +1,153 @@
+"""The reference: one `lax.conv_general_dilated` in the layouts at hand, on any backend.
+
+Every other form must give what these give. Zeros, where nothing is summed, are here too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxconv._base import meshes
+from jaxconv._base.geometry import Geometry, Slot
+from jaxconv._base.reshape import move_groups
+from jaxconv._lowering.form import Emit, Form
+from jaxconv._lowering.forms import plain
+from jaxconv._lowering.problem import Numerics
+
+
+def convolve(
+    lhs: Array,
+    rhs: Array,
+    padding: Sequence[tuple[int, int]],
+    numbers: lax.ConvDimensionNumbers,
+    **params: Any,
+) -> Array:
+    """`lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
+
+    In one convolution that crops the start and pads the end, XLA:CPU reads beyond the data, and
+    computes with whatever lies there (openxla/xla#48713).
+    """
+    padding = list(padding)
+    dilations = params.get("lhs_dilation") or [1] * len(padding)
+    for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
+        if low < 0 < high and dilation == 1:
+            at = numbers.lhs_spec[2 + n]
+            beyond = min(lhs.shape[at] + low, 0)  # what is cropped of the padding, too
+            lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
+            padding[n] = (0, high + beyond)
+    return plain.conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **params)
+
+
+def to_coarse(
+    fine: Array,
+    kernel: Array,
+    *,
+    geometry: Geometry,
+    numerics: Numerics,
+    padding: Sequence[tuple[int, int]] | None = None,
+) -> Array:
+    """The forward convolution, with the geometry's padding unless `padding` is given."""
+    return convolve(
+        fine,
+        kernel,
+        padding or [(a.pad_low, a.pad_high) for a in geometry.axes],
+        lax.ConvDimensionNumbers(geometry.data.spec, geometry.kernel.spec, geometry.data.spec),
+        window_strides=[a.stride for a in geometry.axes],
+        rhs_dilation=[a.dilation for a in geometry.axes],
+        feature_group_count=geometry.groups,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
+    )
+
+
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The coarse tensor, dilated by the stride, convolved with the reversed kernel.
+
+    The kernel's groups move from its coarse to its fine channels, since lax has the groups on the
+    channels of the result.
+    """
+    layout = geometry.kernel
+    return spread(
+        coarse,
+        move_groups(kernel, geometry.groups, layout.coarse, layout.fine),
+        (layout.fine, layout.coarse, *layout.spatial),
+        geometry=geometry,
+        numerics=numerics,
+    )
+
+
+def spread(
+    coarse: Array,
+    kernel: Array,
+    spec: tuple[int, ...],
+    *,
+    geometry: Geometry,
+    numerics: Numerics,
+) -> Array:
+    """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
+    return convolve(
+        coarse,
+        # outermost, not under a transpose: so XLA:GPU recognises a data gradient
+        lax.rev(kernel, geometry.kernel.spatial),
+        [(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
+        lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
+        window_strides=[1] * geometry.rank,
+        lhs_dilation=[a.stride for a in geometry.axes],
+        rhs_dilation=[a.dilation for a in geometry.axes],
+        feature_group_count=geometry.groups,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
+    )
+
+
+def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """The coarse tensor, dilated by the stride, slides over the fine one by the dilation."""
+    data, layout = geometry.data, geometry.kernel
+    if fine.shape[data.batch] == 0:
+        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)
+    return convolve(
+        fine,
+        coarse,
+        [(a.pad_low, a.pad_high) for a in geometry.axes],
+        lax.ConvDimensionNumbers(
+            (data.channel, data.batch, *data.spatial),
+            (data.channel, data.batch, *data.spatial),
+            (layout.fine, layout.coarse, *layout.spatial),
+        ),
+        window_strides=[a.dilation for a in geometry.axes],
+        rhs_dilation=[a.stride for a in geometry.axes],
+        batch_group_count=geometry.groups,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
+    )
+
+
+FORM = Form(
+    "reference",
+    {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
+    any_sizes=True,
+    any_layout=True,
+    isolated=(),
+)
+
+
+# Nothing is summed: no images, or no tap that reads anything but padding.
+
+
+def _zeros(result: Slot) -> Emit:
+    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+        shape = geometry.shape(result, first.shape, second.shape)
+        return meshes.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
+
+    return emit
+
+
+ZEROS = Form(
+    "zeros",
+    {slot: _zeros(slot) for slot in ("coarse", "fine", "kernel")},
+    cannot=lambda p: not p.empty,
+    any_layout=True,
+    isolated=(),
+)

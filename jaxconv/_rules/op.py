@@ -1,0 +1,69 @@
+"""The six operations: which tensors each takes, which it finds, and their roles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxconv._base.geometry import Slot
+
+#: The slot of each tensor of a convolution, and of a transposed one, whose src is the coarse one.
+CONVOLUTION: Mapping[str, Slot] = {
+    **dict.fromkeys(("src", "diff_src"), "fine"),
+    **dict.fromkeys(("dst", "diff_dst"), "coarse"),
+    **dict.fromkeys(("weights", "diff_weights"), "kernel"),
+}
+TRANSPOSED: Mapping[str, Slot] = {
+    **dict.fromkeys(("src", "diff_src"), "coarse"),
+    **dict.fromkeys(("dst", "diff_dst"), "fine"),
+    **dict.fromkeys(("weights", "diff_weights"), "kernel"),
+}
+
+
+@dataclass(frozen=True)
+class Op:
+    """What distinguishes one operation from the other five."""
+
+    name: str
+    slots: Mapping[str, Slot] = field(hash=False)
+    inputs: tuple[str, str]
+    result: str
+    shape_argument: str | None = None
+
+    @property
+    def transposed(self) -> bool:
+        """Whether src is the coarse tensor and dst the fine one."""
+        return self.slots is TRANSPOSED
+
+    def slot(self, tensor: str) -> Slot:
+        """The role of a tensor of this name in the trilinear form."""
+        return self.slots[tensor]
+
+
+OPS = {
+    op.name: op
+    for op in (
+        Op("convolution", CONVOLUTION, ("src", "weights"), "dst"),
+        Op(
+            "convolution_backward_data",
+            CONVOLUTION,
+            ("diff_dst", "weights"),
+            "diff_src",
+            "dst_shape",
+        ),
+        Op(
+            "convolution_backward_weights",
+            CONVOLUTION,
+            ("src", "diff_dst"),
+            "diff_weights",
+            "weights_shape",
+        ),
+        Op("conv_transpose", TRANSPOSED, ("src", "weights"), "dst", "dst_shape"),
+        Op("conv_transpose_backward_data", TRANSPOSED, ("diff_dst", "weights"), "diff_src"),
+        Op(
+            "conv_transpose_backward_weights",
+            TRANSPOSED,
+            ("src", "diff_dst"),
+            "diff_weights",
+            "weights_shape",
+        ),
+    )
+}

@@ -1,0 +1,187 @@
+"""The sizes and the padding of one spatial axis: one rule for each operation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jaxconv._base.geometry import Axis
+from jaxconv._rules import padding
+
+
+@dataclass(frozen=True)
+class AxisAttributes:
+    """The user's attributes for one axis."""
+
+    op: str
+    index: int
+    auto_pad: str
+    # in the order of `attributes.LEAST`
+    stride: int
+    pad_begin: int
+    pad_end: int
+    dilation: int
+    output_padding: int
+
+    def extent(self, kernel: int) -> int:
+        """How far the dilated kernel reaches."""
+        return self.dilation * (kernel - 1) + 1
+
+    def pads(self, same_total: Callable[[], int]) -> tuple[int, int]:
+        """The padding before and after, where `same_total` is what the same_* modes share out."""
+        if self.auto_pad == "none":
+            return self.pad_begin, self.pad_end
+        if self.auto_pad == "valid":
+            return 0, 0
+        return padding.split(same_total(), self.auto_pad)
+
+    def room(self, name: str, fine: int, kernel: int, low: int, high: int) -> int:
+        """How far the window can move over the padded tensor of this name."""
+        room = low + fine + high - self.extent(kernel)
+        if room < 0:
+            weights = "weights_shape" if self.op == "convolution_backward_weights" else "weights"
+            raise self.error(
+                f"`{weights}`, dilated, must fit into the padded `{name}`; got an extent of "
+                f"{self.extent(kernel)} (kernel {kernel}, dilation {self.dilation}) over "
+                f"{low + fine + high} ({name} {fine}, pads {low} and {high})"
+            )
+        return room
+
+    def axis(self, fine: int, kernel: int, coarse: int, pad_low: int) -> Axis:
+        """The geometry of this axis."""
+        return Axis(fine, kernel, coarse, self.stride, self.dilation, pad_low)
+
+    def error(self, message: str) -> ValueError:
+        """An error that names the operation and the axis."""
+        return ValueError(f"{self.op}: {message} (spatial axis {self.index})")
+
+
+#: An axis of the geometry, and the padding after it as a user would spell it.
+Sized = tuple[Axis, int]
+
+
+def convolution(a: AxisAttributes, *, src: int, weights: int) -> Sized:
+    """The coarse extent: as many pixels as windows fit."""
+    low, high = a.pads(lambda: padding.same_of_convolution(src, a.stride, a.extent(weights)))
+    room = a.room("src", src, weights, low, high)
+    return a.axis(src, weights, room // a.stride + 1, low), high
+
+
+def convolution_backward_weights(a: AxisAttributes, *, src: int, dst: int, weights: int) -> Sized:
+    """All three extents are given, and must be those of a convolution."""
+    axis, high = convolution(a, src=src, weights=weights)
+    if axis.coarse != dst:
+        raise a.error(
+            f"`diff_dst` must have the extent that convolution gives, {axis.coarse}; got {dst} "
+            f"for {_describe(axis, high, src=src)}"
+        )
+    return axis, high
+
+
+def convolution_backward_data(
+    a: AxisAttributes, *, dst: int, weights: int, src: int | None = None
+) -> Sized:
+    """Undo a convolution of `src`; without it, the extents of a transposed convolution."""
+    if src is None or a.output_padding:
+        return conv_transpose(a, src=dst, weights=weights, dst=src)
+    low, high = a.pads(lambda: padding.same_of_convolution(src, a.stride, a.extent(weights)))
+    room = src + low + high - a.extent(weights)
+    if room < 0 or room // a.stride + 1 != dst:
+        if a.auto_pad.startswith("same"):
+            first = a.stride * (dst - 1) + 1
+        else:
+            first = a.stride * (dst - 1) + a.extent(weights) - low - high
+        last, first = first + a.stride - 1, max(first, 1)
+        fitting = "no extent fits" if last < 1 else f"{first} to {last} fit"
+        fitting = f"only {last} fits" if first == last else fitting
+        raise a.error(
+            f"`dst_shape` must have an extent from which convolution gives that of diff_dst, "
+            f"{dst}; got {src}, and {fitting}"
+        )
+    return a.axis(src, weights, dst, low), high
+
+
+def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None = None) -> Sized:
+    """The fine extent that the windows reach, or the one in `dst_shape`."""
+    extent = a.extent(weights)
+    reach = a.stride * (src - 1) + extent
+    if dst is None:
+        low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
+        fine = reach + a.output_padding - low - high
+        if fine < 1:
+            given = "diff_dst" if a.op == "convolution_backward_data" else "src"
+            raise a.error(
+                f"`pads_begin` and `pads_end` must leave the result an extent of at least 1; got "
+                f"{fine} = {a.stride} * {src - 1} + {extent} + {a.output_padding} - {low + high} = "
+                f"stride * ({given} - 1) + dilated kernel + output_padding - pads"
+            )
+        return a.axis(fine, weights, src, low), high
+    low, high = a.pads(lambda: padding.same_to_reach(dst, src, a.stride, extent, a.output_padding))
+    implied = dst - (reach - low - high)
+    if implied < 0:
+        raise a.error(
+            f"`dst_shape` must have an extent of at least {reach - low - high}, that without "
+            f"output_padding; got {dst}"
+        )
+    if a.output_padding and implied != a.output_padding and not a.auto_pad.startswith("same"):
+        raise a.error(
+            f"`dst_shape` and `output_padding` must agree; got {dst}, which implies an "
+            f"output_padding of {implied}, and output_padding={a.output_padding}"
+        )
+    return a.axis(dst, weights, src, low), high
+
+
+def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -> Sized:
+    """Undo a transposed convolution: what its window leaves over is output_padding."""
+    extent = a.extent(weights)
+    low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
+    room = a.room("diff_dst", dst, weights, low, high)
+    rest = room - a.output_padding
+    if a.output_padding and (rest < 0 or rest % a.stride):
+        raise a.error(
+            f"`output_padding` must leave a multiple of stride {a.stride} of the {room} = "
+            f"diff_dst + pads - dilated kernel; got {a.output_padding}. Left out, it is "
+            f"{room % a.stride}"
+        )
+    return a.axis(dst, weights, rest // a.stride + 1, low), high
+
+
+def conv_transpose_backward_weights(
+    a: AxisAttributes, *, src: int, dst: int, weights: int
+) -> Sized:
+    """All three extents are given: output_padding is what is left over."""
+    extent = a.extent(weights)
+    low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
+    axis = a.axis(dst, weights, src, low)
+    implied = dst - (a.stride * (src - 1) + extent - low - high)
+    if implied < 0:
+        raise a.error(
+            f"`diff_dst` must have an extent of at least {dst - implied}, what conv_transpose "
+            f"gives without output_padding; got {dst} for {_describe(axis, high, src=src)}"
+        )
+    if a.output_padding and implied != a.output_padding:
+        raise a.error(
+            f"`output_padding` must be what the extents imply, {implied}; got "
+            f"{a.output_padding} for {_describe(axis, high, src=src, diff_dst=dst)}"
+        )
+    return axis, high
+
+
+def _describe(axis: Axis, high: int, **extents: int) -> str:
+    given = "".join(f"{name} {extent}, " for name, extent in extents.items())
+    return (
+        f"{given}kernel {axis.kernel}, stride {axis.stride}, dilation {axis.dilation}, "
+        f"pads {axis.pad_low} and {high}"
+    )
+
+
+#: The rule of each operation, by name.
+RULES: dict[str, Callable[..., Sized]] = {
+    rule.__name__: rule
+    for rule in (
+        convolution,
+        convolution_backward_data,
+        convolution_backward_weights,
+        conv_transpose,
+        conv_transpose_backward_data,
+        conv_transpose_backward_weights,
+    )
+}

@@ -1,0 +1,179 @@
+"""Which forms an operation is computed by, why, and what it costs."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.export import is_symbolic_dim
+
+from jaxconv import _lowering
+from jaxconv._base.dtypes import ACCUMULATION, canonical
+from jaxconv._base.geometry import OPERANDS, Axis
+from jaxconv._base.messages import either, shown
+from jaxconv._base.reshape import move_groups
+from jaxconv._base.typing import DType, Typed
+from jaxconv._rules import arguments
+from jaxconv._rules.op import OPS
+from jaxconv._rules.resolve import Resolved
+from jaxconv._tools import inspect
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How an operation is computed here; see `jaxconv.explain`."""
+
+    platform: str
+    #: each form in use with the reason, the outermost first
+    steps: tuple[tuple[str, str], ...]
+    #: how often each occurs
+    counts: tuple[int, ...]
+    #: multiplications and additions that the geometry defines, without those with padding
+    flops: int
+    #: bytes of both inputs and the result
+    bytes: int
+    #: bytes that the compiled program allocates besides; None if the compiler does not say
+    temp_bytes: int | None
+    #: why oneDNN is not used on this CPU at all; None if it is, or on other platforms
+    no_onednn: str | None
+    resolved: Resolved
+
+    def __str__(self) -> str:
+        lines = [f"{self.resolved.op} to {self.resolved.shape(OPS[self.resolved.op].result)}"]
+        for (form, why), count in zip(self.steps, self.counts, strict=True):
+            lines.append(f"  {form}{f' (x {count})' if count > 1 else ''}: {why}")
+        if self.no_onednn:
+            lines.append(f"  without oneDNN: {self.no_onednn}")
+        temp = "unknown" if self.temp_bytes is None else f"{self.temp_bytes / 2**20:.1f} MiB"
+        lines.append(
+            f"  {self.flops / 1e6:,.1f} MFLOP, {self.bytes / 2**20:.1f} MiB in and out, "
+            f"temporary memory {temp}"
+        )
+        return "\n".join(lines)
+
+
+def explain(
+    op: str | Callable[..., Any], /, *args: Any, dtype: Any = None, **attributes: Any
+) -> Explanation:
+    """How an operation would be computed on the default backend, by which forms and why.
+
+    The operation is compiled, to learn what memory it needs, but not run. A form that
+    `jaxconv.forced` forces is explained as such.
+
+    Args:
+      op: one of the six operations, or its name.
+      args, attributes: what the operation takes. Its arrays may be given as shapes; the batch
+        must be known.
+      dtype: type of the inputs; by default that of the arrays among them, or else float32.
+
+    Raises:
+      TypeError, ValueError: what the operation itself would raise.
+
+    Example:
+      >>> import jaxconv
+      >>> found = jaxconv.explain("convolution", (8, 56, 56, 64), (1, 1, 64, 256))
+      >>> found.flops, found.bytes
+      (822083584, 32178176)
+    """
+    name, given = inspect.arguments("explain", op, *args, **attributes)
+    resolved = inspect.resolve(name, *args, **attributes)
+    record = OPS[name]
+    shapes = {tensor: resolved.shape(tensor) for tensor in record.inputs}
+    if given.get("bias") is not None:
+        shapes["bias"] = inspect.shape(name, "bias", given["bias"])
+    for tensor, shape in shapes.items():
+        if any(is_symbolic_dim(n) for n in shape):
+            raise ValueError(
+                f"explain: `{tensor}` must have a batch of known size, to be compiled; "
+                f"got shape {shape}"
+            )
+    typed = {tensor: given[tensor] for tensor in shapes if hasattr(given[tensor], "dtype")}
+    dtype = _dtype(name, dtype, typed)
+    tensors = {n: jax.ShapeDtypeStruct(shape, dtype) for n, shape in shapes.items()}
+    rest = {k: v for k, v in given.items() if k not in tensors}
+    function = partial(inspect.FUNCTIONS[name], **rest)
+    out = jax.eval_shape(function, **tensors)
+    memory = jax.jit(function).lower(**tensors).compile().memory_analysis()
+    inputs = [tensors[n] for n in record.inputs]
+    platform = jax.default_backend()
+    steps = Counter(_plan(resolved, inputs, out.dtype, platform).steps())
+    return Explanation(
+        platform=platform,
+        steps=tuple(steps),
+        counts=tuple(steps.values()),
+        flops=_flops(resolved),
+        bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, out)),
+        temp_bytes=None if memory is None else memory.temp_size_in_bytes,
+        no_onednn=_lowering.unavailable() if platform == "cpu" else None,
+        resolved=resolved,
+    )
+
+
+def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
+    """The type that the user gave, or that of the arrays, or float32."""
+    if asked is None:
+        return arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
+    with suppress(Exception):  # it may name no type at all
+        dtype: DType = canonical(asked)
+        if dtype in ACCUMULATION:
+            return dtype
+    accepted = either(d.name for d in ACCUMULATION)
+    raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
+
+
+def _plan(
+    resolved: Resolved, inputs: Sequence[Typed], dtype: DType, platform: str
+) -> _lowering.Plan:
+    """The plan of the contraction that the operation is."""
+    geometry, record = resolved.geometry, OPS[resolved.op]
+    result = record.slot(record.result)
+    operands = {record.slot(name): x for name, x in zip(record.inputs, inputs, strict=True)}
+    if resolved.groups_on_fine and result != "kernel":
+        move = partial(move_groups, groups=geometry.groups, source=geometry.kernel.fine)
+        moved = jax.eval_shape(partial(move, target=geometry.kernel.coarse), operands["kernel"])
+        operands["kernel"] = moved
+    first, second = (operands[slot] for slot in OPERANDS[result])
+    forced = _lowering.forced_here()
+    problem = _lowering.problem_of(result, first, second, geometry, dtype, platform)
+    return _lowering.choose_plan(problem, platform, forced)
+
+
+def _flops(resolved: Resolved) -> int:
+    """Two for each triple of elements that the defining sum multiplies."""
+    layout, groups = resolved.geometry.data, resolved.groups
+    src, dst = (shape[layout.channel] for shape in (resolved.src_shape, resolved.dst_shape))
+    pairs = math.prod(_met(axis) for axis in resolved.geometry.axes)
+    return int(2 * resolved.src_shape[layout.batch] * src * dst // groups * pairs)
+
+
+def _met(axis: Axis) -> int:
+    """How many pairs of a tap and a coarse pixel read inside the fine axis."""
+    return _up_to(axis, axis.fine - 1 + axis.pad_low) - _up_to(axis, axis.pad_low - 1)
+
+
+def _up_to(axis: Axis, last: int) -> int:
+    """How many pairs of a tap and a coarse pixel have dilation*tap + stride*pixel <= last."""
+    # The first taps have all pixels, the next ones some.
+    full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
+    some = min(max(last // axis.dilation + 1, full), axis.kernel)
+    least = last - axis.dilation * (some - 1)
+    counted = _floors(some - full, axis.dilation, least, axis.stride) + some - full
+    return full * axis.coarse + counted
+
+
+def _floors(n: int, a: int, b: int, m: int) -> int:
+    """The sum of (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
+    total = 0
+    while n > 0:
+        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
+        a, b = a % m, b % m
+        top = a * n + b
+        n, a, b, m = top // m, m, top % m, a
+        if not m:
+            break
+    return total

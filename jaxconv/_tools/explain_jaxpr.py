@@ -1,0 +1,107 @@
+"""`explain_jaxpr`: the convolutions of a whole program, and how each is computed."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+from jax import lax
+
+from jaxconv import _lowering
+from jaxconv._base.geometry import Geometry, Slot
+from jaxconv._base.jax_names import Equation, equations
+from jaxconv._base.typing import DType, Typed
+from jaxconv._contract.contractions import PRIMITIVES
+from jaxconv._lax.from_lax import compute
+from jaxconv._lax.install import as_contraction
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution of a program, or several that are alike; see `jaxconv.explain_jaxpr`."""
+
+    #: "lax", which this library computes where it is installed, or "jaxconv"
+    written_by: str
+    #: the types of the operands, as lax or the contraction has them
+    operands: tuple[str, str]
+    #: the slot that the contraction fills, and its geometry; None for what stays with lax
+    result: Slot | None
+    geometry: Geometry | None
+    #: how it is computed on CPU, or why it stays with lax
+    plan: str
+    #: how often it stands in the program; the body of a loop stands there once
+    count: int = 1
+
+    def __str__(self) -> str:
+        times = f" (x {self.count})" if self.count > 1 else ""
+        to = f"to {self.result}" if self.result else "stays with lax"
+        return f"{self.written_by}, {to}{times}: {', '.join(self.operands)}\n  {self.plan}"
+
+
+@dataclass(frozen=True)
+class Convolutions:
+    """All convolutions of a program, in its order."""
+
+    listed: tuple[Convolution, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.listed)) or "no convolutions"
+
+
+def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Convolutions:
+    """List every convolution that a function needs, with the plan for it on CPU.
+
+    The function is traced, and neither compiled nor run. The list has the convolutions inside jit,
+    scan, cond, remat, shard_map and derivatives too: those of this library, and those of lax as
+    they are computed where :func:`jaxconv.install` holds.
+
+    Args:
+      function: a model or a training step, say, jitted or not.
+      args, kwargs: what it takes; arrays may be given as `jax.ShapeDtypeStruct`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> def loss(x, w):
+      ...     return jax.lax.conv(x, w, (2, 2), "VALID").sum()
+      >>> x, w = jnp.ones((8, 16, 32, 32)), jnp.ones((32, 16, 3, 3))
+      >>> found = jaxconv.explain_jaxpr(jax.grad(loss, argnums=(0, 1)), x, w)
+      >>> [convolution.result for convolution in found.listed]
+      ['coarse', 'kernel', 'fine']
+    """
+    program = jax.make_jaxpr(function)(*args, **kwargs)
+    found = Counter(filter(None, map(_convolution, equations(program))))
+    return Convolutions(tuple(replace(one, count=count) for one, count in found.items()))
+
+
+def _convolution(equation: Equation) -> Convolution | None:
+    """The convolution in an equation, or None."""
+    primitive, types, results, params = equation
+    if primitive is lax.conv_general_dilated_p:
+        first, second = (t.str_short() for t in types)
+        found = as_contraction(types, results[0], **params)
+        if isinstance(found, str):
+            return Convolution("lax", (first, second), None, None, found)
+        precision = (lax.Precision.DEFAULT,) * 2
+        computed = partial(compute, found, precision=precision, dtype=results[0].dtype)
+        within = equations(jax.make_jaxpr(computed)(*types))
+        (contraction,) = filter(None, map(_convolution, within))
+        return replace(contraction, written_by="lax", operands=(first, second))
+    for slot, contraction_of in PRIMITIVES.items():
+        if primitive is contraction_of:
+            plan = _plan(slot, *types, geometry=params["geometry"], dtype=params["dtype"])
+            first, second = (t.str_short() for t in types)
+            return Convolution("jaxconv", (first, second), slot, params["geometry"], plan)
+    return None
+
+
+def _plan(result: Slot, first: Typed, second: Typed, *, geometry: Geometry, dtype: DType) -> str:
+    """How a contraction of these types is computed on one CPU device."""
+    problem = _lowering.problem_of(result, first, second, geometry, dtype, "cpu")
+    plan = _lowering.choose_plan(problem, "cpu", _lowering.forced_here())
+    steps = Counter(plan.steps())
+    return "\n  ".join(
+        f"{form}{f' (x {count})' if count > 1 else ''}: {why}"
+        for (form, why), count in steps.items()
+    )

@@ -1,0 +1,86 @@
+"""What a graph is: nodes, the tensors that join them, its inputs and its outputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from jaxconv._base.typing import DType, Shape
+
+#: The name of a type in a dump -> the type of an array.
+DTYPES = {
+    "f32": np.dtype(np.float32),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "s8": np.dtype(np.int8),
+    "u8": np.dtype(np.uint8),
+    "s32": np.dtype(np.int32),
+    "boolean": np.dtype(np.bool_),
+}
+UNKNOWN = "undef"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A logical tensor. Its strides are not kept: an array has its elements in any order."""
+
+    id: int
+    dtype: str
+    #: A negative extent is unknown before the graph runs.
+    shape: tuple[int, ...]
+    name: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether all extents are known."""
+        return min(self.shape, default=0) >= 0
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.dtype} {self.shape}"
+
+    def fits(self, shape: Shape, dtype: DType) -> bool:
+        """Whether an array of this shape and type may be this tensor."""
+        return (
+            self.dtype in (UNKNOWN, *(name for name, known in DTYPES.items() if known == dtype))
+            and len(shape) == len(self.shape)
+            and all(n < 0 or n == m for n, m in zip(self.shape, shape, strict=True))
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation: its kind, its attributes as they stand in the file, its tensors."""
+
+    id: int
+    name: str
+    kind: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def __str__(self) -> str:
+        return f"node {self.id} {self.name!r} ({self.kind})"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph as it was read; see `jaxconv.onednn.load_graph`."""
+
+    #: Each after those that compute its inputs, and otherwise as they stand in the file.
+    nodes: tuple[Node, ...]
+    #: The input ports, or else the tensors that nodes read and none computes.
+    inputs: tuple[Tensor, ...]
+    #: The output ports, or else the tensors that nodes compute and none reads.
+    outputs: tuple[Tensor, ...]
+    fpmath_mode: str = "strict"
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.nodes)} nodes, fpmath_mode {self.fpmath_mode}"]
+        for title, tensors in (("in ", self.inputs), ("out", self.outputs)):
+            lines += [f"  {title}  {tensor}" for tensor in tensors]
+        for node in self.nodes:
+            read, found = (", ".join(map(str, t)) for t in (node.inputs, node.outputs))
+            lines.append(f"  {node}\n    {read}  ->  {found or 'nothing'}")
+        return "\n".join(lines)

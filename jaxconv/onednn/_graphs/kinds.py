@@ -1,0 +1,251 @@
+"""All other kinds as a table: their inputs, attributes, types and functions.
+
+Arithmetic on 16-bit types is done in float32, and rounded once to the type of the output.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxconv._base.typing import DType
+from jaxconv.onednn._graphs.graph import DTYPES
+from jaxconv.onednn._graphs.quantisation import ATTRIBUTES, dequantize, quantize
+from jaxconv.onednn._values import NO_DEFAULT, Attribute
+
+FLOATS = ("f32", "bf16", "f16")
+INTEGERS = ("s8", "u8")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind: ``compute(dtype of the output, *inputs, **attributes)``."""
+
+    compute: Callable[..., Array]
+    inputs: tuple[str, ...] = ("src",)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    #: the types that inputs and output may have
+    sources: tuple[str, ...] = FLOATS
+    results: tuple[str, ...] = FLOATS
+
+
+def arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of float32 arrays as one of any float type, that rounds once."""
+
+    def compute(dtype: DType, *arrays: Array, **attributes: Any) -> Array:
+        return function(*(x.astype(jnp.float32) for x in arrays), **attributes).astype(dtype)
+
+    return compute
+
+
+def moving(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function that changes no element: the type stays."""
+
+    def compute(dtype: DType, src: Array, **attributes: Any) -> Array:
+        if src.dtype != dtype:
+            raise TypeError(f"the output must be of the type of src, {src.dtype}; got {dtype}")
+        return function(src, **attributes)
+
+    return compute
+
+
+# Element by element
+
+
+def _clamp(src: Array, min: float, max: float) -> Array:
+    if min > max:
+        raise ValueError(f"`min` must be at most `max`; got {min} and {max}")
+    return jnp.clip(src, min, max)
+
+
+def _elu(src: Array, alpha: float) -> Array:
+    # Neither branch of a where may overflow, or the derivative is NaN.
+    return jnp.where(src < 0, alpha * jnp.expm1(jnp.minimum(src, 0)), src)
+
+
+def _gelu(src: Array, mode: str) -> Array:
+    return jax.nn.gelu(src, approximate=mode == "gelu_tanh")
+
+
+def _soft_plus(src: Array, beta: float) -> Array:
+    if beta == 0:
+        raise ValueError("`beta` must not be 0; got 0")
+    return jax.nn.softplus(beta * src) / beta
+
+
+def _leaky(src: Array, alpha: Array | float) -> Array:
+    return jnp.where(src >= 0, src, alpha * src)
+
+
+def _hard_sigmoid(src: Array, alpha: float, beta: float) -> Array:
+    return jnp.clip(alpha * src + beta, 0, 1)
+
+
+NUMBER = Attribute("f32", NO_DEFAULT)
+
+
+def _unary(function: Callable[..., Array], **attributes: Attribute) -> Row:
+    return Row(arithmetic(function), attributes=attributes)
+
+
+# Two tensors
+
+
+def _binary(function: Callable[..., Array]) -> Row:
+    def compute(a: Array, b: Array, auto_broadcast: str) -> Array:
+        if a.shape != b.shape and auto_broadcast == "none":
+            raise ValueError(
+                f"src_0 and src_1 must have one shape, since `auto_broadcast` is none; got "
+                f"{a.shape} and {b.shape}"
+            )
+        try:
+            shape = jnp.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            raise ValueError(
+                f"the shapes of src_0 and src_1 must broadcast; got {a.shape} and {b.shape}"
+            ) from None
+        return function(*(jnp.broadcast_to(x, shape) for x in (a, b)))
+
+    attributes = {"auto_broadcast": Attribute("string", "numpy", ("none", "numpy"))}
+    return Row(arithmetic(compute), ("src_0", "src_1"), attributes)
+
+
+# Channels
+
+
+DATA_FORMAT = Attribute("string", "NXC", ("NXC", "NCX"))
+
+
+def _by_channel(name: str, vector: Array, src: Array, data_format: str) -> Array:
+    """A vector in a shape that broadcasts along the channels of src."""
+    axis = 1 if data_format == "NCX" else src.ndim - 1
+    if src.ndim < 2 or vector.shape != (src.shape[axis],):
+        raise ValueError(
+            f"`{name}` must have one entry for each channel of src, {src.shape} ({data_format}); "
+            f"got shape {vector.shape}"
+        )
+    return vector.reshape([-1 if a == axis else 1 for a in range(src.ndim)])
+
+
+def _bias_add(src: Array, bias: Array, data_format: str) -> Array:
+    return src + _by_channel("bias", bias, src, data_format)
+
+
+def _prelu(src: Array, slope: Array, data_format: str, per_channel_broadcast: bool) -> Array:
+    if slope.ndim == 1 and per_channel_broadcast and slope.shape != (1,):
+        slope = _by_channel("slope", slope, src, data_format)
+    trailing = src.shape[src.ndim - slope.ndim :]
+    if slope.ndim > src.ndim or any(
+        n not in (1, extent) for n, extent in zip(slope.shape, trailing, strict=True)
+    ):
+        raise ValueError(f"`slope` must broadcast to src, {src.shape}; got {slope.shape}")
+    slope = slope.reshape((1,) * (src.ndim - slope.ndim) + slope.shape)
+    return _leaky(src, jnp.broadcast_to(slope, src.shape))
+
+
+def _batch_norm(
+    src: Array,
+    gamma: Array,
+    beta: Array,
+    mean: Array,
+    variance: Array,
+    epsilon: float,
+    data_format: str,
+) -> Array:
+    vectors = {"gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
+    gamma, beta, mean, variance = (
+        _by_channel(name, vector, src, data_format) for name, vector in vectors.items()
+    )
+    return (src - mean) * (gamma / jnp.sqrt(variance + epsilon)) + beta
+
+
+# Moves
+
+
+def _reshape(src: Array, shape: Sequence[int], special_zero: bool) -> Array:
+    wanted = list(shape)
+    if special_zero and len(wanted) > src.ndim and 0 in wanted[src.ndim :]:
+        raise ValueError(f"a 0 in `shape` copies an extent of src, {src.shape}; got {wanted}")
+    if special_zero:
+        wanted = [src.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
+    if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
+        raise ValueError(f"`shape` must be extents, at most one of them -1; got {list(shape)}")
+    known = math.prod(n for n in wanted if n != -1)
+    if src.size % known if -1 in wanted and known else src.size != known:
+        raise ValueError(
+            f"`shape` must hold the {src.size} elements of src, {src.shape}; got {list(shape)}"
+        )
+    return src.reshape(wanted)
+
+
+def _transpose(src: Array, order: Sequence[int]) -> Array:
+    axes = [axis % src.ndim if -src.ndim <= axis < src.ndim else axis for axis in order]
+    if sorted(axes) != list(range(src.ndim)):
+        raise ValueError(
+            f"`order` must name each axis of src, {src.shape}, once; got {list(order)}"
+        )
+    return src.transpose(axes)
+
+
+TABLE = {
+    "Abs": _unary(jnp.abs),
+    "Clamp": _unary(_clamp, min=NUMBER, max=NUMBER),
+    "Elu": _unary(_elu, alpha=NUMBER),
+    "Exp": _unary(jnp.exp),
+    "GELU": _unary(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
+    "HardSigmoid": _unary(_hard_sigmoid, alpha=NUMBER, beta=NUMBER),
+    "HardSwish": _unary(lambda src: src * (jnp.clip(src + 3, 0, 6) / 6)),
+    "LeakyReLU": _unary(_leaky, alpha=NUMBER),
+    "Log": _unary(jnp.log),
+    "Mish": _unary(lambda src: src * jnp.tanh(jax.nn.softplus(src))),
+    "Pow": _unary(lambda src, beta: jnp.power(src, beta), beta=NUMBER),
+    "ReLU": _unary(jax.nn.relu),
+    "Reciprocal": _unary(lambda src: 1 / src),
+    "Round": _unary(jnp.round),
+    "Sigmoid": _unary(jax.nn.sigmoid),
+    "SoftPlus": _unary(_soft_plus, beta=Attribute("f32", 1.0)),
+    "Sqrt": _unary(jnp.sqrt),
+    "Square": _unary(jnp.square),
+    "Tanh": _unary(jnp.tanh),
+    "TypeCast": _unary(lambda src: src),
+    "Add": _binary(jnp.add),
+    "Subtract": _binary(jnp.subtract),
+    "Multiply": _binary(jnp.multiply),
+    "Divide": _binary(jnp.divide),
+    "Maximum": _binary(jnp.maximum),
+    "Minimum": _binary(jnp.minimum),
+    "SquaredDifference": _binary(lambda a, b: jnp.square(a - b)),
+    "BiasAdd": Row(arithmetic(_bias_add), ("src", "bias"), {"data_format": DATA_FORMAT}),
+    "PReLU": Row(
+        arithmetic(_prelu),
+        ("src", "slope"),
+        {"data_format": DATA_FORMAT, "per_channel_broadcast": Attribute("bool", True)},
+    ),
+    "BatchNormInference": Row(
+        arithmetic(_batch_norm),
+        ("src", "gamma", "beta", "mean", "variance"),
+        {"epsilon": NUMBER, "data_format": DATA_FORMAT},
+    ),
+    "StaticReshape": Row(
+        moving(_reshape),
+        attributes={
+            "shape": Attribute("s64[]", NO_DEFAULT),
+            "special_zero": Attribute("bool", NO_DEFAULT),
+        },
+        sources=tuple(DTYPES),
+        results=tuple(DTYPES),
+    ),
+    "StaticTranspose": Row(
+        moving(_transpose),
+        attributes={"order": Attribute("s64[]", NO_DEFAULT)},
+        sources=tuple(DTYPES),
+        results=tuple(DTYPES),
+    ),
+    "Reorder": Row(moving(lambda src: src), sources=tuple(DTYPES), results=tuple(DTYPES)),
+    "Quantize": Row(quantize, attributes=ATTRIBUTES, results=INTEGERS),
+    "Dequantize": Row(dequantize, attributes=ATTRIBUTES, sources=INTEGERS),
+}

@@ -1,0 +1,188 @@
+"""Read a graph: JSON to nodes in an order that computes them, or an error that says where."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from jaxconv._base.messages import either, shown
+from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
+from jaxconv.onednn._values import entries, is_int
+
+#: The path of a file, JSON text, what that parses to, or a graph that was read before.
+GraphLike = str | os.PathLike[str] | Mapping[str, Any] | Graph
+
+
+def load_graph(graph: GraphLike) -> Graph:
+    """Read a graph of oneDNN Graph's JSON format, and put its nodes in order.
+
+    Args:
+      graph: the path of a file, JSON text, what that parses to, or a graph that was read before.
+
+    Raises:
+      TypeError, ValueError: the graph is malformed in its JSON, ids, shapes, types, ports or order.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    fields = _parsed(graph)
+    nodes = tuple(_node(place, node) for place, node in enumerate(_list("graph", fields, "graph")))
+    if not nodes:
+        raise ValueError("graph: `graph` must list at least one node; got none")
+    makers = _makers(nodes)
+    tensors = _tensors(nodes)
+    read = dict.fromkeys(t.id for node in nodes for t in node.inputs)
+    given = [i for i in read if i not in makers]
+    inputs = _ports("input_ports", fields, tensors) or given
+    for port in inputs:
+        if port in makers:
+            raise ValueError(
+                f"graph: `input_ports` has tensor {port}, which {makers[port]} computes"
+            )
+    outputs = _ports("output_ports", fields, tensors) or [i for i in makers if i not in read]
+    return Graph(
+        nodes=_in_order(nodes, makers),
+        inputs=tuple(tensors[i] for i in dict.fromkeys([*inputs, *given])),
+        outputs=tuple(tensors[i] for i in outputs),
+        fpmath_mode=str(fields.get("fpmath_mode") or "strict").lower(),
+    )
+
+
+def _parsed(graph: GraphLike) -> Mapping[str, Any]:
+    """The fields of the file, the text or the dict."""
+    if isinstance(graph, str | os.PathLike) and not str(graph).lstrip().startswith("{"):
+        path, graph = graph, Path(graph).read_text()
+    else:
+        path = "the text"
+    if isinstance(graph, str):
+        try:
+            graph = json.loads(graph)
+        except ValueError as error:
+            raise ValueError(f"graph: {path} must be JSON; {error}") from None
+    if not isinstance(graph, Mapping):
+        raise TypeError(
+            "graph: it must be a path, JSON text or a dict with the list `graph` of nodes; got "
+            f"{shown(graph)}"
+        )
+    return graph
+
+
+def _node(place: int, fields: object) -> Node:
+    where = f"graph: node number {place}"
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"{where} must be a dict; got {shown(fields)}")
+    node_id, kind = fields.get("id", place), fields.get("kind")
+    if not is_int(node_id):
+        raise TypeError(f"{where}: `id` must be an int; got {shown(node_id)}")
+    if not isinstance(kind, str):
+        raise TypeError(f"{where}: `kind` must be a string; got {shown(kind)}")
+    name = str(fields.get("name", ""))
+    where = f"node {node_id} {name!r} ({kind})"
+    attributes = fields.get("attrs", {})
+    if not isinstance(attributes, Mapping):
+        raise TypeError(f"{where}: `attrs` must be a dict by name; got {shown(attributes)}")
+    inputs, outputs = (
+        tuple(_tensor(f"{where}: {name}", tensor) for tensor in _list(name, fields, where))
+        for name in ("inputs", "outputs")
+    )
+    return Node(node_id, name, kind, attributes, inputs, outputs)
+
+
+def _tensor(where: str, fields: object) -> Tensor:
+    if not isinstance(fields, Mapping) or not is_int(fields.get("id")):
+        raise TypeError(
+            f"{where}: a tensor must be a dict with an `id`, an int; got {shown(fields)}"
+        )
+    where = f"{where}: tensor {fields['id']}"
+    dtype, shape = fields.get("dtype", UNKNOWN), entries(fields.get("shape"))
+    if dtype not in (*DTYPES, UNKNOWN):
+        raise ValueError(f"{where}: `dtype` must be {either([*DTYPES, UNKNOWN])}; got {dtype!r}")
+    if shape is None or not all(map(is_int, shape)):
+        raise TypeError(
+            f"{where}: `shape` must be a list of ints; got {shown(fields.get('shape'))}"
+        )
+    return Tensor(fields["id"], dtype, tuple(shape), str(fields.get("name", "")))
+
+
+def _list(name: str, fields: Mapping[str, Any], where: str) -> Sequence[Any]:
+    found = fields.get(name)
+    if not isinstance(found, list | tuple):
+        raise TypeError(f"{where}: `{name}` must be a list; got {shown(found)}")
+    return found
+
+
+def _makers(nodes: tuple[Node, ...]) -> dict[int, Node]:
+    """The node that computes each tensor."""
+    makers: dict[int, Node] = {}
+    by_id: dict[int, Node] = {}
+    for node in nodes:
+        if node.id in by_id:
+            raise ValueError(f"{node}: the ids of nodes must differ; got that of {by_id[node.id]}")
+        by_id[node.id] = node
+        for tensor in node.outputs:
+            if tensor.id in makers:
+                raise ValueError(
+                    f"{node}: tensor {tensor.id} is computed by {makers[tensor.id]} too"
+                )
+            makers[tensor.id] = node
+    return makers
+
+
+def _tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
+    """The tensors by id; each must be the same wherever it stands, except for what is unknown."""
+    found: dict[int, Tensor] = {}
+    for node in nodes:
+        for tensor in chain(node.outputs, node.inputs):
+            known = found.setdefault(tensor.id, tensor)
+            if (
+                len(known.shape) != len(tensor.shape)
+                or any(
+                    min(a, b) >= 0 and a != b
+                    for a, b in zip(known.shape, tensor.shape, strict=True)
+                )
+                or (known.dtype != tensor.dtype and UNKNOWN not in (known.dtype, tensor.dtype))
+            ):
+                raise ValueError(
+                    f"{node}: a tensor must be the same in all nodes; got {tensor}, but {known}"
+                )
+            found[tensor.id] = Tensor(
+                tensor.id,
+                tensor.dtype if known.dtype == UNKNOWN else known.dtype,
+                tuple(map(max, known.shape, tensor.shape)),
+                known.name or tensor.name,
+            )
+    return found
+
+
+def _ports(name: str, fields: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> list[int]:
+    ports = entries(fields.get(name) or [])
+    if ports is None or not all(map(is_int, ports)):
+        raise TypeError(f"graph: `{name}` must be a list of ids; got {shown(fields[name])}")
+    for port in ports:
+        if port not in tensors:
+            listed = ", ".join(map(str, sorted(tensors)))
+            raise ValueError(f"graph: `{name}` must be ids of tensors ({listed}); got {port}")
+    return list(dict.fromkeys(ports))
+
+
+def _in_order(nodes: tuple[Node, ...], makers: Mapping[int, Node]) -> tuple[Node, ...]:
+    place = {id(node): i for i, node in enumerate(nodes)}
+    needs = {
+        i: {place[id(makers[t.id])] for t in node.inputs if t.id in makers}
+        for i, node in enumerate(nodes)
+    }
+    sorter, order, ready = TopologicalSorter(needs), list[int](), list[int]()
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        cycle = " -> ".join(str(nodes[i]) for i in error.args[1])
+        raise ValueError(f"graph: nodes must not form a cycle; got {cycle}") from None
+    while sorter.is_active():
+        for i in sorter.get_ready():
+            heappush(ready, i)
+        order.append(heappop(ready))
+        sorter.done(order[-1])
+    return tuple(nodes[i] for i in order)

@@ -1,0 +1,170 @@
+"""Run a graph: match arrays to its inputs, compute node by node, check the results."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxconv._base.messages import either
+from jaxconv._base.typing import DType, PrecisionLike
+from jaxconv._tools.explain import Explanation, explain
+from jaxconv.onednn._convolutions import call, fpmath_precision, named
+from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node
+from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, given, known
+from jaxconv.onednn._graphs.kinds import TABLE
+from jaxconv.onednn._graphs.load import GraphLike, load_graph
+from jaxconv.onednn._names import find
+from jaxconv.onednn._values import checked, suggestion
+
+#: The arguments of an operation that are arrays.
+TENSORS = ("src", "diff_dst", "weights", "bias")
+
+Convolve = Callable[[Callable[..., Array], dict[str, Any]], Array]
+
+
+def run_graph(
+    graph: GraphLike, inputs: InputsLike | None = None, *, precision: PrecisionLike = None
+) -> dict[int, Array]:
+    """Compute the outputs of a graph: a dict from the id of each to its array.
+
+    The graph is static, so a function that calls this can be jitted. It is differentiable in the
+    inputs that reach the outputs by floating-point operations alone.
+
+    Args:
+      graph: what `load_graph` takes.
+      inputs: a dict by ids, by the names of tensors or by those of an input of a node, as in
+        "CONV_0.weights"; or a sequence in the order of `input_ports`, or else in the order in which
+        nodes read inputs. By default, `random_inputs` makes them.
+      precision: that of the convolutions; by default, what the graph's `fpmath_mode` means.
+
+    Returns:
+      The graph's `output_ports`, or else all tensors that no node reads.
+
+    Raises:
+      TypeError, ValueError: these name the node, what it takes, and what it got.
+    """
+    graph = load_graph(graph)
+    arrays = evaluate(graph, given(graph, inputs), precision=precision)
+    return {tensor.id: arrays[tensor.id] for tensor in graph.outputs}
+
+
+def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
+    """`jaxconv.explain` for each convolution of a graph, by the id of its node.
+
+    Args:
+      graph: what `load_graph` takes. All its inputs must have known shapes and types.
+    """
+    graph = load_graph(graph)
+    found: dict[int, Explanation] = {}
+    for node, function, arguments in convolution_calls(graph, shapes(graph)):
+        specs = {name: arguments[name] for name in TENSORS if name in arguments}
+        [dtype] = {spec.dtype for spec in specs.values()}
+        tensors = {name: spec.shape for name, spec in specs.items()}
+        found[node.id] = explain(function, dtype=dtype, **{**arguments, **tensors})
+    return found
+
+
+def shapes(graph: Graph) -> Arrays:
+    """The shape and type of every tensor, from those of the inputs."""
+    specs = {t.id: jax.ShapeDtypeStruct(t.shape, known(t)) for t in graph.inputs}
+    found: Arrays = jax.eval_shape(lambda arrays: evaluate(graph, arrays), specs)
+    return found
+
+
+def evaluate(
+    graph: Graph,
+    inputs: Mapping[int, Any],
+    *,
+    precision: PrecisionLike = None,
+    convolve: Convolve | None = None,
+) -> Arrays:
+    """All tensors of a graph by id; `convolve(function, arguments)` may replace the operations."""
+    for node in graph.nodes:
+        if node.kind not in GRAPH_KINDS:
+            raise ValueError(
+                f"{node}: the kind must be {either(GRAPH_KINDS)}; "
+                f"got {node.kind!r}{suggestion(node.kind, GRAPH_KINDS)}"
+            )
+    if precision is None:
+        precision = fpmath_precision("graph", graph.fpmath_mode)
+    arrays: Arrays = dict(inputs)
+    for node in graph.nodes:
+        with _blamed(node):
+            if len(node.outputs) != 1:
+                raise ValueError(f"the outputs must be 1; got {len(node.outputs)}")
+            values = [arrays[tensor.id] for tensor in node.inputs]
+            if node.kind in TABLE:
+                found = _compute(node, values)
+            else:
+                function, arguments = _call(node, values, precision)
+                operation = named(node.kind, function)
+                found = convolve(function, arguments) if convolve else operation(**arguments)
+            [tensor] = node.outputs
+            if not tensor.fits(found.shape, found.dtype):
+                raise ValueError(f"the output must be {tensor}; got {found.dtype} {found.shape}")
+            arrays[tensor.id] = found
+    return arrays
+
+
+def convolution_calls(
+    graph: Graph, arrays: Mapping[int, Any], precision: PrecisionLike = None
+) -> Iterator[tuple[Node, Callable[..., Array], dict[str, Any]]]:
+    """Each convolution: its node, its operation, and the arguments of the call by name."""
+    if precision is None:
+        precision = fpmath_precision("graph", graph.fpmath_mode)
+    for node in graph.nodes:
+        if node.kind not in TABLE:
+            values = [arrays[tensor.id] for tensor in node.inputs]
+            yield node, *_call(node, values, precision)
+
+
+def _call(
+    node: Node, values: list[Any], precision: PrecisionLike
+) -> tuple[Callable[..., Array], dict[str, Any]]:
+    row = find(node.kind)
+    [out] = node.outputs
+    shape = out.shape if out.known else None
+    if row.shape is not None and shape is not None and not all(map(_concrete, values[2:])):
+        values = values[:2]  # a shape must be static, and the graph has it
+    function, arguments = call(node.kind, values, node.attributes, shape)
+    dtype = DTYPES.get(out.dtype)
+    if dtype is not None and dtype != values[0].dtype:
+        arguments["preferred_element_type"] = dtype
+    return function, arguments | {"precision": precision}
+
+
+def _concrete(value: object) -> bool:
+    return isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
+def _compute(node: Node, values: list[Any]) -> Array:
+    row, [out] = TABLE[node.kind], node.outputs
+    if len(values) != len(row.inputs):
+        raise ValueError(f"the inputs must be {', '.join(row.inputs)}; got {len(values)}")
+    attributes = checked(node.kind, node.attributes, row.attributes)
+    arrays = [jnp.asarray(value) for value in values]
+    for name, x in zip(row.inputs, arrays, strict=True):
+        _check_type(name, x.dtype, row.sources)
+    dtype = DTYPES.get(out.dtype, arrays[0].dtype)
+    _check_type("the output", dtype, row.results)
+    return row.compute(dtype, *arrays, **attributes)
+
+
+def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:
+    if dtype not in [DTYPES[known] for known in accepted]:
+        raise TypeError(f"the type of {name} must be {either(accepted)}; got {dtype}")
+
+
+@contextmanager
+def _blamed(node: Node) -> Iterator[None]:
+    """Name the node in errors that are raised within."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error).removeprefix(f"{node.kind}: ")
+        base = TypeError if isinstance(error, TypeError) else ValueError
+        raise base(f"{node}: {message}") from error
