@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from jaxconv import onednn
-from tests.support.graphs import graph, node, tensor
 from tests.support.peers import integers, peer
 
 torch = peer("torch")
@@ -54,41 +53,6 @@ def test_the_gradients_of_a_graph():
     F.leaky_relu(dst, 0.5).square().sum().backward()
     for found, expected in zip(slopes(arrays), tensors, strict=True):
         np.testing.assert_array_equal(found, expected.grad.numpy(), strict=True)
-
-
-X = np.random.default_rng(2).normal(size=(2, 3, 4)).astype(np.float32) * 3
-Y = np.random.default_rng(3).normal(size=(3, 1)).astype(np.float32)
-KINDS = {
-    "Elu": ([X], {"alpha": 0.5}, lambda x: F.elu(x, 0.5)),
-    "GELU": ([X], {}, F.gelu),
-    "GELU tanh": ([X], {"mode": "gelu_tanh"}, lambda x: F.gelu(x, approximate="tanh")),
-    "HardSigmoid": ([X], {"alpha": 1 / 6, "beta": 0.5}, F.hardsigmoid),
-    "HardSwish": ([X], {}, F.hardswish),
-    "LeakyReLU": ([X], {"alpha": 0.01}, F.leaky_relu),
-    "Mish": ([X], {}, F.mish),
-    "Round": ([X], {}, torch.round),
-    "Sigmoid": ([X], {}, torch.sigmoid),
-    "SoftPlus": ([X], {"beta": 2.0}, lambda x: F.softplus(x, beta=2)),
-    "Clamp": ([X], {"min": -1.0, "max": 2.0}, lambda x: torch.clamp(x, -1, 2)),
-    "SquaredDifference": ([X, Y], {}, lambda x, y: (x - y) ** 2),
-    "Maximum": ([X, Y], {}, torch.maximum),
-}
-
-
-def test_kinds_element_by_element():
-    nodes, arrays = [], {}
-    for place, (name, (inputs, attributes, _)) in enumerate(KINDS.items()):
-        numbers = [10 * place + i for i in range(len(inputs))]
-        arrays |= dict(zip(numbers, inputs, strict=True))
-        tensors = [tensor(i, *x.shape) for i, x in zip(numbers, inputs, strict=True)]
-        out = tensor(10 * place + 9, *X.shape)
-        nodes.append(node(place, name.split()[0], tensors, out, **attributes))
-    found = jax.jit(lambda x: onednn.run_graph(graph(*nodes), x))(arrays).values()
-    for (name, (inputs, _, function)), x in zip(KINDS.items(), found, strict=True):
-        expected = function(*map(torch.from_numpy, inputs)).numpy()
-        # Two ways to the same function: a few roundings of numbers below 100.
-        bound = 8 * np.finfo(np.float32).eps * (1 + np.abs(expected))
-        assert np.all(np.abs(x - expected) <= bound), name
 
 
 @pytest.mark.parametrize("int8", ["per_tensor", "per_channel"])

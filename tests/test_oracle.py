@@ -1,4 +1,4 @@
-"""The oracle against sums done by hand, and against the expectations of oneDNN's own unit tests.
+"""The oracle against sums done by hand; `test_literal.py` has those of oneDNN's own unit tests.
 
 Every array is small enough to be checked by reading: the taps are powers of ten, so that the
 digits of a result show which elements met which taps.
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.support import oracle
-from tests.support.literal import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
 from tests.support.oracle import round_to
 
 
@@ -296,40 +295,6 @@ def test_sizes_that_do_not_fit(op, fine, coarse, attributes):
     """With a kernel of 2."""
     with pytest.raises(ValueError, match="do not fit"):
         oracle.resolve(op, fine and (fine,), (2,), coarse and (coarse,), **attributes)
-
-
-# What the unit tests of oneDNN expect.
-
-
-@pytest.mark.parametrize(("op", "size", "kernel", "expected", "pads", "attributes"), SIZES)
-def test_literal_sizes(op, size, kernel, expected, pads, attributes):
-    fine, coarse = ((size,), None) if op == "convolution" else (None, (size,))
-    (axis,) = oracle.resolve(op, fine, (kernel,), coarse, **attributes)
-    assert (axis.pad_begin, axis.pad_end) == pads
-    result = getattr(oracle, op)(np.ones((2, size, 3)), np.ones((kernel, 3, 3)), **attributes)
-    assert result.shape == (2, expected, 3)
-
-
-@pytest.mark.parametrize(("op", "data", "weights", "expected", "attributes"), SHAPES)
-def test_literal_shapes(op, data, weights, expected, attributes):
-    """One image is enough: a batch of 256 would only take longer."""
-    attributes = attributes | {"data_format": "NCX", "weights_format": "OIX"}
-    result = getattr(oracle, op)(np.zeros((1, *data[1:])), np.zeros(weights), **attributes)
-    assert result.shape == (1, *expected[1:])
-
-
-@pytest.mark.parametrize(("op", "data", "weights", "expected"), VALUES)
-def test_literal_values(op, data, weights, expected):
-    formats = {"data_format": "NCX", "weights_format": "OIX"}
-    result = getattr(oracle, op)([[data]], [[weights]], **formats)
-    np.testing.assert_array_equal(result, [[expected]])
-
-
-def test_literal_groups():
-    result = oracle.conv_transpose(
-        GROUPED_SRC, GROUPED_WEIGHTS, groups=2, data_format="NCX", weights_format="IOX"
-    )
-    np.testing.assert_array_equal(result, GROUPED_DST)
 
 
 # Rounding.

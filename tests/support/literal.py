@@ -67,7 +67,8 @@ SHAPES = [
 ]
 
 CHECKERED = [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
-# op, data and weights (NCX, OIX), result, attributes
+SLOPE = [[1, 2, 0], [0, 3, 0], [0, 0, 5]]  # which a flip or a transpose would change
+# op, data and weights (NCX, OIX), result. Those by SLOPE are by hand.
 VALUES = [
     (
         "convolution",
@@ -87,9 +88,34 @@ VALUES = [
         CHECKERED,
         [[-1, 2.5, -1, 2.5], [5, 0.5, 7.5, 1.5], [-1, 7.5, 0.5, 2.5], [5, 1.5, 5, 1.5]],
     ),
+    (
+        "convolution",
+        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
+        SLOPE,
+        # -3 - 3 - 3 - 5, -1.5 + 4 + 3 + 0, -.5 - 2 + 7.5 - 5, -1 + 2 - 3 + 20
+        [[-14, 5.5], [0, 18]],
+    ),
+    *(
+        (
+            op,
+            [[0, 1], [2, 3]],
+            SLOPE,
+            [[0, 1, 2, 0], [2, 7, 9, 0], [0, 6, 9, 5], [0, 0, 10, 15]],
+        )
+        for op in ("convolution_backward_data", "conv_transpose")
+    ),
 ]
 
-# Transposed, groups=2, IOX: src (1, 4, 1, 1) and weights (4, 4, 1, 1) to dst (1, 8, 1, 1)
+# Transposed, groups=2, IOX: src (1, 4, 1, 1) and weights (4, 4, 1, 1) to dst (1, 8, 1, 1). The
+# second by hand: 1*(1, 2, 3, 4) + 2*(10, 20, 30, 40), 3*(5, 6, 7, 8) + 4*(50, 60, 70, 80)
 GROUPED_SRC = np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1)
-GROUPED_WEIGHTS = np.array([[1.0, 0, 1, 0]] * 4).reshape(4, 4, 1, 1)
-GROUPED_DST = np.array([3.0, 0, 3, 0, 7, 0, 7, 0]).reshape(1, 8, 1, 1)
+GROUPED = [
+    (np.reshape(weights, (4, 4, 1, 1)), np.reshape(dst, (1, 8, 1, 1)))
+    for weights, dst in (
+        ([1.0, 0, 1, 0] * 4, [3.0, 0, 3, 0, 7, 0, 7, 0]),
+        (
+            [1.0, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8, 50, 60, 70, 80],
+            [21.0, 42, 63, 84, 215, 258, 301, 344],
+        ),
+    )
+]
