@@ -38,7 +38,7 @@ def by_oracle(layer, op, first, second):
     found = getattr(oracle, f"to_{result}")(*(tensors[s] for s in oracle_order(result)), axes)
     if result != "kernel":
         return split.join(found)
-    return np.moveaxis(found, (2, 0), (-3, -2)).reshape(layer.shapes["kernel"])
+    return np.moveaxis(found, (2, 0, 1), (-3, -2, -1)).reshape(layer.shapes["kernel"])
 
 
 def oracle_order(result):

@@ -104,20 +104,6 @@ def test_shapes_without_running(name):
     assert f"name={name}" in str(jaxpr)  # as profiles will show it
 
 
-@each_slot
-def test_ahead_of_time(name):
-    a, b, t = operands(GROUPED, name)
-
-    def gradients(a, b, t):
-        return jax.vjp(GROUPED.op(name), a, b)[1](t)
-
-    compiled = jax.jit(gradients).lower(a, b, t).compile()
-    for found, expected in zip(compiled(a, b, t), gradients(a, b, t), strict=True):
-        np.testing.assert_array_equal(found, expected)
-    with pytest.raises(TypeError, match="compiled"):
-        compiled(a[..., :-1], b, t)
-
-
 PROGRAM = """
 import jax, jax.monitoring
 import numpy as np
