@@ -72,11 +72,7 @@ def test_the_call_that_the_tests_break_is_valid(op, shape):
 AUTO_PADS = "'none', 'valid', 'same_upper', 'same_lower', 'notset' or 'explicit'"
 DATA_FORMATS = "'NXC' or 'NCX'"
 WEIGHTS_FORMATS = "'OIX', 'XIO', 'IOX' or 'XOI'"
-STRINGS = {
-    "auto_pad": AUTO_PADS,
-    "data_format": DATA_FORMATS,
-    "weights_format": WEIGHTS_FORMATS,
-}
+STRINGS = {"auto_pad": AUTO_PADS, "data_format": DATA_FORMATS, "weights_format": WEIGHTS_FORMATS}
 PRECISIONS = (
     "`precision` must be None, a jax.lax.Precision or its name ('default', 'high' or "
     "'highest'), or a pair of these; got"

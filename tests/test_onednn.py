@@ -62,11 +62,7 @@ EXAMPLES = {
         PADDED,
         FINE_COARSE,
     ),
-    "ConvTransposeBackpropData": (
-        {"diff_dst": FINE, "weights": by_xio(TAPS)},
-        PADDED,
-        FINE_TAPS,
-    ),
+    "ConvTransposeBackpropData": ({"diff_dst": FINE, "weights": by_xio(TAPS)}, PADDED, FINE_TAPS),
     "ConvTransposeBackpropFilters": (
         {"src": COARSE, "diff_dst": FINE, "weights_shape": [2, 1, 2]},
         PADDED,
@@ -232,10 +228,7 @@ def test_an_unknown_input():
 
 @pytest.mark.parametrize(
     ("kind", "today", "older"),
-    [
-        ("Convolution", "src", "input"),
-        ("ConvolutionBackpropData", "dst_shape", "output_shape"),
-    ],
+    [("Convolution", "src", "input"), ("ConvolutionBackpropData", "dst_shape", "output_shape")],
 )
 def test_an_input_under_two_names(kind, today, older):
     inputs, attributes, _ = EXAMPLES[kind]

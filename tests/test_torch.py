@@ -245,8 +245,7 @@ SECOND = "2d groups", "3d"
 
 
 @pytest.mark.parametrize(
-    ("op", "case"),
-    [(op, case) for op in OPS for case in (SECOND if "backward" in op else FIRST)],
+    ("op", "case"), [(op, case) for op in OPS for case in (SECOND if "backward" in op else FIRST)]
 )
 def test_gradients(op, case, rng):
     case = CASES[case]

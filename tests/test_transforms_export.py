@@ -31,9 +31,7 @@ def described(form, name, batch):
 
 
 @pytest.mark.parametrize(
-    ("name", "form"),
-    list(zip(EACH_SLOT, (GROUPED, DIVIDED, DENSE), strict=True)),
-    ids=EACH_SLOT,
+    ("name", "form"), list(zip(EACH_SLOT, (GROUPED, DIVIDED, DENSE), strict=True)), ids=EACH_SLOT
 )
 def test_symbolic_batch(form, name):
     """Exported once, for any batch."""
