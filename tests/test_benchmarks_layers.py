@@ -175,7 +175,7 @@ def test_each_result_is_held_against_the_others():
 
 def test_what_the_sample_misses_the_others_catch(monkeypatch):
     layer = SMALL[0]
-    monkeypatch.setattr(oracle, "SAMPLE_FLOPS", 0)
+    monkeypatch.setattr(verdicts, "SAMPLE_FLOPS", 0)
     operands = arrays.operands(layer, "forward", "f32")
     right = verdicts.contract(layer, "forward", *operands).astype(np.float32)
     broken = right.copy()
