@@ -7,9 +7,123 @@ import pytest
 
 import jaxconv
 from tests.support import oracle
-from tests.support.literal import GROUPED, GROUPED_SRC, SHAPES, SIZES, VALUES
 
 FORMATS = {"data_format": "NCX", "weights_format": "OIX"}
+
+# They are two-dimensional with both axes alike.
+
+# op, size in, kernel, size out, resolved pads, attributes
+SIZES = [
+    ("convolution", 6, 4, 6, (1, 2), {"pads_begin": 1, "pads_end": 2}),
+    ("convolution", 6, 4, 6, (1, 2), {"auto_pad": "same_upper"}),
+    ("convolution", 6, 4, 6, (2, 1), {"auto_pad": "same_lower"}),
+    ("convolution", 6, 4, 3, (0, 0), {"auto_pad": "valid"}),
+    ("convolution", 5, 1, 2, (0, 0), {"auto_pad": "same_upper", "strides": 3}),
+    ("convolution", 5, 1, 2, (0, 0), {"auto_pad": "same_lower", "strides": 3}),
+    ("convolution", 16, 4, 10, (0, 0), {"auto_pad": "valid", "dilations": 2}),
+    ("conv_transpose", 3, 1, 5, (0, 0), {"auto_pad": "same_upper", "strides": 2}),
+    ("conv_transpose", 3, 1, 5, (0, 0), {"auto_pad": "same_lower", "strides": 2}),
+    ("conv_transpose", 10, 4, 13, (1, 2), {"pads_begin": 1, "pads_end": 2, "dilations": 2}),
+    ("conv_transpose", 10, 4, 10, (3, 3), {"auto_pad": "same_upper", "dilations": 2}),
+    ("conv_transpose", 10, 4, 10, (3, 3), {"auto_pad": "same_lower", "dilations": 2}),
+    ("conv_transpose", 10, 4, 16, (0, 0), {"auto_pad": "valid", "dilations": 2}),
+    ("conv_transpose", 6, 4, 6, (2, 1), {"auto_pad": "same_lower"}),
+    (
+        "conv_transpose",
+        5,
+        3,
+        5,
+        (1, 1),
+        {"auto_pad": "same_upper", "pads_begin": [], "pads_end": []},
+    ),
+]
+
+# op, data, weights (OIX), result, attributes
+SHAPES = [
+    *(
+        (
+            "convolution",
+            (1, 32, 224, 224),
+            (16, 32 // groups, 3, 3),
+            (1, 16, 111, 111),
+            {"strides": 2, "auto_pad": "valid", "groups": groups},
+        )
+        for groups in (1, 2, 4)
+    ),
+    *(
+        (
+            "conv_transpose",
+            (1, 16, 111, 111),
+            (32 // groups, 16, 3, 3),
+            (1, 32, 224, 224),
+            {"strides": 2, "output_padding": 1, "auto_pad": "valid", "groups": groups},
+        )
+        for groups in (1, 2, 4)
+    ),
+    (
+        "conv_transpose_backward_data",
+        (256, 3, 227, 227),
+        (3, 96, 11, 11),
+        (256, 96, 55, 55),
+        {"strides": 4},
+    ),
+    (
+        "convolution_backward_data",
+        (1, 16, 224, 224),
+        (16, 32, 3, 3),
+        (1, 32, 452, 452),
+        {"strides": 2, "output_padding": 3, "auto_pad": "valid"},
+    ),
+]
+
+CHECKERED = [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
+SLOPE = [[1, 2, 0], [0, 3, 0], [0, 0, 5]]  # which a flip or a transpose would change
+# op, data and weights (NCX, OIX), result. Those by SLOPE are by hand.
+VALUES = [
+    (
+        "convolution",
+        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
+        CHECKERED,
+        [[-1, 2.5], [5, 1.5]],
+    ),
+    (
+        "convolution_backward_data",
+        [[0, 1], [2, 3]],
+        CHECKERED,
+        [[0, 1, 0, 1], [2, 3, 3, 3], [0, 3, 3, 1], [2, 3, 2, 3]],
+    ),
+    (
+        "conv_transpose",
+        [[-1, 2.5], [5, 1.5]],
+        CHECKERED,
+        [[-1, 2.5, -1, 2.5], [5, 0.5, 7.5, 1.5], [-1, 7.5, 0.5, 2.5], [5, 1.5, 5, 1.5]],
+    ),
+    (
+        "convolution",
+        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
+        SLOPE,
+        # -3 - 3 - 3 - 5, -1.5 + 4 + 3 + 0, -.5 - 2 + 7.5 - 5, -1 + 2 - 3 + 20
+        [[-14, 5.5], [0, 18]],
+    ),
+    *(
+        (op, [[0, 1], [2, 3]], SLOPE, [[0, 1, 2, 0], [2, 7, 9, 0], [0, 6, 9, 5], [0, 0, 10, 15]])
+        for op in ("convolution_backward_data", "conv_transpose")
+    ),
+]
+
+# Transposed, groups=2, IOX: src (1, 4, 1, 1) and weights (4, 4, 1, 1) to dst (1, 8, 1, 1). The
+# second by hand: 1*(1, 2, 3, 4) + 2*(10, 20, 30, 40), 3*(5, 6, 7, 8) + 4*(50, 60, 70, 80)
+GROUPED_SRC = np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1)
+GROUPED = [
+    (np.reshape(weights, (4, 4, 1, 1)), np.reshape(dst, (1, 8, 1, 1)))
+    for weights, dst in (
+        ([1.0, 0, 1, 0] * 4, [3.0, 0, 3, 0, 7, 0, 7, 0]),
+        (
+            [1.0, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8, 50, 60, 70, 80],
+            [21.0, 42, 63, 84, 215, 258, 301, 344],
+        ),
+    )
+]
 
 
 @pytest.mark.parametrize(("op", "size", "kernel", "expected", "pads", "attributes"), SIZES)
