@@ -64,6 +64,14 @@ def test_a_jaxpr_is_what_it_was():
         assert str(jax.make_jaxpr(jax.grad(loss, (0, 1)))(X, K)) == before
 
 
+@pytest.mark.parametrize("nans", [False, True])
+def test_eager(nans):
+    expected = depthwise(X, K)
+    with jaxconv.installed(), jax.disable_jit(), jax.debug_nans(nans):
+        same(depthwise(X, K), expected)
+        same(jaxconv.convolution(X, K, strides=(2, 1), auto_pad="same_upper", groups=6), expected)
+
+
 # Meshes.
 
 
@@ -133,6 +141,15 @@ def test_an_explicit_sharding_that_is_asked_for(asked):
         got = jax.jit(dense, static_argnums=2)(x, k, asked)
     assert tuple(got.sharding.spec)[: len(asked)] == tuple(asked)
     assert np.array_equal(got, exact)
+
+
+@pytest.mark.parametrize("check_vma", [False, True])
+def test_shard_map(check_vma):
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+    split = jax.shard_map(
+        depthwise, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"), check_vma=check_vma
+    )
+    check(jax.grad(lambda x, k: (split(x, k) ** 2).sum(), (0, 1)), X, K)
 
 
 # Export.
@@ -363,6 +380,11 @@ def test_what_stays_with_lax(given):
     with jaxconv.installed():
         assert function.lower(lhs, rhs).as_text() == text
         same(function(lhs, rhs), theirs)
+
+
+def test_complex_numbers_are_three_convolutions():
+    x, k = (integers(s, 1) + 1j * integers(s, 2) for s in (X.shape, K.shape))
+    check(depthwise, x.astype(np.complex64), k.astype(np.complex64))
 
 
 # Who else calls lax.
