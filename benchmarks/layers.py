@@ -13,12 +13,12 @@ from benchmarks import (
     flags,
     layer,
     machine,
-    oracle,
     problem,
     random_layers,
     roofline,
     run,
     table,
+    verdicts,
 )
 from benchmarks.layer import Layer
 from benchmarks.pool import Pool
@@ -105,7 +105,7 @@ def judge(
     results: dict[str, np.ndarray],
     platforms: dict[str, str],
 ) -> dict[str, dict]:
-    """Whether each result is right: against the oracle on a sample, then in full against the
+    """Whether each result is right: against the sum on a sample, then in full against the
     most exact of those that passed."""
     shape = row.result_shape(op)
     notes: dict[str, dict] = {}
@@ -114,14 +114,14 @@ def judge(
             reason = f"the result has shape {result.shape}, not {shape}"
             notes[key] = {"ok": False, "reason": reason}
             continue
-        expected, got = oracle.sample(row, op, *operands, result)
-        notes[key] = oracle.verdict(expected, got, row.products(op), dtype, platforms[key])
+        expected, got = verdicts.sample(row, op, *operands, result)
+        notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     if not good:
         return notes
     best = min(good, key=lambda key: notes[key]["error"])
     for key in good:
-        against = oracle.verdict(
+        against = verdicts.verdict(
             results[best], results[key], row.products(op), dtype, platforms[key], of=best
         )
         if not against["ok"]:

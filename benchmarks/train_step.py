@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import arrays, flags, machine, networks, run
-from benchmarks.oracle import EPS
 from benchmarks.pool import EngineError, Pool
 from benchmarks.rounds import measure
+from benchmarks.verdicts import EPS
 
 LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
 # Of the update's norm: a relu may switch on a last bit, and batch norm passes it on. In 16 bits

@@ -161,7 +161,7 @@ def test_the_links_of_a_page_lead_somewhere(page):
         assert not anchor or anchor in slugs, target
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "benchmarks/README.md"])
 def test_the_figures_of_a_page_are_those_of_the_results(page):
     text = (ROOT / page).read_text()
     assert figures.written(text, (ROOT / page).parent) == text
