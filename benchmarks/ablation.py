@@ -10,9 +10,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import layers, run
+from absl.flags import DEFINE_string
+
+from benchmarks import flags, layers, run
 from benchmarks.pool import ROOT, Pool
 from benchmarks.rounds import Plan, geometric_mean
 
@@ -65,18 +68,19 @@ def compare(pool: Pool, jobs: list[dict], plan: Plan) -> list[tuple[float | None
     return sorted(found, key=lambda pair: -(pair[0] or 0.0))
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Print, for each line, its mean and largest ratio, and the rows that it changes."""
-    parser = layers.parser("each line of the CPU lowering's table, with and without")
-    parser.add_argument("--lines", default="", help="names joined by commas; default all")
-    parser.add_argument("--library", default="", help="a folder to import jaxconv from")
-    asked = layers.parse(parser)
+    told = "each line of the CPU lowering's table, with and without"
+    command = layers.command("benchmarks.ablation", told)
+    DEFINE_string("lines", "", "names joined by commas; default all", **command.own)
+    DEFINE_string("library", "", "a folder to import jaxconv from", **command.own)
+    asked = flags.parse(command, argv)
     jobs, plan = layers.jobs(asked), run.plan(asked)
     known = names(asked.library)
     # Nothing but the last line takes what the others leave.
     lines = asked.lines.split(",") if asked.lines else [x for x in known if x != "all-others"]
     if unknown := [line for line in lines if line not in known]:
-        parser.error(f"--lines: {', '.join(unknown)}; known: {', '.join(known)}")
+        command.fail(f"--lines: no {', '.join(unknown)}; known: {', '.join(known)}")
     for line in lines:
         with open_pool(line, asked.library) as pool:
             rows = compare(pool, changed(pool, jobs, plan.cap_s), plan)
@@ -91,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

@@ -90,6 +90,7 @@ class Worker:
 
 def main() -> None:
     """Serve until stdin ends."""
+    # By the standard library: an engine's interpreter needs no more than NumPy and the engine.
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", required=True)
     parser.add_argument("--path", help="import packages from here first")

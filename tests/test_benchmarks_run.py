@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from benchmarks import files, layers, networks, rounds
+from benchmarks import files, flags, layers, networks, rounds
 from benchmarks.pool import ROOT, EngineError, Pool
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
@@ -225,7 +225,7 @@ def test_a_run_from_the_command_line(results):
 
 
 def parsed(*argv):
-    return layers.parse(layers.parser("any"), argv)
+    return flags.parse(layers.command("benchmarks.layers", "any"), ["any", *argv])
 
 
 def test_quick_changes_defaults_only():
