@@ -2,8 +2,8 @@
 
 For each line, `jaxconv` is timed against `jaxconv` without it, in turns, on those rows whose
 program changes; a ratio above 1 says that the line helps. Rows are chosen and timed as by
-`benchmarks.layers`, and its flags hold here. The environment variable JAXCONV_WITHOUT switches a
-line off, and `jaxconv._lowering.cpu.TABLE` has them, each with a `name`.
+`benchmarks.layers`, and its flags hold here. `jaxconv._lowering.TABLES["cpu"]` has the lines, each
+with a `name`; the worker that is to do without one takes it out of there.
 """
 
 import os
@@ -20,7 +20,7 @@ from benchmarks.pool import ROOT, Pool
 from benchmarks.rounds import Plan, geometric_mean
 
 WITH, WITHOUT = "jaxconv", "jaxconv@without"
-LIST = "from jaxconv._lowering import cpu; print(*[line.name for line in cpu.TABLE], sep='\\n')"
+LIST = "from jaxconv import _lowering; print(*[x.name for x in _lowering.TABLES['cpu']], sep='\\n')"
 
 
 def names(library: str) -> list[str]:
@@ -42,8 +42,7 @@ def names(library: str) -> list[str]:
 def open_pool(line: str, library: str) -> Pool:
     """Workers with and without a line."""
     paths = dict.fromkeys((WITH, WITHOUT), library) if library else {}
-    without = {WITHOUT: {"JAXCONV_WITHOUT": line}}
-    return Pool({}, paths, run.SHARED | run.ON_CPU, without)
+    return Pool({}, paths, run.SHARED | run.ON_CPU, without={WITHOUT: line})
 
 
 def changed(pool: Pool, jobs: list[dict], seconds: float) -> list[dict]:

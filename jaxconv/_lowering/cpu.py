@@ -6,8 +6,6 @@ Contractions to the fine tensor are first rewritten as contractions to the coars
 where jaxlib carries it, then computes what it is fast at. Below it are the portable forms.
 """
 
-import os
-
 from jaxconv._lowering import (
     col2im,
     convolution,
@@ -202,7 +200,7 @@ def _widening(p: Problem) -> bool:
     return 1 < p.fine <= FEW_WIDENED and p.coarse >= MANY_COARSE * p.fine
 
 
-_LINES: Table = (
+TABLE: Table = (
     Regime("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
     Regime(
         "one-tap-channels-first",
@@ -310,6 +308,3 @@ _LINES: Table = (
     ),
     Regime("all-others", convolution.FORM, lambda p: True, "one convolution"),
 )
-
-#: All lines, less one that JAXCONV_WITHOUT names: for `benchmarks.ablation`.
-TABLE: Table = tuple(x for x in _LINES if x.name != os.environ.get("JAXCONV_WITHOUT"))
