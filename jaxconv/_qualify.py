@@ -108,8 +108,8 @@ def sweep(seed: int) -> None:
     rng, end = random.Random(seed), time.monotonic() + SWEEP_SECONDS
     while time.monotonic() < end:
         case = rng.choice([*OPERATIONS]), _selftest.draw(rng), rng.choice([*DTYPES])
-        if wrong := _selftest.compare(*case, rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)):
-            sys.exit(f"{wrong}: {case}")
+        if told := _selftest.compare(*case, rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)):
+            sys.exit(f"{told}: {case}")
 
 
 def stress() -> None:
