@@ -198,6 +198,46 @@ def test_no_private_part_of_jax_is_used():
             assert module.startswith("jaxconv.") or not private, (name, module)
 
 
+def private_attributes(source):
+    """Attributes that begin with `_`, of what a source imports from JAX: `mlir._lowerings`."""
+    tree = ast.parse(source)
+    of_jax = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None)
+            for alias in node.names:
+                whole = f"{module}.{alias.name}" if module else alias.name
+                if whole.split(".")[0] == "jax" or module == "jaxconv._jax_names":
+                    of_jax.add(alias.asname or alias.name.split(".")[0])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr):
+            root = node.value
+            while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
+                root = root.func if isinstance(root, ast.Call) else root.value
+            if isinstance(root, ast.Name) and root.id in of_jax:
+                yield ast.unparse(node)
+
+
+def test_no_private_attribute_of_jax_is_used_but_in_one_file():
+    found = {name: {*private_attributes(source)} for name, source in SOURCES.items()}
+    used = {name: private for name, private in found.items() if private}
+    assert used == {"_jax_names.py": {"mlir._platform_specific_lowerings", "mlir._lowerings"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import jax\nx = jax.core._x.y", ["jax.core._x"]),
+        ("import jax.numpy as jnp\njnp.ones(3)[0]._x()", ["jnp.ones(3)[0]._x"]),
+        ("from jax.interpreters import mlir as m\nm._lowerings[0]", ["m._lowerings"]),
+        ("from jaxconv._jax_names import mlir\nmlir._lowerings", ["mlir._lowerings"]),
+        ("import jax, numpy\njax.__version__, numpy._core, jax.jit", []),
+    ],
+)
+def test_private_attributes_are_found(source, found):
+    assert [*private_attributes(source)] == found
+
+
 @pytest.mark.parametrize("module", ["jax.interpreters", "jax.extend", "jax.experimental"])
 def test_the_not_quite_public_parts_of_jax_stand_in_one_file(module):
     for name, source in SOURCES.items():
