@@ -3,6 +3,7 @@
 import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,11 +92,12 @@ def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([(after.astype(np.float64) - p).ravel() for p, after in pairs])
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    parser = flags.parser("one step of small networks: forward, backward and SGD")
-    parser.set_defaults(burst=0.3, cap=120.0, engines=["jaxconv", "lax", "lax+install", "torch"])
-    asked = flags.parse(parser)
+    told = "one step of small networks: forward, backward and SGD"
+    command = flags.measuring("benchmarks.train_step", told)
+    command.default({"burst": 0.3, "cap": 120.0, "engines": "jaxconv,lax,lax+install,torch"})
+    asked = flags.parse(command, argv)
     names = [n for n in networks.NETWORKS if run.wanted(asked, n)]
     jobs = [
         {"kind": "step", "network": n, "dtype": d, "threads": machine.cores()}
@@ -136,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

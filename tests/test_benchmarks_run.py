@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from benchmarks import files, layers, networks, rounds
+from benchmarks import files, flags, layers, networks, rounds
 from benchmarks.pool import ROOT, Pool
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
@@ -190,7 +190,7 @@ def test_a_run_from_the_command_line(results):
 
 
 def parsed(*argv):
-    return layers.parse(layers.parser("any"), argv)
+    return flags.parse(layers.command("benchmarks.layers", "any"), ["any", *argv])
 
 
 def steps(name, labels):
