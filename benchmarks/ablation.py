@@ -2,22 +2,25 @@
 
 For each line, `jaxconv` is timed against `jaxconv` without it, in turns, on those rows whose
 program changes; a ratio above 1 says that the line helps. Rows are chosen and timed as by
-`benchmarks.layers`, and its flags hold here. The environment variable JAXCONV_WITHOUT switches a
-line off, and `jaxconv._lowering.cpu.TABLE` has them, each with a `name`.
+`benchmarks.layers`, and its flags hold here. `jaxconv._lowering.TABLES["cpu"]` has the lines, each
+with a `name`; the worker that is to do without one takes it out of there.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import layers, run
+from absl.flags import DEFINE_string
+
+from benchmarks import flags, layers, run
 from benchmarks.pool import ROOT, Pool
 from benchmarks.rounds import Plan, geometric_mean
 
 WITH, WITHOUT = "jaxconv", "jaxconv@without"
-LIST = "from jaxconv._lowering import cpu; print(*[line.name for line in cpu.TABLE], sep='\\n')"
+LIST = "from jaxconv import _lowering; print(*[x.name for x in _lowering.TABLES['cpu']], sep='\\n')"
 
 
 def names(library: str) -> list[str]:
@@ -39,8 +42,7 @@ def names(library: str) -> list[str]:
 def open_pool(line: str, library: str) -> Pool:
     """Workers with and without a line."""
     paths = dict.fromkeys((WITH, WITHOUT), library) if library else {}
-    without = {WITHOUT: {"JAXCONV_WITHOUT": line}}
-    return Pool({}, paths, run.SHARED | run.ON_CPU, without)
+    return Pool({}, paths, run.SHARED | run.ON_CPU, without={WITHOUT: line})
 
 
 def changed(pool: Pool, jobs: list[dict], seconds: float) -> list[dict]:
@@ -65,18 +67,19 @@ def compare(pool: Pool, jobs: list[dict], plan: Plan) -> list[tuple[float | None
     return sorted(found, key=lambda pair: -(pair[0] or 0.0))
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Print, for each line, its mean and largest ratio, and the rows that it changes."""
-    parser = layers.parser("each line of the CPU lowering's table, with and without")
-    parser.add_argument("--lines", default="", help="names joined by commas; default all")
-    parser.add_argument("--library", default="", help="a folder to import jaxconv from")
-    asked = layers.parse(parser)
+    told = "each line of the CPU lowering's table, with and without"
+    command = layers.command("benchmarks.ablation", told)
+    DEFINE_string("lines", "", "names joined by commas; default all", **command.own)
+    DEFINE_string("library", "", "a folder to import jaxconv from", **command.own)
+    asked = flags.parse(command, argv)
     jobs, plan = layers.jobs(asked), run.plan(asked)
     known = names(asked.library)
     # Nothing but the last line takes what the others leave.
     lines = asked.lines.split(",") if asked.lines else [x for x in known if x != "all-others"]
     if unknown := [line for line in lines if line not in known]:
-        parser.error(f"--lines: {', '.join(unknown)}; known: {', '.join(known)}")
+        command.fail(f"--lines: no {', '.join(unknown)}; known: {', '.join(known)}")
     for line in lines:
         with open_pool(line, asked.library) as pool:
             rows = compare(pool, changed(pool, jobs, plan.cap_s), plan)
@@ -91,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

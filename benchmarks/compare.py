@@ -11,14 +11,14 @@ interval that lies wholly beyond the threshold counts. The exit code is 1 if any
 slower, or newly fails or has too few rounds to tell, else 0.
 """
 
-import argparse
-import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from absl.flags import DEFINE_boolean, DEFINE_float, DEFINE_string
 
-from benchmarks import files
+from benchmarks import files, flags
 
 DRAWS = 2000
 LEAST_ROUNDS = 3
@@ -153,18 +153,18 @@ def _show(name: str, change: Change, verdict: str) -> None:
     print(f"  {change.ratio:7.3f}  {interval:>16}  {verdict:6}  {name}")
 
 
-def main() -> None:
-    """Print the changes; exit 1 if anything is slower."""
-    parser = argparse.ArgumentParser(description="what got faster and slower, and how surely")
-    parser.add_argument("a", metavar="A.csv")
-    parser.add_argument("b", metavar="B.csv")
-    add = parser.add_argument
-    add("--threshold", type=float, default=0.05, help="a change up to this is no change")
-    add("--confidence", type=float, default=0.99, help="of each interval, two-sided")
-    add("--only", default="", help="engines joined by commas; default all that both sides have")
-    add("--all", action="store_true", help="list rows without a change too")
-    asked = parser.parse_args()
-    a, b = read(asked.a), read(asked.b)
+def main(argv: Sequence[str]) -> int:
+    """Print the changes; the exit code is 1 if anything is slower."""
+    told = "what got faster and slower, and how surely"
+    command = flags.Command("benchmarks.compare", told, "A.csv", "B.csv")
+    own = command.own
+    DEFINE_float("threshold", 0.05, "a change up to this is no change", **own)
+    DEFINE_float("confidence", 0.99, "of each interval, two-sided", **own)
+    DEFINE_string("only", "", "engines joined by commas; default all that both sides have", **own)
+    DEFINE_boolean("all", False, "list rows without a change too", **own)
+    asked = command.read(argv)
+    paths = asked.operands
+    a, b = map(read, paths)
     changes = compare(a, b, asked.confidence)
     threshold, wanted = asked.threshold, set(filter(None, asked.only.split(",")))
 
@@ -174,8 +174,8 @@ def main() -> None:
     rows = {k: c for k, c in changes["rows"].items() if keep(k[-1])}
     few = sorted(key for key in changes["few"] if keep(key[-1]))
     if not rows and not few:
-        parser.error("the two sides share no row that both measured")
-    print(f"time of {asked.b} / time of {asked.a}, {asked.confidence:.1%} intervals")
+        command.fail("the two sides share no row that both measured")
+    print(f"time of {paths[1]} / time of {paths[0]}, {asked.confidence:.1%} intervals")
     slower = {"rows": 0, "means": 0}
     for title, group in (
         ("all rows, geometric mean", {(e, "all"): c for e, c in changes["all"].items() if keep(e)}),
@@ -191,7 +191,7 @@ def main() -> None:
     only_a = {k for k in a.rounds.keys() - b.rounds.keys() if keep(k[-1])}
     for key in sorted(only_a):
         became = "fails" if key in b.failed else "is not there"
-        print(f"  {' '.join(key)} {became} in {asked.b}")
+        print(f"  {' '.join(key)} {became} in {paths[1]}")
     short = 0
     for key in few:
         before, after = (sum(map(len, side.rounds[key])) for side in (a, b))
@@ -210,8 +210,8 @@ def main() -> None:
         f"{short} newly below {LEAST_ROUNDS} rounds; were nothing changed and the "
         f"threshold 0, about {chance:.1f} of {len(rows)} rows would look slower"
     )
-    sys.exit(1 if any(slower.values()) or broken or short else 0)
+    return 1 if any(slower.values()) or broken or short else 0
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

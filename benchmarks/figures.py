@@ -16,13 +16,13 @@ relative to the document:
 A row's time is its fastest call.
 """
 
-import argparse
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import files
+from absl.flags import DEFINE_boolean
+
+from benchmarks import files, flags
 from benchmarks.layer import OPS
 from benchmarks.summary import FAR, SLOWER, held, sides, time_of
 
@@ -185,21 +185,22 @@ def _table(head: list[str], lines: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> int:
     """Rewrite the documents; with --check, only say whether that would change anything."""
-    parser = argparse.ArgumentParser(description="writes the tables of figures of documents")
-    parser.add_argument("documents", nargs="+", type=Path)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
-    arguments = parser.parse_args()
-    for path in arguments.documents:
+    told = "writes the tables of figures of documents"
+    command = flags.Command("benchmarks.figures", told, "DOCUMENT...")
+    DEFINE_boolean("check", False, "write nothing; 1 if out of date", **command.own)
+    asked = command.read(argv)
+    for path in map(Path, asked.operands):
         before = path.read_text()
         after = written(before, path.parent)
         if before != after:
-            print(f"{path}: {'out of date' if arguments.check else 'written'}")
-            if arguments.check:
-                sys.exit(1)
+            print(f"{path}: {'out of date' if asked.check else 'written'}")
+            if asked.check:
+                return 1
             path.write_text(after)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

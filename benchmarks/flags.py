@@ -1,94 +1,185 @@
-"""The flags of every measuring command, and what their values may be."""
+"""The flags of every command: how they are read, and what their values may be.
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+A command has flags of its own (`Command.own`), not absl's global ones: `--help` shows these alone,
+and several commands can be read in one process, again and again.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from absl import app, flags
 
 from benchmarks import engines
 from benchmarks.layer import DTYPES
 
 
-def parser(description: str) -> ArgumentParser:
-    """A parser with the flags that all commands share."""
-    new = ArgumentParser(description=description, allow_abbrev=False)
-    add = new.add_argument
-    labels = "NAME, jaxconv:FORM, lax+install; @TAG"
-    add("--engines", type=_engines, default=[*engines.DEFAULT], help=labels)
-    add("--filter", default="", help="regular expression: rows by name, network or tag")
-    add("--dtypes", type=listed(DTYPES), default=["f32"], help=f"of {', '.join(DTYPES)}")
-    add("--repeats", type=_count, default=5, help="interleaved rounds")
-    add("--burst", type=float, default=0.04, help="seconds of calls per turn")
+class Command:
+    """What `python -m NAME` takes: flags, and operands such as "A.csv" or "FILE..."."""
+
+    def __init__(self, name: str, description: str, *operands: str):
+        self.name, self.description, self.operands = name, description, operands
+        self.known = flags.FlagValues()
+        self.known.set_gnu_getopt()  # flags may follow operands
+        #: What each `flags.DEFINE_...` is given: whose flag it is.
+        self.own = {"flag_values": self.known, "module_name": name}
+        #: Defaults by the flag that brings them.
+        self.presets: dict[str, Mapping[str, object]] = {}
+        flags.DEFINE_flag(_Help(self), self.known)
+
+    def usage(self) -> str:
+        """The usage in one line."""
+        return " ".join([f"usage: python -m {self.name} [flags]", *self.operands])
+
+    def help(self) -> str:
+        """What --help prints."""
+        return f"{self.usage()}\n\n{self.description}\n{self.known.module_help(self.name)}"
+
+    def fail(self, why: str) -> NoReturn:
+        """End the process, with one sentence and exit code 2."""
+        print(f"{self.usage()}; --help shows them\n{self.name}: {why}", file=sys.stderr)
+        sys.exit(2)
+
+    def read(self, argv: Sequence[str]) -> SimpleNamespace:
+        """Each flag's value, and the list `operands`; `argv` begins with the program's name."""
+        try:
+            _, *operands = self.known(argv)
+        except flags.Error as error:
+            self.fail(str(error))
+        several = any(x.endswith("...") for x in self.operands)
+        least = len(self.operands)
+        if len(operands) < least or (len(operands) > least and not several):
+            takes, got = " ".join(self.operands) or "flags alone", " ".join(operands) or "none"
+            self.fail(f"takes {takes}; got {got}")
+        for switch, defaults in self.presets.items():
+            if self.known[switch].value:
+                self.default(defaults)
+        values = {k.replace("-", "_"): v for k, v in self.known.flag_values_dict().items()}
+        return SimpleNamespace(operands=operands, **values)
+
+    def default(self, defaults: Mapping[str, object]) -> None:
+        """Other defaults than those that the flags were defined with."""
+        for name, value in defaults.items():
+            self.known.set_default(name, value)
+
+
+class _Help(flags.BooleanFlag):
+    def __init__(self, command: Command):
+        super().__init__("help", False, "show this help", short_name="h")
+        self._command = command
+
+    def parse(self, argument: str) -> None:
+        print(self._command.help())
+        sys.exit()
+
+
+class _Values(flags.ArgumentParser):
+    """The parser of a flag whose value a function reads, or says by a ValueError why not."""
+
+    def __init__(self, read: Callable[[str], Any], syntactic_help: str = ""):
+        self.parse, self.syntactic_help = read, syntactic_help
+
+
+def run(main: Callable[[Sequence[str]], int | None]) -> None:
+    """Run the command of this process by absl; its flags are read by `main` alone."""
+
+    def leave(argv: Sequence[str]) -> Sequence[str]:
+        flags.FLAGS(argv[:1])
+        return argv
+
+    app.run(main, flags_parser=leave)
+
+
+def measuring(name: str, description: str) -> Command:
+    """A command with the flags that all measuring commands share."""
+    new = Command(name, description)
+    own = new.own
+    labels = "NAME, jaxconv:FORM, lax+install; @TAG; joined by commas"
+    flags.DEFINE(_Values(_engines), "engines", ",".join(engines.DEFAULT), labels, **_list(own))
+    found = "regular expression: rows by name, network or tag"
+    flags.DEFINE_string("filter", "", found, **own)
+    define_list(new, "dtypes", "f32", DTYPES)
+    flags.DEFINE_integer("repeats", 5, "interleaved rounds", lower_bound=1, **own)
+    flags.DEFINE_float("burst", 0.04, "seconds of calls per turn", **own)
     cap = "seconds an engine may take to prepare a row; a quarter of it for its turns"
-    add("--cap", type=float, default=20.0, help=cap)
+    flags.DEFINE_float("cap", 20.0, cap, **own)
     once = "a first call of more seconds is the only one; default a quarter of --cap"
-    add("--once", type=float, help=once)
-    pairs = {"action": "append", "default": []}
-    add("--python", type=_pair, **pairs, help="ENGINE=INTERPRETER")
-    add("--path", type=_pair, **pairs, help="ENGINE=FOLDER to import packages from first")
-    add("--env", type=_variable, **pairs, help="ENGINE=NAME=VALUE: a variable of its process alone")
-    add("--device", choices=["any", "cpu"], default="any", help="cpu hides every accelerator")
+    flags.DEFINE_float("once", None, once, **own)
+    for flag, read, told in (
+        ("python", _pair, "ENGINE=INTERPRETER"),
+        ("path", _pair, "ENGINE=FOLDER to import packages from first"),
+        ("env", _variable, "ENGINE=NAME=VALUE: a variable of its process alone"),
+    ):
+        flags.DEFINE_multi(_Values(read), None, flag, None, told, **own)
+    flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator", **own)
     exact = "exact: no TF32 or bf16 passes on accelerators either"
-    add("--f32", choices=["default", "exact"], default="default", help=exact)
-    add("--out", default="", help="where the CSV goes")
+    flags.DEFINE_enum("f32", "default", ["default", "exact"], exact, **own)
+    flags.DEFINE_string("out", "", "where the CSV goes", **own)
     return new
 
 
-def parse(new: ArgumentParser, argv: Sequence[str] | None = None) -> Namespace:
-    """The flags; --python, --path and --env as a dictionary by engine."""
-    flags = new.parse_args(argv)
+def parse(command: Command, argv: Sequence[str]) -> SimpleNamespace:
+    """The flags of a measuring command; --python, --path and --env as dictionaries by engine."""
+    asked = command.read(argv)
     for name in ("python", "path", "env"):
-        pairs = getattr(flags, name)
-        if unknown := [label for label, _ in pairs if label not in flags.engines]:
-            new.error(f"--{name}: {', '.join(unknown)}; known: {', '.join(flags.engines)}")
-    flags.python, flags.path = dict(flags.python), dict(flags.path)
+        pairs = getattr(asked, name) or []
+        if unknown := [label for label, _ in pairs if label not in asked.engines]:
+            command.fail(f"--{name}: no {', '.join(unknown)}; known: {', '.join(asked.engines)}")
+        setattr(asked, name, pairs)
+    asked.python, asked.path = dict(asked.python), dict(asked.path)
     environments: dict[str, dict[str, str]] = {}
-    for label, (variable, value) in flags.env:
+    for label, (variable, value) in asked.env:
         environments.setdefault(label, {})[variable] = value
-    flags.env = environments
-    if flags.once is None:
-        flags.once = flags.cap / 4
-    return flags
+    asked.env = environments
+    if asked.once is None:
+        asked.once = asked.cap / 4
+    return asked
 
 
-def listed(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """The type of a flag that takes several of `known`, joined by commas."""
+def define_list(
+    command: Command, name: str, default: str, known: Sequence[str], told: str = ""
+) -> None:
+    """A flag that takes several of `known`, joined by commas."""
 
     def read(text: str) -> list[str]:
         values = text.split(",")
         if unknown := [v for v in values if v not in known]:
-            raise ArgumentTypeError(f"{', '.join(unknown)}; known: {', '.join(known)}")
+            raise ValueError(f"no {', '.join(unknown)}; known: {', '.join(known)}")
         return values
 
-    return read
+    told = told or f"of {', '.join(known)}; joined by commas"
+    flags.DEFINE(_Values(read), name, default, told, **_list(command.own))
 
 
-def integers(text: str) -> list[int]:
-    """The type of a flag that takes integers joined by commas."""
+def define_integers(command: Command, name: str, default: str, told: str) -> None:
+    """A flag that takes integers, joined by commas."""
+    flags.DEFINE(_Values(_integers), name, default, told, **_list(command.own))
+
+
+def _list(own: dict[str, Any]) -> dict[str, Any]:
+    """So that --help shows a default as it is written on a command line."""
+    return {"serializer": flags.ListSerializer(","), **own}
+
+
+def _integers(text: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
-        raise ArgumentTypeError(f"{text}; expected integers joined by commas") from None
+        raise ValueError("expected integers joined by commas") from None
 
 
 def _engines(text: str) -> list[str]:
     labels = text.split(",")
-    try:
-        for label in labels:
-            engines.name_of(label)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+    for label in labels:
+        engines.name_of(label)
     return labels
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text}; expected at least 1")
-    return int(text)
 
 
 def _pair(text: str) -> tuple[str, str]:
     label, equals, value = text.partition("=")
     if not (equals and value):
-        raise ArgumentTypeError(f"{text}; expected ENGINE=VALUE")
+        raise ValueError("expected ENGINE=VALUE")
     return label, value
 
 
@@ -96,5 +187,5 @@ def _variable(text: str) -> tuple[str, tuple[str, str]]:
     label, _, assignment = text.partition("=")
     name, equals, value = assignment.partition("=")
     if not (name and equals):
-        raise ArgumentTypeError(f"{text}; expected ENGINE=NAME=VALUE")
+        raise ValueError("expected ENGINE=NAME=VALUE")
     return label, (name, value)

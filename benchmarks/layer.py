@@ -1,7 +1,7 @@
 """What is one layer: the sizes of a convolution, its name, and the work that it defines.
 
-The sizes are `jaxconv._checks.layer.Layer`. That file is loaded by its path: workers of other engines do
-without JAX, which `import jaxconv` loads, and `--library` times other versions of the library.
+The sizes are `jaxconv._checks.layer.Layer`. Files of the package are loaded by path: workers of
+other engines do without JAX, which `import jaxconv` loads, and `--library` times other versions.
 
 Two roles make the two families one: the *fine* tensor is the src of a convolution and the
 dst of a transposed one, the *coarse* tensor is the other. The kernel is kept in one order,
@@ -16,6 +16,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -27,10 +28,17 @@ LAYOUTS = ("NXC", "NCX")
 
 Ints = tuple[int, ...]
 
-_FILE = Path(__file__).parents[1] / "jaxconv" / "_checks/layer.py"
-_spec = importlib.util.spec_from_file_location("benchmarks._sizes", _FILE)
-_sizes = sys.modules["benchmarks._sizes"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_sizes)
+
+def load_from_package(name: str) -> ModuleType:
+    """A file of the package's checks that imports nothing of it."""
+    path = Path(__file__).parents[1] / "jaxconv" / "_checks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmarks._checks_{name}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_sizes = load_from_package("layer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +105,21 @@ class Layer(_sizes.Layer):
     def operand_shapes(self, op: str) -> tuple[Ints, Ints]:
         """Shapes of the two inputs of `op`, channels last: (src, weights), (diff_dst, weights)
         or (src, diff_dst)."""
-        src, dst, weights = (self.shapes[slot] for slot in ("fine", "coarse", "kernel"))
-        if self.family == "deconv":
-            src, dst = dst, src
-        return {"forward": (src, weights), "data": (dst, weights), "weights": (src, dst)}[op]
+        first, second, _ = self.slots(op)
+        return self.shapes[first], self.shapes[second]
 
     def result_shape(self, op: str) -> Ints:
         """Shape of the output of `op`, channels last."""
-        if op == "weights":
-            return self.shapes["kernel"]
-        return self.operand_shapes("data" if op == "forward" else "forward")[0]
+        return self.shapes[self.slots(op)[2]]
+
+    def slots(self, op: str) -> tuple[str, str, str]:
+        """Which tensors the two inputs of `op` and its output are."""
+        src, dst = ("fine", "coarse") if self.family == "conv" else ("coarse", "fine")
+        return {
+            "forward": (src, "kernel", dst),
+            "data": (dst, "kernel", src),
+            "weights": (src, dst, "kernel"),
+        }[op]
 
     def products(self, op: str) -> int:
         """The most products that one element of the result of `op` sums; padding is not counted."""
@@ -114,7 +127,7 @@ class Layer(_sizes.Layer):
         taps = [len(tap_range(self, a)) for a in range(self.rank)]
         if op == "weights":
             return self.batch * math.prod(self.coarse)
-        if (op == "forward") == (self.family == "conv"):  # the coarse tensor is computed
+        if self.slots(op)[2] == "coarse":
             return math.prod(taps) * fine
         per_axis = [math.ceil(t / s) for t, s in zip(taps, self.strides, strict=True)]
         return math.prod(per_axis) * coarse

@@ -1,24 +1,25 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
 import tempfile
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+from absl.flags import DEFINE_boolean, DEFINE_enum, DEFINE_integer, DEFINE_multi_string
 
 from benchmarks import (
     arrays,
     flags,
     layer,
     machine,
-    oracle,
     problem,
     random_layers,
     roofline,
     run,
     table,
+    verdicts,
 )
 from benchmarks.layer import Layer
 from benchmarks.pool import Pool
@@ -27,7 +28,7 @@ from benchmarks.summary import summary
 
 # About 2 minutes on 2 cores for 20 random layers and the three ops.
 QUICK = {
-    "engines": ["jaxconv", "lax", "torch"],
+    "engines": "jaxconv,lax,torch",
     "repeats": 3,
     "burst": 0.015,
     "once": 0.3,
@@ -35,29 +36,25 @@ QUICK = {
 }
 
 
-def parser(description: str) -> ArgumentParser:
-    """A parser with the flags that choose rows, too."""
-    new = flags.parser(description)
-    add = new.add_argument
-    add("--preset", choices=table.PRESETS, default="cpu-small", help="sizes of the layers")
-    add("--problem", action="append", default=[], help="a descriptor; instead of the table")
-    add("--problem-file", action="append", default=[], help="a list of them")
-    add("--family", choices=layer.FAMILIES, default="conv", help="what --problem means")
-    add("--random", type=int, default=0, help="so many random layers; instead of the table")
-    add("--seed", type=flags.integers, default=[0], help="of --random; several: 1,2,3")
+def command(name: str, description: str) -> flags.Command:
+    """A command with the flags that choose rows, too."""
+    new = flags.measuring(name, description)
+    own = new.own
+    DEFINE_enum("preset", "cpu-small", table.PRESETS, "sizes of the layers", **own)
+    DEFINE_multi_string("problem", None, "a descriptor; instead of the table", **own)
+    DEFINE_multi_string("problem-file", None, "a list of them", **own)
+    DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means", **own)
+    many = "so many random layers; instead of the table"
+    DEFINE_integer("random", 0, many, lower_bound=0, **own)
+    flags.define_integers(new, "seed", "0", "of --random; several: 1,2,3")
     ops = "forward, data (gradient), weights (gradient)"
-    add("--ops", type=flags.listed(layer.OPS), default=[*layer.OPS], help=ops)
+    flags.define_list(new, "ops", ",".join(layer.OPS), layer.OPS, ops)
     layouts = "NXC, NCX; PyTorch always has both its own"
-    add("--layouts", type=flags.listed(layer.LAYOUTS), default=["NXC"], help=layouts)
-    add("--quick", action="store_true", help=f"other defaults: {QUICK}")
+    flags.define_list(new, "layouts", "NXC", layer.LAYOUTS, layouts)
+    others = " ".join(f"--{flag}={value}" for flag, value in QUICK.items())
+    DEFINE_boolean("quick", False, f"other defaults: {others}", **own)
+    new.presets["quick"] = QUICK
     return new
-
-
-def parse(new: ArgumentParser, argv: Sequence[str] | None = None) -> Namespace:
-    """The flags, with the defaults of --quick where it is given."""
-    if new.parse_args(argv).quick:
-        new.set_defaults(**QUICK)
-    return flags.parse(new, argv)
 
 
 def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:
@@ -105,7 +102,7 @@ def judge(
     results: dict[str, np.ndarray],
     platforms: dict[str, str],
 ) -> dict[str, dict]:
-    """Whether each result is right: against the oracle on a sample, then in full against the
+    """Whether each result is right: against the sum on a sample, then in full against the
     most exact of those that passed."""
     shape = row.result_shape(op)
     notes: dict[str, dict] = {}
@@ -114,14 +111,14 @@ def judge(
             reason = f"the result has shape {result.shape}, not {shape}"
             notes[key] = {"ok": False, "reason": reason}
             continue
-        expected, got = oracle.sample(row, op, *operands, result)
-        notes[key] = oracle.verdict(expected, got, row.products(op), dtype, platforms[key])
+        expected, got = verdicts.sample(row, op, *operands, result)
+        notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     if not good:
         return notes
     best = min(good, key=lambda key: notes[key]["error"])
     for key in good:
-        against = oracle.verdict(
+        against = verdicts.verdict(
             results[best], results[key], row.products(op), dtype, platforms[key], of=best
         )
         if not against["ok"]:
@@ -129,13 +126,13 @@ def judge(
     return notes
 
 
-def selected(asked: Namespace) -> list[Layer]:
+def selected(asked: SimpleNamespace) -> list[Layer]:
     """The layers that the flags ask for."""
     try:
-        rows = [problem.parse(text, asked.family) for text in asked.problem]
+        rows = [problem.parse(text, asked.family) for text in asked.problem or ()]
     except problem.ProblemError as error:
         raise SystemExit(str(error)) from None
-    for path in asked.problem_file:
+    for path in asked.problem_file or ():
         try:
             rows += problem.read_file(path, asked.family)
         except OSError as error:
@@ -148,7 +145,7 @@ def selected(asked: Namespace) -> list[Layer]:
     return [r for r in rows if run.wanted(asked, r.name, r.network, *r.tags)]
 
 
-def jobs(asked: Namespace) -> list[dict]:
+def jobs(asked: SimpleNamespace) -> list[dict]:
     """The jobs that the flags ask for."""
     found = list(cases(selected(asked), asked.ops, asked.dtypes, asked.layouts))
     if not found:
@@ -156,11 +153,11 @@ def jobs(asked: Namespace) -> list[dict]:
     return found
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    new = parser("every layer of the table, through every engine, in turns")
-    new.add_argument("--summary", action="store_true", help="end with what benchmarks.summary says")
-    asked = parse(new)
+    new = command("benchmarks.layers", "every layer of the table, through every engine, in turns")
+    DEFINE_boolean("summary", False, "end with what benchmarks.summary says", **new.own)
+    asked = flags.parse(new, argv)
     labels, plan, todo = asked.engines, run.plan(asked), jobs(asked)
     cpu = asked.preset in ("cpu-small", "tiny")
     with run.open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as name:
@@ -182,4 +179,4 @@ def _line(row: dict) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

@@ -1,16 +1,17 @@
 """`python -m benchmarks.report RESULTS.csv`: one HTML page."""
 
-import argparse
 import html
 import io
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+from absl.flags import DEFINE_string
 
-from benchmarks import files
+from benchmarks import files, flags
 from benchmarks.rounds import geometric_mean
 
 matplotlib.use("svg")
@@ -245,21 +246,22 @@ def _svg(figure) -> str:
     return text[text.index("<svg") :]
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Write the page next to the results."""
-    parser = argparse.ArgumentParser(description="one HTML page of a results file")
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--html", type=Path, help="where the page goes; default RESULTS.html")
+    told = "one HTML page of a results file"
+    command = flags.Command("benchmarks.report", told, "RESULTS.csv")
+    DEFINE_string("html", None, "where the page goes; default RESULTS.html", **command.own)
     subject = "the engine that is held against the others"
-    parser.add_argument("--subject", default="jaxconv", help=subject)
-    asked = parser.parse_args()
-    results = files.read(asked.results)
+    DEFINE_string("subject", "jaxconv", subject, **command.own)
+    asked = command.read(argv)
+    path = Path(asked.operands[0])
+    results = files.read(path)
     if asked.subject not in results["engines"]:
-        parser.error(f"--subject: {asked.subject}; known: {', '.join(results['engines'])}")
-    out = asked.html or asked.results.with_suffix(".html")
+        command.fail(f"--subject: no {asked.subject}; known: {', '.join(results['engines'])}")
+    out = Path(asked.html) if asked.html else path.with_suffix(".html")
     out.write_text(page(results, asked.subject))
     print(out)
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

@@ -5,9 +5,9 @@ import os
 import re
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from types import SimpleNamespace
 
 from benchmarks import files, machine
 from benchmarks.pool import EngineError, Pool
@@ -29,17 +29,17 @@ def platforms(pool: Pool, keys: Iterable[str]) -> dict[str, str]:
     return {key: pool.versions[key.partition("/")[0]]["platform"] for key in keys}
 
 
-def wanted(flags: Namespace, *names: str) -> bool:
+def wanted(flags: SimpleNamespace, *names: str) -> bool:
     """Whether --filter finds something in these names."""
     return re.search(flags.filter, " ".join(names)) is not None
 
 
-def plan(flags: Namespace) -> Plan:
+def plan(flags: SimpleNamespace) -> Plan:
     """How long to measure."""
     return Plan(flags.repeats, flags.burst, flags.cap, flags.once)
 
 
-def open_pool(flags: Namespace, cpu: bool = False) -> Pool:
+def open_pool(flags: SimpleNamespace, cpu: bool = False) -> Pool:
     """The workers; an engine that does not even start is named on stderr."""
     environment = SHARED | (EXACT_F32 if flags.f32 == "exact" else {})
     if cpu or flags.device == "cpu":
@@ -54,7 +54,7 @@ def open_pool(flags: Namespace, cpu: bool = False) -> Pool:
 
 
 def collect(
-    flags: Namespace, pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict
+    flags: SimpleNamespace, pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict
 ) -> list[dict]:
     """Measure every job, show a line for each, write the results; also when interrupted."""
     started, rows = time.time(), []

@@ -11,14 +11,13 @@ all, an op, a class, a seed of random layers. The columns of an engine are
     <torch  rows that take less than PyTorch's time
 """
 
-import argparse
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 
-from benchmarks import files
+from benchmarks import files, flags
 from benchmarks.rounds import geometric_mean
 
 FAR, SLOWER = 4.0, 1.15
@@ -144,12 +143,12 @@ def _digits(x: float | None) -> str:
     return f"{x:g}" if isinstance(x, int) or x == int(x) else f"{x:.2f}"
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Print the table of a results file."""
-    parser = argparse.ArgumentParser(description="every engine against PyTorch and lax")
-    parser.add_argument("results")
-    print(summary(files.read(parser.parse_args().results)), end="")
+    told = "every engine against PyTorch and lax"
+    [path] = flags.Command("benchmarks.summary", told, "RESULTS.csv").read(argv).operands
+    print(summary(files.read(path)), end="")
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

@@ -3,14 +3,15 @@
 import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import arrays, flags, machine, networks, run
-from benchmarks.oracle import EPS
 from benchmarks.pool import EngineError, Pool
 from benchmarks.rounds import measure
+from benchmarks.verdicts import EPS
 
 LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
 # Of the update's norm: a relu may switch on a last bit, and batch norm passes it on. In 16 bits
@@ -91,11 +92,12 @@ def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([(after.astype(np.float64) - p).ravel() for p, after in pairs])
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    parser = flags.parser("one step of small networks: forward, backward and SGD")
-    parser.set_defaults(burst=0.3, cap=120.0, engines=["jaxconv", "lax", "lax+install", "torch"])
-    asked = flags.parse(parser)
+    told = "one step of small networks: forward, backward and SGD"
+    command = flags.measuring("benchmarks.train_step", told)
+    command.default({"burst": 0.3, "cap": 120.0, "engines": "jaxconv,lax,lax+install,torch"})
+    asked = flags.parse(command, argv)
     names = [n for n in networks.NETWORKS if run.wanted(asked, n)]
     jobs = [
         {"kind": "step", "network": n, "dtype": d, "threads": machine.cores()}
@@ -136,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    flags.run(main)

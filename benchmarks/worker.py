@@ -88,14 +88,25 @@ class Worker:
         return {"min": min(times), "median": self.estimate[name], "calls": len(times) * queued}
 
 
+def leave_out(line: str) -> None:
+    """Lower without a line of the CPU's table, in this process."""
+    from jaxconv._lowering import TABLES
+
+    TABLES["cpu"] = tuple(kept for kept in TABLES["cpu"] if kept.name != line)
+
+
 def main() -> None:
     """Serve until stdin ends."""
+    # By the standard library: an engine's interpreter needs no more than NumPy and the engine.
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", required=True)
     parser.add_argument("--path", help="import packages from here first")
+    parser.add_argument("--without", help="a line of the CPU lowering's table")
     arguments = parser.parse_args()
     if arguments.path:
         sys.path.insert(0, arguments.path)
+    if arguments.without:
+        leave_out(arguments.without)
     # Whatever a library prints goes to stderr: stdout is the protocol.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -6,11 +6,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 FOLDER = Path(__file__).parent
 sys.path.append(str(FOLDER.parent / "notebooks"))
 
-from drawing import STYLES, draw  # noqa: E402
+from drawing import BLACK, GREEN, ORANGE, PALE, RED, SKY, STYLES, draw  # noqa: E402
+
+GREY, EDGE, PART = "#f2f2f2", "#555555", "white"
 
 
 def windows():
@@ -41,10 +44,111 @@ def transposed():
     return figure
 
 
+def inside():
+    """The way of a call through the rooms of the package, from the signatures to XLA's program."""
+    figure, ax = plt.subplots(figsize=(8, 8.8))
+    ax.set(xlim=(0, 100), ylim=(0, 110))
+    ax.axis("off")
+    figure.subplots_adjust(left=0, right=1, bottom=0, top=1)
+
+    _beside(ax, 0.5, "_base/: geometry, types, messages, meshes, JAX's names, for all rooms")
+    _beside(ax, 95, "_tools/: what computes a call? _checks/: is it right here?")
+
+    _room(ax, 7, 98.5, 17, 10, SKY, "onednn/", "the names of", "oneDNN Graph")
+    operations = ("convolution.py, conv_transpose.py", "operate.py: what all six do")
+    _room(ax, 30, 98.5, 31, 10, SKY, "_ops/: the six operations", *operations)
+    hooks = ("lax.py: its signatures", "install.py: its lowering")
+    _room(ax, 65, 98.5, 28, 10, SKY, "jax.lax (lax.py, _lax/)", *hooks)
+    _arrow(ax, (24, 103.5), (30, 103.5))
+    _arrow(ax, (45.5, 98.5), (45.5, 94))
+    _arrow(ax, (79, 98.5), (79, 94))
+
+    checks = (
+        "arguments.py, attributes.py: types, lengths, signs, spelling",
+        "layouts.py, channels.py: letters to axes; do channels fit?",
+        "sizes.py, padding.py: extents and pads of each axis",
+        "resolve.py: all of these together",
+    )
+    _room(ax, 7, 78.5, 54, 15.5, GREEN, "_rules/: what a user may write", *checks)
+    maps = ("the parameters of lax's", "convolution to a contraction,", "or why lax keeps it")
+    _room(ax, 65, 78.5, 28, 15.5, GREEN, "_lax/from_lax.py", *maps)
+    _arrow(ax, (34, 78.5), (34, 73), says="the Geometry: ints alone")
+    _arrow(ax, (79, 78.5), (79, 73))
+
+    _room(
+        ax, 7, 48, 86, 25, ORANGE, "_contract/: each contraction is a derivative of the other two"
+    )
+    for x, result, operands in (
+        (11, "coarse", "of fine and kernel"),
+        (39.5, "kernel", "of fine and coarse"),
+        (68, "fine", "of coarse and kernel"),
+    ):
+        _room(ax, x, 53.2, 21, 7.4, PART, f"to {result}", operands)
+    _arrow(ax, (32, 57), (39.5, 57), RED, "<|-|>")
+    _arrow(ax, (60.5, 57), (68, 57), RED, "<|-|>")
+    _arrow(ax, (21.5, 60.6), (78.5, 60.6), RED, "<|-|>", bend=-0.13)
+    _words(ax, 50, 66.2, "derivatives")
+    _words(ax, 50, 50.6, "batching.py: vmap folds its axis into the batch, channels or groups")
+    _arrow(ax, (50, 48), (50, 43), says="the primitive, when JAX compiles it")
+
+    _room(ax, 7, 26, 86, 17, GREY, "_lowering/: how a contraction is computed")
+    for x, wide, name, *lines in (
+        (9, 15, "lower.py", "what JAX calls", "to compile"),
+        (27, 15, "problem.py", "all sizes that", "may decide"),
+        (45, 15, "normal.py", "without what", "adds nothing"),
+        (62.5, 14.5, "a table", "cpu.py, gpu.py", "or tpu.py"),
+        (79.5, 12, "plan.py", "the plan:", "a tree"),
+    ):
+        _room(ax, x, 28.2, wide, 10, PART, name, *lines)
+    for start, end in ((24, 27), (42, 45), (60, 62.5), (77, 79.5)):
+        _arrow(ax, (start, 33.2), (end, 33.2))
+    _arrow(ax, (52.5, 19), (52.5, 28.2), says="the parts of a rewrite", above=-1.2)
+    _arrow(ax, (85.5, 28.2), (85.5, 19))
+
+    ways = (
+        "compute: onednn, dot, dots, im2col, col2im, multiply_adds, convolution, cudnn, ...",
+        "rewrite: phases, swap, split, by other contractions, which the same table plans",
+    )
+    _room(ax, 7, 8.5, 86, 10.5, SKY, "_lowering/forms/: the ways to compute a contraction", *ways)
+    _arrow(ax, (50, 8.5), (50, 4))
+    _words(ax, 50, 2.4, "operations of lax: XLA's program")
+    return figure
+
+
+def _room(ax, x, y, wide, high, colour, name, *lines):
+    """A box with its name and what is in it."""
+    style = {"boxstyle": "round,pad=0,rounding_size=0.8", "edgecolor": EDGE, "linewidth": 0.8}
+    ax.add_patch(FancyBboxPatch((x, y), wide, high, facecolor=PALE.get(colour, colour), **style))
+    top = y + high - 2.1
+    ax.text(x + 1.3, top, name, va="center", fontsize=9.5, weight="bold", color=BLACK)
+    for n, line in enumerate(lines, 1):
+        ax.text(x + 1.3, top - 2.9 * n, line, va="center", fontsize=9, color=BLACK)
+
+
+def _beside(ax, x, name):
+    """A tall box along all rooms."""
+    _room(ax, x, 8.5, 4.5, 100, GREY, "")
+    _words(ax, x + 2.25, 58.5, name, rotation=90)
+
+
+def _words(ax, x, y, words, **style):
+    ax.text(x, y, words, ha="center", va="center", fontsize=9, color=BLACK, **style)
+
+
+def _arrow(ax, start, end, colour=BLACK, ends="-|>", bend=0, says="", above=0):
+    """An arrow, and at its right what goes along it."""
+    style = {"arrowstyle": ends, "mutation_scale": 12, "shrinkA": 0, "shrinkB": 0, "zorder": 4}
+    curve = f"arc3,rad={bend}"
+    ax.add_patch(FancyArrowPatch(start, end, color=colour, connectionstyle=curve, **style))
+    if says:
+        x, y = (start[0] + end[0]) / 2 + 1.3, (start[1] + end[1]) / 2 + above
+        ax.text(x, y, says, va="center", fontsize=9, color=BLACK)
+
+
 def save(folder):
     """Write them as SVGs whose text is text, the same at every run."""
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "pages"}):
-        for drawing in (windows, transposed):
+        for drawing in (windows, transposed, inside):
             figure = drawing()
             path = Path(folder, f"{drawing.__name__}.svg")
             figure.savefig(path, format="svg", metadata={"Date": None}, facecolor="white")

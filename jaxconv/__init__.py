@@ -107,21 +107,21 @@ __all__ = [
 
 #: Where the names are that are imported when first used, so that importing the package is quick.
 _MODULES = {
-    "Convolutions": "_explain_jaxpr",
-    "Explanation": "_explain",
+    "Convolutions": "_tools.explain_jaxpr",
+    "Explanation": "_tools.explain",
     "Measured": "_lowering",
     "UntestedJaxlibWarning": "_lowering",
-    "contractions_saveable": "_checkpoint",
-    "explain": "_explain",
-    "explain_jaxpr": "_explain_jaxpr",
+    "contractions_saveable": "_tools.checkpoint",
+    "explain": "_tools.explain",
+    "explain_jaxpr": "_tools.explain_jaxpr",
     "forced": "_lowering",
-    "install": "_install",
-    "installed": "_install",
+    "install": "_lax.install",
+    "installed": "_lax.install",
     "lax": "lax",
-    "measure": "_measure",
+    "measure": "_tools.measure",
     "onednn": "onednn",
-    "resolve": "_inspect",
-    "uninstall": "_install",
+    "resolve": "_tools.inspect",
+    "uninstall": "_lax.install",
 }
 
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxconv._base.typing import ArrayLike, DTypeLike
+from jaxconv._base.typing import ArrayLike, DTypeLike, PrecisionLike
 from jaxconv._lax.lax_call import compute_as
-from jaxconv._rules.attributes import PrecisionLike
 
 __all__ = [
     "conv",

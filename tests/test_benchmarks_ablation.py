@@ -6,18 +6,20 @@ import textwrap
 
 import pytest
 
+import jaxconv
+from benchmarks import worker
 from benchmarks.pool import ROOT
+from jaxconv import _lowering
+from jaxconv._lowering import plan
 
 # A library of one op with two lines: `slow` makes 3x3 kernels slow, `unused` does nothing.
 LIBRARY = """
-    import os
     import jax.numpy as jnp
     from jax import lax
-
-    without = os.environ.get("JAXCONV_WITHOUT")
+    from jaxconv import _lowering
 
     def convolution(src, weights, *, strides, pads_begin, pads_end, dilations, groups, **_):
-        if weights.shape[0] == 3 and without != "slow":
+        if weights.shape[0] == 3 and "slow" in [line.name for line in _lowering.TABLES["cpu"]]:
             for _ in range(30):
                 src = lax.sort(src, dimension=1)[:, ::-1] * 0 + src
         return lax.conv_general_dilated(
@@ -26,7 +28,7 @@ LIBRARY = """
 """
 TABLE = """
     from types import SimpleNamespace
-    TABLE = (SimpleNamespace(name="slow"), SimpleNamespace(name="unused"))
+    TABLES = {"cpu": (SimpleNamespace(name="slow"), SimpleNamespace(name="unused"))}
 """
 
 
@@ -35,8 +37,7 @@ def library(tmp_path):
     package = tmp_path / "jaxconv"
     (package / "_lowering").mkdir(parents=True)
     (package / "__init__.py").write_text(textwrap.dedent(LIBRARY))
-    (package / "_lowering" / "__init__.py").touch()
-    (package / "_lowering" / "cpu.py").write_text(textwrap.dedent(TABLE))
+    (package / "_lowering" / "__init__.py").write_text(textwrap.dedent(TABLE))
     return tmp_path
 
 
@@ -60,11 +61,25 @@ def test_only_rows_whose_program_changes_are_timed(library):
 def test_a_line_that_does_not_exist(library):
     done = ablation(f"--library={library}", "--lines=slow,sloow")
     assert done.returncode != 0
-    assert "--lines: sloow; known: slow, unused" in done.stdout + done.stderr
+    assert "--lines: no sloow; known: slow, unused" in done.stdout + done.stderr
 
 
 def test_a_library_without_a_table(library):
-    (library / "jaxconv" / "_lowering" / "cpu.py").write_text("")
+    (library / "jaxconv" / "_lowering" / "__init__.py").write_text("")
     done = ablation(f"--library={library}")
     assert done.returncode != 0
     assert "the lines cannot be listed: AttributeError" in done.stderr
+
+
+def test_this_library_lowers_without_the_line_in_that_process(monkeypatch):
+    monkeypatch.setitem(_lowering.TABLES, "cpu", _lowering.TABLES["cpu"])  # put back afterwards
+
+    def reasons():
+        return [why for _, why in jaxconv.explain("convolution", (2, 9, 9, 4), (1, 1, 4, 4)).steps]
+
+    [why] = reasons()
+    [line] = [line.name for line in _lowering.TABLES["cpu"] if line.why == why]
+    worker.leave_out(line)
+    plan._plan.cache_clear()  # a worker has no plans yet
+    assert why not in reasons()
+    plan._plan.cache_clear()

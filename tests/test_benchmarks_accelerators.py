@@ -8,7 +8,7 @@ from benchmarks.pool import Pool
 
 
 def environment(*given):
-    asked = flags.parse(flags.parser("any"), [*given])
+    asked = flags.parse(flags.measuring("any", "any"), ["any", *given])
     asked.engines = []
     return run.open_pool(asked).environment
 

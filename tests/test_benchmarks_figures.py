@@ -1,4 +1,4 @@
-"""The figures of the READMEs are those of the committed results."""
+"""Figures that are written into a page; test_docs.py sees that those of all pages are current."""
 
 import subprocess
 import sys
@@ -8,11 +8,6 @@ import pytest
 from benchmarks import figures, files
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
-
-DOCUMENTS = [
-    ROOT / name
-    for name in ("README.md", "benchmarks/README.md", "docs/adopt.md", "docs/benchmarks.md")
-]
 
 
 def timed(seconds):
@@ -57,49 +52,42 @@ def document(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_committed_documents_are_up_to_date(path):
-    text = path.read_text()
-    assert figures.written(text, path.parent) == text, f"run: python -m benchmarks.figures {path}"
-
-
-def test_every_committed_document_has_figures():
-    assert all(figures.BLOCK.search(path.read_text()) for path in DOCUMENTS)
-
-
-def test_overall(document):
-    head, _, line = document("overall run.csv")
-    assert head == ["time / PyTorch's", "jaxconv", "lax"]
-    assert line == ["Some & Sons AVX2, f32 NXC", "2.11", "36.84"]  # (4*2*.5*5)^1/4, (5000*10)^1/3
-    assert document("overall run.csv lax")[2] == ["Some & Sons AVX2, f32 NXC", "36.84"]
-
-
-def test_counts(document):
-    head, _, *lines = document("counts run.csv jaxconv")
-    assert head == ["", "jaxconv, Some & Sons AVX2, f32 NXC"]
-    assert lines == [
+BLOCKS = {
+    "overall run.csv": [
+        ["time / PyTorch's", "jaxconv", "lax"],
+        ["Some & Sons AVX2, f32 NXC", "2.11", "36.84"],  # (4*2*.5*5)^1/4, (5000*10)^1/3
+    ],
+    "overall run.csv lax": [["time / PyTorch's", "lax"], ["Some & Sons AVX2, f32 NXC", "36.84"]],
+    "counts run.csv jaxconv": [
+        ["", "jaxconv, Some & Sons AVX2, f32 NXC"],
         ["rows", "4"],
         ["faster than PyTorch", "1"],
         ["over 4 times PyTorch's time", "1"],
         ["the most", "5.0 times"],
         ["over 1.15 times lax's time", "1"],
-    ]
-
-
-def test_classes(document):
-    head, _, *lines = document("classes run.csv jaxconv")
-    assert head == ["time / PyTorch's", "jaxconv, forward", "jaxconv, data", "jaxconv, weights"]
-    assert lines == [
+    ],
+    "classes run.csv jaxconv": [
+        ["time / PyTorch's", "jaxconv, forward", "jaxconv, data", "jaxconv, weights"],
         ["dense 2-D", "4.00", "2.00", "0.50"],
         ["grouped 2-D", "5.00", "", ""],
         ["all", "4.47", "2.00", "0.50"],
-    ]
+    ],
+    "rows run.csv x": [
+        ["ms, jaxconv / lax / torch", "forward", "data", "weights"],
+        ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"],
+    ],
+    "compiled steps.csv": [
+        ["seconds to compile", "lax", "lax+install", "torch"],
+        ["CNN", "1.2", "0.5", "-"],
+        ["U-Net", "1.2", "0.5", "-"],
+    ],
+}
 
 
-def test_rows(document):
-    head, _, line = document("rows run.csv x")
-    assert head == ["ms, jaxconv / lax / torch", "forward", "data", "weights"]
-    assert line == ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"]
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block(document, block):
+    head, _, *lines = document(block)
+    assert [head, *lines] == BLOCKS[block]
 
 
 def test_networks(document):
@@ -107,18 +95,9 @@ def test_networks(document):
     assert head == ["ms a step", "jaxconv", "lax", "torch"]
     assert lines[0] == ["x", "1.2", "1,500", "0.3"]
     assert lines[-1] == ["time / PyTorch's, geometric mean", "2.11", "36.84", ""]
-
-
-def test_some_engines_alone(document):
     head, _, *lines = document("networks steps.csv lax+install torch")
     assert head == ["ms a step", "lax+install", "torch"]
     assert lines[:2] == [["CNN", "12", "10"], ["U-Net", "12", "10"]]
-
-
-def test_compiled(document):
-    head, _, *lines = document("compiled steps.csv")
-    assert head == ["seconds to compile", "lax", "lax+install", "torch"]
-    assert lines == [["CNN", "1.2", "0.5", "-"], ["U-Net", "1.2", "0.5", "-"]]
 
 
 @pytest.mark.parametrize(

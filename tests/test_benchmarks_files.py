@@ -2,10 +2,8 @@
 
 import pytest
 
-from benchmarks import files, table
-from benchmarks.layer import OPS, layer_class
+from benchmarks import files
 from benchmarks.pool import ROOT
-from benchmarks.problem import spell
 from tests.support.results import entry, results, row
 
 ROOF = {"flops_per_s": {"f32": 2e9}, "bytes_per_s": 1e12}
@@ -63,28 +61,6 @@ def test_a_training_step_has_no_work_but_a_loss(again):
     (only,) = again(results(step))["rows"]
     assert "flops" not in only
     assert only["engines"]["jaxconv"]["loss"] == 0.5
-
-
-def test_the_whole_table_and_four_engines_fit_in_100_kilobytes(tmp_path):
-    one = entry(*(0.012341 + n / 1e5 for n in range(5)), error=1.23e-6, compile_s=0.123)
-    one |= {"xla_temp_bytes": 12345678, "variant": "channels_last"}
-    labels = ["jaxconv", "lax", "torch", "jaxconv@portable"]
-    rows = [
-        row(x.name, op, layer_class(x), **dict.fromkeys(labels, one))
-        | {"problem": f"{x.family} {spell(x)}"}
-        for x in table.layers()
-        for op in OPS
-    ]
-    path = tmp_path / "x.csv"
-    files.write(str(path), results(*rows) | {"engines": dict.fromkeys(labels)})
-    assert path.stat().st_size < 100_000
-    assert len(files.read(path)["rows"]) == len(rows)
-
-
-def test_a_file_of_something_else_is_refused(tmp_path):
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(SystemExit, match="not results of schema 2"):
-        files.read(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
-"""The table of layers, the oracle they are verified against, and every engine on every row."""
+"""Is a result right? The sum that it is held against, the verdict, and all engines."""
 
-import collections
 import dataclasses
 import importlib.util
-import itertools
 import math
 
 import jax
 import numpy as np
 import pytest
 
-import jaxconv
-from benchmarks import arrays, engines, layers, oracle, table
-from benchmarks.layer import OPS, layer_class
+from benchmarks import arrays, engines, layers, table, verdicts
+from benchmarks.layer import OPS
 from benchmarks.problem import parse
+from tests.support import oracle
 
 ROWS = table.layers("tiny")
 
@@ -27,40 +25,26 @@ def covering():
     return list(kinds.values())
 
 
-def brute_force(layer, op, first, second):
-    """The defining sum, one product at a time."""
-    fine, kernel, coarse = (np.zeros(layer.shapes[s]) for s in ("fine", "kernel", "coarse"))
-    if op == "weights":
-        fine, coarse = (first, second) if layer.family == "conv" else (second, first)
-    elif (op == "forward") == (layer.family == "conv"):
-        fine, kernel = first, second
-    else:
-        coarse, kernel = first, second
-    out = np.zeros(layer.result_shape(op))
-    pairs = 0
-    per_group = kernel.shape[-2], layer.channels[1] // layer.groups
-    for n in range(layer.batch):
-        for q in itertools.product(*map(range, layer.coarse)):
-            for k in itertools.product(*map(range, layer.kernel)):
-                at = tuple(
-                    s * a + d * b - p
-                    for s, a, d, b, p in zip(
-                        layer.strides, q, layer.dilations, k, layer.pads_begin, strict=True
-                    )
-                )
-                if any(not 0 <= x < f for x, f in zip(at, layer.fine, strict=True)):
-                    continue
-                for o in range(layer.channels[1]):
-                    for i in range(per_group[0]):
-                        c = o // per_group[1] * per_group[0] + i
-                        pairs += 1
-                        if op == "weights":
-                            out[(*k, i, o)] += fine[(n, *at, c)] * coarse[(n, *q, o)]
-                        elif out.shape == layer.shapes["coarse"] and coarse is not first:
-                            out[(n, *q, o)] += fine[(n, *at, c)] * kernel[(*k, i, o)]
-                        else:
-                            out[(n, *at, c)] += coarse[(n, *q, o)] * kernel[(*k, i, o)]
-    return out, pairs
+def by_oracle(layer, op, first, second):
+    """The sum of the tests' own oracle; its kernel is (groups, coarse, fine, taps)."""
+    sizes = (layer.fine, layer.kernel, layer.coarse, layer.strides, layer.dilations)
+    axes = [oracle.Axis(*axis, 0, 0) for axis in zip(*sizes, layer.pads_begin, strict=True)]
+    split = oracle._Op("convolution", "XIO", groups=layer.groups)
+    *names, result = layer.slots(op)
+    tensors = {
+        slot: split.kernel(x) if slot == "kernel" else split.split(x)
+        for slot, x in zip(names, (first, second), strict=True)
+    }
+    found = getattr(oracle, f"to_{result}")(*(tensors[s] for s in oracle_order(result)), axes)
+    if result != "kernel":
+        return split.join(found)
+    return np.moveaxis(found, (2, 0, 1), (-3, -2, -1)).reshape(layer.shapes["kernel"])
+
+
+def oracle_order(result):
+    return {"coarse": ("fine", "kernel"), "fine": ("coarse", "kernel")}.get(
+        result, ("fine", "coarse")
+    )
 
 
 SMALL = [
@@ -73,20 +57,15 @@ SMALL = [
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("layer", SMALL, ids=lambda layer: layer.name)
-def test_the_oracle_is_the_defining_sum(layer, op):
+def test_results_are_held_against_the_defining_sum(layer, op, monkeypatch):
+    """All of it, and a sample of it."""
     operands = arrays.operands(layer, op, "f64")
-    expected, pairs = brute_force(layer, op, *operands)
-    np.testing.assert_allclose(oracle.contract(layer, op, *operands), expected, atol=1e-12)
-    assert layer.flops == 2 * pairs
-
-
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("layer", SMALL[:3], ids=lambda layer: layer.name)
-def test_a_sample_is_part_of_the_whole(layer, op, monkeypatch):
-    operands = arrays.operands(layer, op, "f64")
-    whole = oracle.contract(layer, op, *operands)
-    monkeypatch.setattr(oracle, "SAMPLE_FLOPS", 0.7 * layer.flops)
-    expected, got = oracle.sample(layer, op, *operands, whole)
+    whole = by_oracle(layer, op, *operands)
+    np.testing.assert_allclose(verdicts.contract(layer, op, *operands), whole, atol=1e-12)
+    ones = [np.ones(shape) for shape in layer.operand_shapes(op)]
+    assert layer.flops == 2 * by_oracle(layer, op, *ones).sum()
+    monkeypatch.setattr(verdicts, "SAMPLE_FLOPS", 0.7 * layer.flops)
+    expected, got = verdicts.sample(layer, op, *operands, whole)
     assert 0 < expected.size < whole.size
     np.testing.assert_allclose(expected, got, atol=1e-12)
 
@@ -98,44 +77,6 @@ def test_terms_are_the_longest_sum():
     assert layer.products("weights") == 2 * 3 * 2
 
 
-def test_the_table_names_each_kind_of_layer():
-    rows = table.layers()
-    assert len(rows) >= 40
-    assert len({row.name for row in rows}) == len(rows)
-    classes = collections.Counter(layer_class(row) for row in rows)
-    for kind in ("dense", "depthwise"):
-        for rank in (1, 2, 3):
-            assert classes[f"{kind} {rank}-D"]
-        assert classes[f"transposed {kind} 2-D"]
-    assert classes["grouped 2-D"]
-    assert classes["transposed grouped 2-D"]
-    assert classes["pointwise 2-D"]
-    assert {min(row.batch, 16) for row in rows} >= {1, 2, 4, 8, 16}
-    assert max(row.batch for row in rows) == 16
-    widths = {row.src_channels // row.groups for row in rows if "grouped 2-D" in row.tags}
-    assert widths >= {4, 8, 16, 24, 32}
-    assert {2, 6, 12} <= {row.dilations[0] for row in rows if row.network == "DeepLabv3"}
-    assert any(row.dst_channels == 2 * row.groups for row in rows if "depthwise 2-D" in row.tags)
-
-
-@pytest.mark.parametrize("preset", ["gpu", "tpu"])
-def test_the_other_presets_only_have_larger_batches(preset):
-    for small, large in zip(table.layers(), table.layers(preset), strict=True):
-        assert large.batch > small.batch
-        assert large.with_batch(small.batch) == small
-
-
-@pytest.mark.parametrize("row", table.layers(), ids=lambda row: row.name)
-def test_tiny_is_the_same_kind_of_layer(row):
-    small = table.tiny(row)
-    assert layer_class(small) == layer_class(row)
-    assert (small.kernel, small.strides) == (row.kernel, row.strides)
-    if small.dilations == row.dilations:
-        assert (small.pads_begin, small.pads_end) == (row.pads_begin, row.pads_end)
-    assert min(small.fine) >= 1
-    assert small.flops < 1e6
-
-
 #: As many terms as some row of some table has, to a power of two.
 TERMS = sorted(
     {
@@ -145,7 +86,7 @@ TERMS = sorted(
         for op in OPS
     }
 )
-every_type = pytest.mark.parametrize("dtype", list(oracle.EPS))
+every_type = pytest.mark.parametrize("dtype", list(verdicts.EPS))
 
 
 def sums(terms):
@@ -175,7 +116,7 @@ def test_what_is_not_the_result_is_refused_however_many_terms(dtype, platform, o
             "a third less": right / 1.5,
         }
         notes = {
-            name: oracle.verdict(exact, result, terms, dtype, platform, of)
+            name: verdicts.verdict(exact, result, terms, dtype, platform, of)
             for name, result in results.items()
         }
         assert [name for name, note in notes.items() if note["ok"]] == ["right"], terms
@@ -188,10 +129,12 @@ def test_exact_sums_rounded_once_are_exact_however_large_the_element(dtype):
     for terms in TERMS:
         exact = sums(terms) * (np.random.default_rng(1).random((8, 6, 5, 64)) < 0.01)
         right = arrays.representable(exact, dtype)
-        note = oracle.verdict(exact, right, terms, dtype, "cpu")
+        note = verdicts.verdict(exact, right, terms, dtype, "cpu")
         assert (note["ok"], "inexact" in note) == (True, False), terms
         if dtype in ("bf16", "f16"):  # two digits of the type lost: not taken for right
-            note = oracle.verdict(exact, right * (1 + 2 * oracle.EPS[dtype]), terms, dtype, "cpu")
+            note = verdicts.verdict(
+                exact, right * (1 + 2 * verdicts.EPS[dtype]), terms, dtype, "cpu"
+            )
             assert "inexact" in note or not note["ok"], terms
 
 
@@ -204,14 +147,14 @@ def test_rounding_partial_sums_is_inexact_but_not_wrong(dtype, roundings):
         total = np.zeros(parts.shape[1:], np.float32)
         for part in parts:
             total = arrays.representable(total + part, dtype)
-        note = oracle.verdict(parts.sum(0), total, terms, dtype, "cpu")
+        note = verdicts.verdict(parts.sum(0), total, terms, dtype, "cpu")
         assert (note["ok"], "inexact" in note) == (True, True), (terms, note)
 
 
 def test_each_result_is_held_against_the_others():
     layer = SMALL[0]
     operands = arrays.operands(layer, "forward", "f32")
-    right = oracle.contract(layer, "forward", *operands).astype(np.float32)
+    right = verdicts.contract(layer, "forward", *operands).astype(np.float32)
     results = {
         "good/": right,
         "rounded/": arrays.representable(right, "bf16"),
@@ -232,9 +175,9 @@ def test_each_result_is_held_against_the_others():
 
 def test_what_the_sample_misses_the_others_catch(monkeypatch):
     layer = SMALL[0]
-    monkeypatch.setattr(oracle, "SAMPLE_FLOPS", 0)
+    monkeypatch.setattr(verdicts, "SAMPLE_FLOPS", 0)
     operands = arrays.operands(layer, "forward", "f32")
-    right = oracle.contract(layer, "forward", *operands).astype(np.float32)
+    right = verdicts.contract(layer, "forward", *operands).astype(np.float32)
     broken = right.copy()
     broken[-1, -1, -1, -1] += 1
     right[0, 0, 0, 0] *= 1 + 2**-22  # less exact on the sample, but right
@@ -291,17 +234,6 @@ def test_each_kind_of_row_runs_through_every_engine(engine, row):
         run(engine, row, op)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("row", "layout"),
-    list(zip(ROWS, itertools.cycle(["NXC", "NCX"]), strict=False)),
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_every_row_runs(row, layout):
-    for op in OPS:
-        run(engines.load("jaxconv"), row, op, layout=layout)
-
-
 @every_engine
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f64"])
 def test_other_types_run_channels_first(engine, dtype):
@@ -310,26 +242,3 @@ def test_other_types_run_channels_first(engine, dtype):
             run(engine, row, op, dtype, "NCX")
     finally:
         jax.config.update("jax_enable_x64", False)
-
-
-@every_engine
-@pytest.mark.parametrize("layer", SMALL[1:], ids=lambda layer: layer.name)
-def test_layers_unlike_the_tables_run_too(engine, layer):
-    for op in OPS:
-        run(engine, layer, op)
-
-
-@pytest.mark.parametrize("op", ["forward", "data", "weights"])
-def test_spellings_that_are_measured(op, monkeypatch):
-    """Of the layer and operation at hand, before it is compiled."""
-    found, measure = [], jaxconv.measure
-
-    def note(function, *arrays):
-        found.append(measure(function, *arrays))
-        return found[-1]
-
-    monkeypatch.setattr(jaxconv, "measure", note)
-    [row] = (row for row in table.layers("tiny") if row.name == "dcgan-image")
-    run(engines.load("jaxconv:measured"), row, op)
-    [one] = found
-    assert len(one.milliseconds) == 1

@@ -5,27 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import problem, table
-from benchmarks.layer import Layer
-
-
-def test_the_well_known_form():
-    layer = problem.parse('mb8ic64ih56oc48oh56kh3ph1n"some_name"')
-    assert layer == Layer(
-        name="some_name",
-        network="",
-        family="conv",
-        batch=8,
-        groups=1,
-        channels=(64, 48),
-        fine=(56, 56),
-        kernel=(3, 3),
-        strides=(1, 1),
-        dilations=(1, 1),
-        pads_begin=(1, 1),
-        pads_end=(1, 1),
-    )
-    assert (layer.src_size, layer.dst_size) == ((56, 56), (56, 56))
+from benchmarks import problem, random_layers, table
 
 
 def test_every_key_of_every_axis():
@@ -54,36 +34,11 @@ def test_an_unmentioned_lower_axis_copies_the_higher(text, sizes):
     assert (layer.src_size, layer.kernel) == sizes
 
 
-def test_a_mentioned_axis_copies_nothing():
-    layer = problem.parse("ic1ih9iw8oc1oh4ow6kh3kw3sh2ph0")
-    assert (layer.strides, layer.pads_begin) == ((2, 1), (0, 0))
-    assert (layer.batch, layer.groups) == (2, 1)  # as oneDNN has it
-
-
 def test_the_right_pad_is_what_is_left_over():
     assert problem.parse("ic1iw7oc1ow3kw1sw3pw0").pads_end == (0,)
     assert problem.parse("ic1iw8oc1ow3kw1sw3pw0").pads_end == (-1,)
     assert problem.parse("ic1iw6oc1ow6kw4pw1").pads_end == (2,)
     assert problem.parse("ic1iw9oc1ow2kw2pw0").pads_end == (-6,)  # much left unread
-
-
-def test_a_missing_output_size_has_symmetric_pads():
-    layer = problem.parse("ic1ih10iw11oc1kh4kw3sh3sw2ph1pw2")
-    assert layer.dst_size == (3, 7)
-    assert problem.parse("ic1iw10oc1kw4sw3pw1", "deconv").dst_size == (29,)
-
-
-def test_a_missing_pad_is_half_of_the_total():
-    assert problem.parse("ic1iw9oc1ow9kw5dw1").pads_begin == (4,)
-    assert problem.parse("ic1iw9oc1ow9kw4").pads_begin == (1,)
-    assert problem.parse("ic1iw9oc1ow3kw1sw3").pads_begin == (0,)
-    assert problem.parse("ic1iw4oc1ow8kw4sw2", "deconv").pads_begin == (1,)
-
-
-def test_a_transposed_one_has_output_padding_at_the_right():
-    layer = problem.parse("ic3ih7oc5oh14kh3sh2ph1", "deconv")
-    assert layer.fine == (14, 14)
-    assert layer.pads_end == (0, 0)  # 1 of padding less 1 of output padding
 
 
 @pytest.mark.parametrize("layer", table.layers(), ids=lambda layer: layer.name)
@@ -143,3 +98,19 @@ def test_layers_do_without_jax():
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == ""
+
+
+def test_a_seed_draws_the_same_layers_on_every_python():
+    assert [row.name for row in random_layers.layers(4, 0)] == [
+        "r0-1 up-dw 3x3 s2 8x8 c192 n32",
+        "r0-2 dense 3x3x3 7x7x7 c256-120 n1",
+        "r0-3 up 2x2 s2 14x14 c100-72 n8",
+        "r0-4 dw 3x3 s2 40x40 c576 n1",
+    ]
+    rows = random_layers.layers(40, 5)
+    descriptor = 'g1mb2ic112iw512oc112ow2052kw8sw4pw0dw0n"r5-3 up 8 s4 512 c112 n2"'
+    assert problem.spell(rows[2]) == descriptor
+    assert rows[:3] == random_layers.layers(3, 5)
+    for row in rows:
+        spelled = problem.spell(row)
+        assert problem.parse(spelled, row.family, row.network, row.tags) == row

@@ -46,20 +46,3 @@ def test_the_page_fetches_nothing(reported):
     for fetching in ("<script", "<link", "<img", "@import", "src=", "<iframe"):
         assert fetching not in page
     assert 'href="http' not in page
-
-
-def test_digits():
-    assert [report._digits(x) for x in (0.01234, 1.234, 123.4, 12345)] == [
-        "0.0123",
-        "1.23",
-        "123",
-        "12345",
-    ]
-
-
-def test_training_steps_have_a_page_too():
-    steps = results(row("net", op="step", kind="training step", jaxconv=entry(1.0, 1.0, 1.0)))
-    del steps["roofline"]
-    for engine in steps["rows"][0]["engines"].values():
-        del engine["roofline"]
-    assert ">net</td><td>step</td>" in report.page(steps, "jaxconv")

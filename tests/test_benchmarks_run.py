@@ -1,20 +1,17 @@
 """Engines in processes of their own: failures stay in their row, turns are taken, all idle."""
 
 import json
-import os
 import stat
 import subprocess
 import sys
 import textwrap
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import jaxconv
-from benchmarks import files, layers, networks, rounds
-from benchmarks.pool import ROOT, EngineError, Pool
+from benchmarks import files, flags, layers, networks, rounds
+from benchmarks.pool import ROOT, Pool
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
 FAKE = """
@@ -110,44 +107,12 @@ def test_a_failing_engine_is_reported_in_its_row(measure):
     assert pool.versions["dies"]["pid"] != before  # restarted
 
 
-def test_an_interpreter_that_is_not_there_is_missing():
-    with Pool({"lax": "/nowhere/python"}) as pool, pytest.raises(EngineError) as caught:
-        pool.start("lax")
-    assert caught.value.status == "missing"
-
-
 def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
     rows, turns, _ = measure(["a", "b", "c"], rounds.Plan(repeats=3))
     assert turns == ["a/", "b/", "c/", "b/", "c/", "a/", "c/", "a/", "b/"]
     assert rows["a"]["rounds_s"] == [0.004] * 3
     assert (rows["a"]["min_s"], rows["a"]["calls"], rows["a"]["spread"]) == (0.002, 9, 0)
     assert (rows["a"]["error"], rows["a"]["first_s"]) == (0.25, 1.0)
-
-
-def test_a_long_first_call_is_the_measurement(measure):
-    rows, turns, _ = measure(["a", "b"], rounds.Plan(repeats=3, once_s=0.9))
-    assert turns == []  # the first call of each took 1 s
-    assert rows["a"]["rounds_s"] == [1.0]
-    assert (rows["a"]["min_s"], rows["a"]["median_s"], rows["a"]["calls"]) == (1, 1, 1)
-    assert rows["a"]["error"] == 0.25
-
-
-def test_a_variable_is_set_for_one_engine_alone(tmp_path):
-    script = tmp_path / "worker"
-    script.write_text(
-        f"#!{sys.executable}\n"
-        "import json, os, sys\n"
-        "for line in sys.stdin:\n"
-        "    found = [os.environ.get(name) for name in ('OF_ALL', 'OF_ONE')]\n"
-        "    print(json.dumps({'versions': {'found': found}}), flush=True)\n"
-    )
-    script.chmod(0o755)
-    python = dict.fromkeys(["lax", "lax@one"], str(script))
-    with Pool(python, {}, {"OF_ALL": "1"}, {"lax@one": {"OF_ONE": "2"}}) as pool:
-        for label in python:
-            pool.start(label)
-        assert pool.versions["lax"]["found"] == ["1", None]
-        assert pool.versions["lax@one"]["found"] == ["1", "2"]
 
 
 def test_a_crash_in_a_burst_leaves_the_others(measure):
@@ -225,76 +190,7 @@ def test_a_run_from_the_command_line(results):
 
 
 def parsed(*argv):
-    return layers.parse(layers.parser("any"), argv)
-
-
-def test_quick_changes_defaults_only():
-    quick, plain, mixed = parsed("--quick"), parsed(), parsed("--quick", "--cap=8", "--repeats=7")
-    assert (quick.repeats, quick.cap, quick.once) == (3, 10, 0.3)
-    assert quick.engines == ["jaxconv", "lax", "torch"]
-    assert (plain.repeats, plain.cap, plain.once) == (5, 20, 5)
-    assert (mixed.repeats, mixed.cap, mixed.once) == (7, 8, 0.3)
-
-
-def test_variables_by_engine():
-    found = parsed("--engines=lax,lax@a", "--env=lax@a=X=1=2", "--env=lax@a=Y=", "--env=lax=X=3")
-    assert found.env == {"lax@a": {"X": "1=2", "Y": ""}, "lax": {"X": "3"}}
-
-
-def test_random_layers_of_several_seeds_are_selected():
-    names = [row.name for row in layers.selected(parsed("--random=2", "--seed=4,9"))]
-    assert [name.split()[0] for name in names] == ["r4-1", "r4-2", "r9-1", "r9-2"]
-    tiny = layers.selected(parsed("--random=2", "--seed=4,9", "--preset=tiny"))
-    assert [row.name for row in tiny] == names
-    assert all(row.batch == 2 for row in tiny)
-
-
-@pytest.mark.parametrize(
-    ("flag", "why"),
-    [
-        ("--dtypes=f33", "known: f32"),
-        ("--filter=nothing-like-it", "leaves no layer"),
-        ("--python=jaxx=python", "known: jaxconv"),
-        ("--problem=ic3ih8kh3", "`oc` is missing"),
-        ("--problem-file=/no/such", "--problem-file: /no/such: No such file"),
-        ("--engines=lax,zzz", "unknown engine 'zzz'; known: jaxconv"),
-        ("--engines=torch+install", "unknown engine 'torch+install'; known: jaxconv"),
-        ("--engines=lax+instal", "unknown engine 'lax+instal'; known: jaxconv"),
-        ("--engines=lax+", "unknown engine 'lax+'; known: jaxconv"),
-        ("--env=jaxconv=NAME", "expected ENGINE=NAME=VALUE"),
-        ("--env=lax=NAME=1", "known: jaxconv"),
-        ("--seed=1,x", "expected integers"),
-    ],
-)
-def test_flags_that_make_no_sense_are_refused(flag, why):
-    command = [sys.executable, "-m", "benchmarks.layers", "--engines=jaxconv", flag]
-    command += ["--random=1"] * flag.startswith("--seed")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert why in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
-def test_who_is_not_asked_uses_no_processor(tmp_path):
-    labels = ["jaxconv", "lax"]
-    job = {"kind": "matmul", "n": 1024, "dtype": "f32", "threads": 2}
-    request = {"do": "prepare", "job": job, "operands": [], "out": str(tmp_path / "x")}
-    with Pool() as pool:
-        for label in labels:
-            pool.ask(label, request, 60)
-        for label in labels:
-            pool.ask(label, {"do": "burst", "variant": "", "seconds": 0.3}, 60)
-            time.sleep(rounds.SETTLE_SECONDS)
-            before = _processor_seconds(pool.pid(label))
-            time.sleep(0.5)
-            assert _processor_seconds(pool.pid(label)) - before <= 0.02
-
-
-def _processor_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return flags.parse(layers.command("benchmarks.layers", "any"), ["any", *argv])
 
 
 def steps(name, labels):

@@ -161,7 +161,7 @@ def test_the_links_of_a_page_lead_somewhere(page):
         assert not anchor or anchor in slugs, target
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "benchmarks/README.md"])
 def test_the_figures_of_a_page_are_those_of_the_results(page):
     text = (ROOT / page).read_text()
     assert figures.written(text, (ROOT / page).parent) == text
@@ -177,7 +177,7 @@ def test_the_drawings_are_current(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "docs"), *sys.path])
     importlib.import_module("drawings").save(tmp_path)
     drawn = sorted(tmp_path.glob("*.svg"))
-    assert [path.name for path in drawn] == ["transposed.svg", "windows.svg"]
+    assert [path.name for path in drawn] == ["inside.svg", "transposed.svg", "windows.svg"]
     for path in drawn:
         committed, again = (
             ["".join(x.itertext()) for x in ET.parse(p).iter() if x.tag.endswith("}text")]
@@ -202,3 +202,19 @@ def test_the_page_about_speed_has_the_table_of_the_cpu():
 
 def test_the_page_about_versions_has_the_releases_of_jaxlib():
     assert ", ".join(onednn_here.KNOWN) in (ROOT / "docs" / "versions.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["docs/inside.md", "CONTRIBUTING.md"])
+def test_the_files_that_a_page_names_are_there(page):
+    """Below the package, the repository or the tests."""
+    named = set(re.findall(r"`([\w/]+(?:/|\.(?:py|md)))`", (ROOT / page).read_text()))
+    folders = [ROOT / folder for folder in ("jaxconv", "", "tests", "tests/support")]
+    missing = {name for name in named if not any((at / name).exists() for at in folders)}
+    assert missing <= {"_lowering/forms/NAME.py"}, missing
+    assert named
+
+
+def test_the_page_about_the_inside_has_every_room():
+    text = (ROOT / "docs" / "inside.md").read_text()
+    rooms = {path.parent.name for path in (ROOT / "jaxconv").glob("*/__init__.py")}
+    assert rooms == set(re.findall(r"^\| `(\w+)/`", text, re.MULTILINE))

@@ -1,9 +1,11 @@
 """Every rule about arguments, broken: the error names op, argument, rule and what was given.
 
 Each op has a valid call, `VALID`; a row changes some of its arguments and gives the message.
-Tensors are written as their shapes.
+Tensors are written as their shapes. All six read their arguments by one parser, as
+`test_all_six_share_the_parser` shows; so each of its rules is asked of one op, `OP`.
 """
 
+import inspect
 import re
 
 import jax
@@ -28,14 +30,9 @@ VALID = {
 }
 RESULTS = (COARSE, FINE, KERNEL, FINE, COARSE, KERNEL)
 OPS = tuple(VALID)
+OP = "conv_transpose"  # which has every attribute
 TENSORS = ("src", "diff_dst", "weights", "bias")
-PADDED_AT_WILL = tuple(
-    op for op in OPS if op not in ("convolution", "convolution_backward_weights")
-)
-PER_AXIS = [
-    *((op, name) for op in OPS for name in ("strides", "dilations", "pads_begin", "pads_end")),
-    *((op, "output_padding") for op in PADDED_AT_WILL),
-]
+PER_AXIS = ("strides", "dilations", "pads_begin", "pads_end", "output_padding")
 SHAPES = [
     ("convolution_backward_data", "dst_shape"),
     ("conv_transpose", "dst_shape"),
@@ -72,6 +69,38 @@ def test_the_call_that_the_tests_break_is_valid(op, shape):
     assert call(op).shape == shape
 
 
+AUTO_PADS = "'none', 'valid', 'same_upper', 'same_lower', 'notset' or 'explicit'"
+DATA_FORMATS = "'NXC' or 'NCX'"
+WEIGHTS_FORMATS = "'OIX', 'XIO', 'IOX' or 'XOI'"
+STRINGS = {"auto_pad": AUTO_PADS, "data_format": DATA_FORMATS, "weights_format": WEIGHTS_FORMATS}
+PRECISIONS = (
+    "`precision` must be None, a jax.lax.Precision or its name ('default', 'high' or "
+    "'highest'), or a pair of these; got"
+)
+PREFERRED = "`preferred_element_type` must be the operands' type or a wider one, here"
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_all_six_share_the_parser(op):
+    attributes = inspect.signature(getattr(jaxconv, op)).parameters
+    for name in (name for name in PER_AXIS if name in attributes):
+        expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
+        assert message(TypeError, op, **{name: True}) == f"{expected} True (bool)"
+        assert message(ValueError, op, **{name: (1,)}) == f"{expected} (1,), of length 1"
+        assert message(ValueError, op, **{name: -1}).startswith(f"`{name}` must be at least ")
+        assert message(TypeError, op, **{name: Raises()}).startswith(f"`{name}` must be ")
+    assert message(TypeError, op, groups=True) == "`groups` must be an int; got True (bool)"
+    assert message(ValueError, op, groups=0) == "`groups` must be at least 1; got 0"
+    for name, known in STRINGS.items():
+        assert message(ValueError, op, **{name: "?"}) == f"`{name}` must be {known}; got '?'"
+        assert message(TypeError, op, **{name: 3}) == f"`{name}` must be {known}; got 3 (int)"
+    assert message(ValueError, op, precision=1) == f"{PRECISIONS} 1 (int)"
+    assert message(TypeError, op, preferred_element_type="f2") == (
+        f"{PREFERRED} float32 or float64; got float16 for operands of type float32"
+    )
+    assert message(TypeError, op, out_sharding="d").startswith("`out_sharding` must be None, ")
+
+
 # Per-axis attributes: type, length, sign.
 
 
@@ -102,20 +131,20 @@ NOT_INTS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "name"), PER_AXIS)
-def test_what_is_not_an_int(op, name):
+@pytest.mark.parametrize("name", PER_AXIS)
+def test_what_is_not_an_int(name):
     expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
     for value, got in NOT_INTS:
-        assert message(TypeError, op, **{name: value}) == f"{expected} {got}"
+        assert message(TypeError, OP, **{name: value}) == f"{expected} {got}"
 
 
-@pytest.mark.parametrize(("op", "name"), PER_AXIS)
-def test_length(op, name):
+@pytest.mark.parametrize("name", PER_AXIS)
+def test_length(name):
     expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
-    assert message(ValueError, op, **{name: (1,)}) == f"{expected} (1,), of length 1"
-    assert message(ValueError, op, **{name: [1, 2, 3]}) == f"{expected} (1, 2, 3), of length 3"
+    assert message(ValueError, OP, **{name: (1,)}) == f"{expected} (1,), of length 1"
+    assert message(ValueError, OP, **{name: [1, 2, 3]}) == f"{expected} (1, 2, 3), of length 3"
     if not name.startswith("pads"):
-        assert message(ValueError, op, **{name: []}) == f"{expected} (), of length 0"
+        assert message(ValueError, OP, **{name: []}) == f"{expected} (), of length 0"
 
 
 @pytest.mark.parametrize("name", ["pads_begin", "pads_end"])
@@ -134,26 +163,25 @@ def test_length_of_one_axis():
     )
 
 
-@pytest.mark.parametrize(("op", "name"), PER_AXIS)
-def test_sign_and_size(op, name):
+@pytest.mark.parametrize("name", PER_AXIS)
+def test_sign_and_size(name):
     least = 1 if name in ("strides", "dilations") else 0
     for value in (least - 1, -7, [1, least - 1], (-2, 1), np.int64(-1)):
-        assert message(ValueError, op, **{name: value}) == (
+        assert message(ValueError, OP, **{name: value}) == (
             f"`{name}` must be at least {least} on every axis; got {value!r}"
         )
     for value in (2**31, 2**63, [1, 2**64]):
-        assert message(ValueError, op, **{name: value}) == (
+        assert message(ValueError, OP, **{name: value}) == (
             f"`{name}` must be at most 2147483647 on every axis; got {value!r}"
         )
 
 
-@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("auto_pad", ["valid", "same_upper", "same_lower"])
 @pytest.mark.parametrize("name", ["pads_begin", "pads_end"])
-def test_pads_are_checked_even_where_auto_pad_ignores_them(op, auto_pad, name):
-    assert f"`{name}`" in message(TypeError, op, auto_pad=auto_pad, **{name: True})
-    assert f"`{name}`" in message(ValueError, op, auto_pad=auto_pad, **{name: -1})
-    assert f"`{name}`" in message(ValueError, op, auto_pad=auto_pad, **{name: [1]})
+def test_pads_are_checked_even_where_auto_pad_ignores_them(auto_pad, name):
+    assert f"`{name}`" in message(TypeError, OP, auto_pad=auto_pad, **{name: True})
+    assert f"`{name}`" in message(ValueError, OP, auto_pad=auto_pad, **{name: -1})
+    assert f"`{name}`" in message(ValueError, OP, auto_pad=auto_pad, **{name: [1]})
 
 
 @pytest.mark.parametrize("good", [1, (1, 1), [1, 1], np.array([1, 1]), np.int8(1), jnp.array(1)])
@@ -175,8 +203,7 @@ def test_no_cache_takes_true_for_one(name):
 # Groups and strings.
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_groups(op):
+def test_groups():
     for value, got in [
         (True, "True (bool)"),
         (2.0, "2.0 (float)"),
@@ -185,56 +212,45 @@ def test_groups(op):
         ([2], "[2] (list)"),
         (np.array([2]), "array([2]) (ndarray)"),
     ]:
-        text = message(TypeError, op, groups=value)
+        text = message(TypeError, OP, groups=value)
         assert text == f"`groups` must be an int; got {got}"
     for value in (0, -2):
-        text = message(ValueError, op, groups=value)
+        text = message(ValueError, OP, groups=value)
         assert text == f"`groups` must be at least 1; got {value}"
-    call(op, groups=np.int32(2))
+    call(OP, groups=np.int32(2))
 
 
-AUTO_PADS = "'none', 'valid', 'same_upper', 'same_lower', 'notset' or 'explicit'"
-DATA_FORMATS = "'NXC' or 'NCX'"
-WEIGHTS_FORMATS = "'OIX', 'XIO', 'IOX' or 'XOI'"
-
-
-@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(
-    ("name", "known", "value", "hint"),
+    ("name", "value", "hint"),
     [
-        ("auto_pad", AUTO_PADS, "SAME", "; did you mean 'same_upper'?"),
-        ("auto_pad", AUTO_PADS, "same-lower", "; did you mean 'same_lower'?"),
-        ("auto_pad", AUTO_PADS, "valid ", "; did you mean 'valid'?"),
-        ("auto_pad", AUTO_PADS, "circular", ""),
-        ("auto_pad", AUTO_PADS, "", ""),
-        ("data_format", DATA_FORMATS, "NHWC", "; did you mean 'NXC'?"),
-        ("data_format", DATA_FORMATS, "NWC", "; did you mean 'NXC'?"),
-        ("data_format", DATA_FORMATS, "ncdhw", "; did you mean 'NCX'?"),
-        ("data_format", DATA_FORMATS, "OIX", ""),
-        ("weights_format", WEIGHTS_FORMATS, "HWIO", "; did you mean 'XIO'?"),
-        ("weights_format", WEIGHTS_FORMATS, "OIDHW", "; did you mean 'OIX'?"),
-        ("weights_format", WEIGHTS_FORMATS, "hwoi", "; did you mean 'XOI'?"),
-        ("weights_format", WEIGHTS_FORMATS, "NCX", ""),
+        ("auto_pad", "SAME", "; did you mean 'same_upper'?"),
+        ("auto_pad", "same-lower", "; did you mean 'same_lower'?"),
+        ("auto_pad", "valid ", "; did you mean 'valid'?"),
+        ("auto_pad", "circular", ""),
+        ("auto_pad", "", ""),
+        ("data_format", "NHWC", "; did you mean 'NXC'?"),
+        ("data_format", "NWC", "; did you mean 'NXC'?"),
+        ("data_format", "ncdhw", "; did you mean 'NCX'?"),
+        ("data_format", "OIX", ""),
+        ("weights_format", "HWIO", "; did you mean 'XIO'?"),
+        ("weights_format", "OIDHW", "; did you mean 'OIX'?"),
+        ("weights_format", "hwoi", "; did you mean 'XOI'?"),
+        ("weights_format", "NCX", ""),
     ],
 )
-def test_spelling(op, name, known, value, hint):
-    assert message(ValueError, op, **{name: value}) == (
-        f"`{name}` must be {known}; got {value!r}{hint}"
+def test_spelling(name, value, hint):
+    assert message(ValueError, OP, **{name: value}) == (
+        f"`{name}` must be {STRINGS[name]}; got {value!r}{hint}"
     )
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_what_is_not_a_string(op):
-    for name, known in [
-        ("auto_pad", AUTO_PADS),
-        ("data_format", DATA_FORMATS),
-        ("weights_format", WEIGHTS_FORMATS),
-    ]:
+def test_what_is_not_a_string():
+    for name, known in STRINGS.items():
         for value, got in [(3, "3 (int)"), (True, "True (bool)"), (["valid"], "['valid'] (list)")]:
-            text = message(TypeError, op, **{name: value})
+            text = message(TypeError, OP, **{name: value})
             assert text == f"`{name}` must be {known}; got {got}"
-    for name, known in [("data_format", DATA_FORMATS), ("weights_format", WEIGHTS_FORMATS)]:
-        assert message(TypeError, op, **{name: None}) == f"`{name}` must be {known}; got None"
+        if name != "auto_pad":
+            assert message(TypeError, OP, **{name: None}) == f"`{name}` must be {known}; got None"
 
 
 # Tensors: what they are, their types and ranks.
@@ -331,10 +347,9 @@ HUGE = [
 ]
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_a_message_is_short(op):
+def test_a_message_is_short():
     for exception, name, value in HUGE:
-        text = message(exception, op, **{name: value})
+        text = message(exception, OP, **{name: value})
         assert f"`{name}`" in text
         assert len(text) < 300
 
@@ -370,8 +385,7 @@ class RaisingList(list):
         raise RuntimeError("mine")
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_what_raises(op):
+def test_what_raises():
     deleted = jnp.ones(2, int)
     deleted.delete()
     for name in (
@@ -380,7 +394,7 @@ def test_what_raises(op):
     ):  # fmt: skip
         for value in (Raises(), [1, Raises()], RaisingList([1, 1]), deleted):
             exception = ValueError if name == "precision" else TypeError
-            assert message(exception, op, **{name: value}).startswith(f"`{name}` must be ")
+            assert message(exception, OP, **{name: value}).startswith(f"`{name}` must be ")
 
 
 @pytest.mark.parametrize(("op", "name"), EACH_INPUT)
@@ -688,12 +702,8 @@ RULES = [
 
 @pytest.mark.parametrize(("op", "changes", "text"), RULES)
 def test_rule(op, changes, text):
-    assert message(ValueError, op, **changes) == text
-
-
-@pytest.mark.parametrize(("op", "changes", "text"), RULES)
-def test_rule_while_traced(op, changes, text):
     """The same words of the same shapes under jit and vmap, and nothing added to the trace."""
+    assert message(ValueError, op, **changes) == text
     arguments = VALID[op] | changes
     tensors = {name: array(arguments.pop(name)) for name in TENSORS if name in arguments}
 
@@ -752,32 +762,19 @@ FULL = "`dst_shape` must be the full shape of the result, with the batch of "
         ("convolution_backward_data", "dst_shape", 0, 3, FULL),
         ("convolution_backward_data", "dst_shape", 0, 0, FULL),
         ("convolution_backward_data", "dst_shape", 0, -2, FULL),
-        ("convolution_backward_data", "dst_shape", 1, 6, "and 7 to 8 fit"),
         ("convolution_backward_data", "dst_shape", 1, 9, "and 7 to 8 fit"),
         ("convolution_backward_data", "dst_shape", 2, 5, "and only 6 fits"),
-        ("convolution_backward_data", "dst_shape", 2, 7, "and only 6 fits"),
         ("convolution_backward_data", "dst_shape", 3, 2, FULL),
         ("convolution_backward_data", "dst_shape", 3, 6, FULL),
         ("conv_transpose", "dst_shape", 0, 1, FULL),
         ("conv_transpose", "dst_shape", 1, 6, "must have an extent of at least 7"),
-        ("conv_transpose", "dst_shape", 2, 5, "must have an extent of at least 6"),
         ("conv_transpose", "dst_shape", 3, 2, FULL),
         ("conv_transpose", "dst_shape", 3, 8, FULL),
         ("convolution_backward_weights", "weights_shape", 0, 4, "that convolution gives, 2; got 3"),
         ("convolution_backward_weights", "weights_shape", 0, 1, "that convolution gives, 4; got 3"),
         ("convolution_backward_weights", "weights_shape", 1, 3, "that convolution gives, 2; got 4"),
         ("convolution_backward_weights", "weights_shape", 2, 4, "channels / groups = 2 on axis I"),
-        ("convolution_backward_weights", "weights_shape", 3, 3, "all 6 diff_dst channels on axis"),
-        ("conv_transpose_backward_weights", "weights_shape", 0, 4, "an extent of at least 8"),
         ("conv_transpose_backward_weights", "weights_shape", 1, 3, "an extent of at least 8"),
-        (
-            "conv_transpose_backward_weights",
-            "weights_shape",
-            2,
-            3,
-            "diff_dst channels / groups = 2",
-        ),
-        ("conv_transpose_backward_weights", "weights_shape", 3, 5, "all 6 src channels (or src"),
     ],
 )
 def test_each_entry_of_a_shape(op, name, entry, value, words):
@@ -801,7 +798,7 @@ STATIC = (
 )
 
 
-@pytest.mark.parametrize(("op", "name"), [*PER_AXIS, *SHAPES, *((op, "groups") for op in OPS)])
+@pytest.mark.parametrize(("op", "name"), [*((OP, name) for name in (*PER_AXIS, "groups")), *SHAPES])
 def test_traced_attributes(op, name):
     shape = {"dst_shape": FINE, "weights_shape": KERNEL}.get(name)
     wholly = jnp.array(shape or 1)
@@ -874,7 +871,6 @@ def test_only_the_batch_may_be_symbolic():
 # Numerics and shardings.
 
 
-@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(
     ("value", "got"),
     [
@@ -890,11 +886,8 @@ def test_only_the_batch_may_be_symbolic():
         (lax.DotAlgorithmPreset.F32_F32_F32, "DotAlgorithmPreset.F32_F32_F32 (DotAlgorithmPreset)"),
     ],
 )
-def test_precision(op, value, got):
-    assert message(ValueError, op, precision=value) == (
-        "`precision` must be None, a jax.lax.Precision or its name ('default', 'high' or "
-        f"'highest'), or a pair of these; got {got}"
-    )
+def test_precision(value, got):
+    assert message(ValueError, OP, precision=value) == f"{PRECISIONS} {got}"
 
 
 def test_precisions_that_are_accepted():
@@ -920,7 +913,6 @@ def test_an_algorithm_set_for_dots_is_none_for_convolutions():
         np.testing.assert_array_equal(call("convolution", **pointwise), expected)
 
 
-@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(
     ("operands", "asked", "got"),
     [
@@ -936,20 +928,17 @@ def test_an_algorithm_set_for_dots_is_none_for_convolutions():
         (jnp.float32, jax.random.key(0).dtype, "key<fry>"),
     ],
 )
-def test_preferred_element_type(op, operands, asked, got):
-    tensors = {n: array(s, operands) for n, s in VALID[op].items() if n in TENSORS}
-    text = message(TypeError, op, **tensors, preferred_element_type=asked)
+def test_preferred_element_type(operands, asked, got):
+    tensors = {n: array(s, operands) for n, s in VALID[OP].items() if n in TENSORS}
+    text = message(TypeError, OP, **tensors, preferred_element_type=asked)
     name = jnp.dtype(operands).name
     wider = "float32 or float64" if name == "float32" else f"{name}, float32 or float64"
-    assert text == (
-        "`preferred_element_type` must be the operands' type or a wider one, here "
-        f"{wider}; got {got} for operands of type {name}"
-    )
+    assert text == f"{PREFERRED} {wider}; got {got} for operands of type {name}"
 
 
 def test_preferred_element_type_of_float64():
     wide = {"src": array(FINE, np.float64), "weights": array(KERNEL, np.float64)}
-    expected = "`preferred_element_type` must be the operands' type or a wider one, here float64"
+    expected = f"{PREFERRED} float64"
     with jax.enable_x64(True):
         for asked, got in [(np.float32, "float32"), ("wide", "'wide' (str)")]:
             text = message(TypeError, "convolution", **wide, preferred_element_type=asked)
@@ -1035,9 +1024,3 @@ def test_hint_at_another_layout(op, meant):
             ]
             assert min(changes) == max(changes[:-1])
             assert meant in found or changes[-1] > changes[0]
-
-
-def test_no_hint_where_nothing_fits():
-    for op, changes, text in RULES:
-        if FITS not in text:
-            assert FITS not in message(ValueError, op, **changes)

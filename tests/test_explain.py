@@ -13,7 +13,7 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import Axis
 from jaxconv._tools import explain
-from tests.support.forms import DENSE, OPS, operands
+from tests.support.forms import DENSE, GROUPED, OPS, each, operands
 
 
 def forms(explanation):
@@ -43,11 +43,12 @@ def test_a_forced_form_is_said_to_be_forced():
     assert found.steps == (("dot by tap", "forced"),)
 
 
+@each("form", {"dense": DENSE, "grouped": GROUPED})
 @pytest.mark.parametrize("op", OPS)
-def test_operations_are_those_of_a_sum_of_ones(op):
+def test_operations_are_those_of_a_sum_of_ones(op, form):
     """With all ones, each product adds 1 to the sum of all results."""
-    a, b, _ = operands(DENSE, op)
-    function, attributes = DENSE.op(op).func, DENSE.op(op).keywords
+    a, b, _ = operands(form, op)
+    function, attributes = form.op(op).func, form.op(op).keywords
     found = jaxconv.explain(function, a, b, **attributes)
     ones = function(jnp.ones(a.shape), jnp.ones(b.shape), **attributes)
     assert found.flops == 2 * int(ones.sum())

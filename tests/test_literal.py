@@ -1,4 +1,4 @@
-"""The package against what the unit tests of oneDNN expect, number by number."""
+"""The package, and the tests' oracle, against what the unit tests of oneDNN expect."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,124 @@ import numpy as np
 import pytest
 
 import jaxconv
-from tests.support.literal import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
+from tests.support import oracle
 
 FORMATS = {"data_format": "NCX", "weights_format": "OIX"}
+
+# They are two-dimensional with both axes alike.
+
+# op, size in, kernel, size out, resolved pads, attributes
+SIZES = [
+    ("convolution", 6, 4, 6, (1, 2), {"pads_begin": 1, "pads_end": 2}),
+    ("convolution", 6, 4, 6, (1, 2), {"auto_pad": "same_upper"}),
+    ("convolution", 6, 4, 6, (2, 1), {"auto_pad": "same_lower"}),
+    ("convolution", 6, 4, 3, (0, 0), {"auto_pad": "valid"}),
+    ("convolution", 5, 1, 2, (0, 0), {"auto_pad": "same_upper", "strides": 3}),
+    ("convolution", 5, 1, 2, (0, 0), {"auto_pad": "same_lower", "strides": 3}),
+    ("convolution", 16, 4, 10, (0, 0), {"auto_pad": "valid", "dilations": 2}),
+    ("conv_transpose", 3, 1, 5, (0, 0), {"auto_pad": "same_upper", "strides": 2}),
+    ("conv_transpose", 3, 1, 5, (0, 0), {"auto_pad": "same_lower", "strides": 2}),
+    ("conv_transpose", 10, 4, 13, (1, 2), {"pads_begin": 1, "pads_end": 2, "dilations": 2}),
+    ("conv_transpose", 10, 4, 10, (3, 3), {"auto_pad": "same_upper", "dilations": 2}),
+    ("conv_transpose", 10, 4, 10, (3, 3), {"auto_pad": "same_lower", "dilations": 2}),
+    ("conv_transpose", 10, 4, 16, (0, 0), {"auto_pad": "valid", "dilations": 2}),
+    ("conv_transpose", 6, 4, 6, (2, 1), {"auto_pad": "same_lower"}),
+    (
+        "conv_transpose",
+        5,
+        3,
+        5,
+        (1, 1),
+        {"auto_pad": "same_upper", "pads_begin": [], "pads_end": []},
+    ),
+]
+
+# op, data, weights (OIX), result, attributes
+SHAPES = [
+    *(
+        (
+            "convolution",
+            (1, 32, 224, 224),
+            (16, 32 // groups, 3, 3),
+            (1, 16, 111, 111),
+            {"strides": 2, "auto_pad": "valid", "groups": groups},
+        )
+        for groups in (1, 2, 4)
+    ),
+    *(
+        (
+            "conv_transpose",
+            (1, 16, 111, 111),
+            (32 // groups, 16, 3, 3),
+            (1, 32, 224, 224),
+            {"strides": 2, "output_padding": 1, "auto_pad": "valid", "groups": groups},
+        )
+        for groups in (1, 2, 4)
+    ),
+    (
+        "conv_transpose_backward_data",
+        (256, 3, 227, 227),
+        (3, 96, 11, 11),
+        (256, 96, 55, 55),
+        {"strides": 4},
+    ),
+    (
+        "convolution_backward_data",
+        (1, 16, 224, 224),
+        (16, 32, 3, 3),
+        (1, 32, 452, 452),
+        {"strides": 2, "output_padding": 3, "auto_pad": "valid"},
+    ),
+]
+
+CHECKERED = [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
+SLOPE = [[1, 2, 0], [0, 3, 0], [0, 0, 5]]  # which a flip or a transpose would change
+# op, data and weights (NCX, OIX), result. Those by SLOPE are by hand.
+VALUES = [
+    (
+        "convolution",
+        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
+        CHECKERED,
+        [[-1, 2.5], [5, 1.5]],
+    ),
+    (
+        "convolution_backward_data",
+        [[0, 1], [2, 3]],
+        CHECKERED,
+        [[0, 1, 0, 1], [2, 3, 3, 3], [0, 3, 3, 1], [2, 3, 2, 3]],
+    ),
+    (
+        "conv_transpose",
+        [[-1, 2.5], [5, 1.5]],
+        CHECKERED,
+        [[-1, 2.5, -1, 2.5], [5, 0.5, 7.5, 1.5], [-1, 7.5, 0.5, 2.5], [5, 1.5, 5, 1.5]],
+    ),
+    (
+        "convolution",
+        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
+        SLOPE,
+        # -3 - 3 - 3 - 5, -1.5 + 4 + 3 + 0, -.5 - 2 + 7.5 - 5, -1 + 2 - 3 + 20
+        [[-14, 5.5], [0, 18]],
+    ),
+    *(
+        (op, [[0, 1], [2, 3]], SLOPE, [[0, 1, 2, 0], [2, 7, 9, 0], [0, 6, 9, 5], [0, 0, 10, 15]])
+        for op in ("convolution_backward_data", "conv_transpose")
+    ),
+]
+
+# Transposed, groups=2, IOX: src (1, 4, 1, 1) and weights (4, 4, 1, 1) to dst (1, 8, 1, 1). The
+# second by hand: 1*(1, 2, 3, 4) + 2*(10, 20, 30, 40), 3*(5, 6, 7, 8) + 4*(50, 60, 70, 80)
+GROUPED_SRC = np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1)
+GROUPED = [
+    (np.reshape(weights, (4, 4, 1, 1)), np.reshape(dst, (1, 8, 1, 1)))
+    for weights, dst in (
+        ([1.0, 0, 1, 0] * 4, [3.0, 0, 3, 0, 7, 0, 7, 0]),
+        (
+            [1.0, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8, 50, 60, 70, 80],
+            [21.0, 42, 63, 84, 215, 258, 301, 344],
+        ),
+    )
+]
 
 
 @pytest.mark.parametrize(("op", "size", "kernel", "expected", "pads", "attributes"), SIZES)
@@ -22,15 +137,21 @@ def test_sizes(op, size, kernel, expected, pads, attributes):
     resolved = jaxconv.resolve(op, src, weights, **attributes, **FORMATS)
     assert resolved.dst_shape == result.shape
     assert (resolved.pads_begin, resolved.pads_end) == ((pads[0],) * 2, (pads[1],) * 2)
+    fine, coarse = ((size,), None) if op == "convolution" else (None, (size,))
+    (axis,) = oracle.resolve(op, fine, (kernel,), coarse, **attributes)
+    assert (axis.pad_begin, axis.pad_end) == pads
+    assert (axis.fine, axis.coarse)[op == "convolution"] == expected
 
 
 @pytest.mark.parametrize(("op", "data", "weights", "expected", "attributes"), SHAPES)
 def test_shapes(op, data, weights, expected, attributes):
-    data, weights = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (data, weights))
-    result = jax.eval_shape(
-        lambda *arrays: getattr(jaxconv, op)(*arrays, **attributes, **FORMATS), data, weights
-    )
+    """Of the oracle with one image: a batch of 256 would only take longer."""
+    attributes = attributes | FORMATS
+    types = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (data, weights))
+    result = jax.eval_shape(lambda *arrays: getattr(jaxconv, op)(*arrays, **attributes), *types)
     assert result.shape == expected
+    found = getattr(oracle, op)(np.zeros((1, *data[1:])), np.zeros(weights), **attributes)
+    assert found.shape == (1, *expected[1:])
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
@@ -40,14 +161,15 @@ def test_values(op, data, weights, expected, dtype):
     result = getattr(jaxconv, op)(*arrays, **FORMATS)
     assert result.dtype == dtype
     np.testing.assert_array_equal(np.asarray(result, np.float64), [[expected]])
+    found = getattr(oracle, op)([[data]], [[weights]], **FORMATS)
+    np.testing.assert_array_equal(found, [[expected]])
 
 
-def test_groups():
-    result = jaxconv.conv_transpose(
-        jnp.asarray(GROUPED_SRC, jnp.float32),
-        jnp.asarray(GROUPED_WEIGHTS, jnp.float32),
-        groups=2,
-        data_format="NCX",
-        weights_format="IOX",
+@pytest.mark.parametrize(("weights", "expected"), GROUPED)
+def test_groups(weights, expected):
+    attributes = FORMATS | {"weights_format": "IOX", "groups": 2}
+    arrays = (jnp.asarray(x, jnp.float32) for x in (GROUPED_SRC, weights))
+    np.testing.assert_array_equal(jaxconv.conv_transpose(*arrays, **attributes), expected)
+    np.testing.assert_array_equal(
+        oracle.conv_transpose(GROUPED_SRC, weights, **attributes), expected
     )
-    np.testing.assert_array_equal(result, GROUPED_DST)

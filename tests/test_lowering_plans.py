@@ -242,12 +242,3 @@ def test_forced_takes_the_first_place_that_it_can():
     assert _lowering.choose_plan(strided, "gpu", "im2col") == _lowering.choose_plan(strided, "gpu")
     with pytest.raises(ValueError, match=r"`form` must be one of portable, reference, .*onednn"):
         jaxconv.forced("fast")
-
-
-def test_old_names_warn_and_still_force():
-    with pytest.warns(DeprecationWarning, match="'columns' is now called 'im2col'"):
-        context = jaxconv.forced("columns")
-    with context:
-        assert jaxconv.explain("convolution", (2, 8, 8, 4), (3, 3, 4, 4)).steps == (
-            ("im2col", "forced"),
-        )

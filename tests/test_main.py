@@ -12,7 +12,7 @@ import pytest
 
 import jaxconv
 from jaxconv import __main__
-from jaxconv._checks import selfcheck
+from jaxconv._checks import reference, selfcheck
 from jaxconv._checks.layer import Layer
 
 ROOT = Path(__file__).parent.parent
@@ -253,15 +253,15 @@ def test_the_reference_on_a_sum_by_hand():
     coarse = np.array([[[3], [5]], [[0], [1]]])
     assert layer.shapes == {"fine": fine.shape, "kernel": kernel.shape, "coarse": coarse.shape}
     np.testing.assert_array_equal(
-        selfcheck.reference(layer, "coarse", {"fine": fine, "kernel": kernel}),
+        reference.contract(layer, "coarse", {"fine": fine, "kernel": kernel}),
         [[[2100], [6543]], [[-2100], [-6543]]],
     )
     np.testing.assert_array_equal(
-        selfcheck.reference(layer, "fine", {"kernel": kernel, "coarse": coarse}),
+        reference.contract(layer, "fine", {"kernel": kernel, "coarse": coarse}),
         [[[300, 3000], [5, 50], [500, 5000], [0, 0]], [[0, 0], [1, 10], [100, 1000], [0, 0]]],
     )
     np.testing.assert_array_equal(
-        selfcheck.reference(layer, "kernel", {"coarse": coarse, "fine": fine}),
+        reference.contract(layer, "kernel", {"coarse": coarse, "fine": fine}),
         # the first image as 5*(3, 4) and 3*(1, 2) + 5*(5, 6), less (3, 4) and (5, 6)
         [[[15 - 3], [20 - 4]], [[28 - 5], [36 - 6]]],
     )
@@ -272,7 +272,7 @@ def test_the_reference_keeps_groups_apart():
     fine = np.array([[[2, 3]], [[5, 7]]])  # a channel for each group
     kernel = np.array([[[1, 10, 100, 1000]]])  # two coarse channels for each
     np.testing.assert_array_equal(
-        selfcheck.reference(layer, "coarse", {"fine": fine, "kernel": kernel}),
+        reference.contract(layer, "coarse", {"fine": fine, "kernel": kernel}),
         [[[2, 20, 300, 3000]], [[5, 50, 700, 7000]]],
     )
 

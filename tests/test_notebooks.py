@@ -200,47 +200,6 @@ def test_the_window_marks_what_is_multiplied(drawing, ax, name):
         assert sorted(texts) == sorted(",".join(map(str, p[label])) for p in pairs)
 
 
-@pytest.mark.parametrize("name", [n for n in GEOMETRIES if "flat" not in n])
-def test_a_line_is_drawn_for_every_product(drawing, ax, name):
-    op, first, second, attributes = GEOMETRIES[name]
-    expected = products(drawing, name)
-    for cell, pairs in expected.items():
-        ax.clear()
-        drawing.draw(op, first, second, cell=cell, ax=ax, **attributes)
-        assert len(ax.lines) == sum(map(len, expected.values()))
-        assert sum(line.get_linewidth() > 2 for line in ax.lines) == len(pairs)
-
-
-def kinds(cells):
-    """How many cells there are of each kind."""
-    return {kind: list(cells.values()).count(kind) for kind in cells.values()}
-
-
-@pytest.mark.parametrize(
-    ("name", "over", "out"),
-    [
-        ("strided", {"pad": 1, "read": 8, "unread": 1}, {"result": 4}),
-        ("unread end", {"read": 6, "unread": 2}, {"result": 2}),
-        ("same_lower", {"pad": 3, "read": 6}, {"result": 6}),
-        # 3 taps reach 2 beyond either end; the pad takes 1 off the beginning, and 2 - 1 off the end
-        ("up", {"pad": 2, "read": 4, "gap": 3}, {"cropped": 2, "result": 6, "extra": 1}),
-        ("up, stride above kernel", {"pad": 4, "read": 3, "gap": 4}, {"result": 8, "extra": 2}),
-        ("up, pads above kernel", {"read": 5, "unread": 1}, {"cropped": 3, "result": 4}),
-        ("up, to size", {"pad": 5, "read": 3, "gap": 2}, {"result": 7, "extra": 1}),
-        ("weights", {"pad": 1, "read": 8, "unread": 1}, {"result": 3}),
-    ],
-)
-def test_the_cells_that_are_drawn(drawing, ax, name, over, out):
-    op, first, second, attributes = GEOMETRIES[name]
-    [axis] = drawing.axes_of(op, first, second, **attributes)
-    result = drawing.ROLES[op][2]
-    assert kinds(drawing.lattice(axis, result)) == over
-    assert kinds(drawing.results(axis, result)) == out
-    drawing.draw(op, first, second, ax=ax, **attributes)
-    window = {"kernel": axis.coarse}.get(result, axis.kernel)
-    assert len(ax.patches) == sum(over.values()) + window + sum(out.values())
-
-
 def test_three_dimensions_are_refused(drawing):
     with pytest.raises(ValueError, match=r"one or two dimensions.*\(4, 4, 4\)"):
         drawing.draw("convolution", (4, 4, 4), (3, 3, 3))

@@ -336,21 +336,3 @@ def test_evaluated_case(case):
     expected = evaluate(case.op_type, attributes, *operands)
     assert result.dtype == expected.dtype
     np.testing.assert_array_equal(result, expected)
-
-
-@pytest.mark.skipif(
-    tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 23),
-    reason="the evaluator misread Conv's auto_pad until onnx 1.23",
-)
-@pytest.mark.parametrize(
-    "case", [name for name, case in CASES.items() if case.op_type == "Conv" and case.pads]
-)
-def test_pads_by_hand(case):
-    """The evaluator works out the pads that this file gives it."""
-    case = CASES[case]
-    operands = operands_of(case)
-    pads = {name: value for name, value in case.attributes.items() if name != "auto_pad"}
-    np.testing.assert_array_equal(
-        evaluate("Conv", case.attributes, *operands),
-        evaluate("Conv", pads | {"pads": case.pads}, *operands),
-    )

@@ -1,4 +1,4 @@
-"""The oracle against sums done by hand, and against the expectations of oneDNN's own unit tests.
+"""The oracle against sums done by hand; `test_literal.py` has those of oneDNN's own unit tests.
 
 Every array is small enough to be checked by reading: the taps are powers of ten, so that the
 digits of a result show which elements met which taps.
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.support import oracle
-from tests.support.literal import GROUPED_DST, GROUPED_SRC, GROUPED_WEIGHTS, SHAPES, SIZES, VALUES
 from tests.support.oracle import round_to
 
 
@@ -180,33 +179,6 @@ def channels_in(fmt, *values):
 
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
 @pytest.mark.parametrize("weights_format", FORMATS)
-def test_channels_in_every_layout(data_format, weights_format):
-    """Two src channels to three dst channels: dst[o] = 1*w[o, 0] + 2*w[o, 1]."""
-    formats = {"data_format": data_format, "weights_format": weights_format}
-    src = channels_in(data_format, 1, 2)
-    dst = channels_in(data_format, 21, 42, 63)
-    weights = weights_in(weights_format, [[1, 10], [2, 20], [3, 30]])
-    np.testing.assert_array_equal(oracle.convolution(src, weights, **formats), dst)
-    np.testing.assert_array_equal(oracle.conv_transpose(src, weights, **formats), dst)
-    biased = oracle.convolution(src, weights, np.array([100, 200, 300]), **formats)
-    np.testing.assert_array_equal(biased, channels_in(data_format, 121, 242, 363))
-    biased = oracle.conv_transpose(src, weights, np.array([100, 200, 300]), **formats)
-    np.testing.assert_array_equal(biased, channels_in(data_format, 121, 242, 363))
-
-    diff_dst = channels_in(data_format, 1, 2, 4)
-    diff_src = channels_in(data_format, 17, 170)
-    backward, transposed = oracle.convolution_backward_data, oracle.conv_transpose_backward_data
-    np.testing.assert_array_equal(backward(diff_dst, weights, **formats), diff_src)
-    np.testing.assert_array_equal(transposed(diff_dst, weights, **formats), diff_src)
-
-    diff_weights = weights_in(weights_format, [[1, 2], [2, 4], [4, 8]])
-    for op in (oracle.convolution_backward_weights, oracle.conv_transpose_backward_weights):
-        result = op(src, diff_dst, diff_weights.shape, **formats)
-        np.testing.assert_array_equal(result, diff_weights)
-
-
-@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
-@pytest.mark.parametrize("weights_format", FORMATS)
 def test_groups_of_a_convolution(data_format, weights_format):
     """Channels (1, 2 | 3, 4) to (a, b, c | d, e, f): the dst axis of the weights has all six."""
     attributes = {"data_format": data_format, "weights_format": weights_format, "groups": 2}
@@ -214,6 +186,9 @@ def test_groups_of_a_convolution(data_format, weights_format):
     weights = weights_in(weights_format, [[1, 10], [2, 20], [3, 30], [4, 40], [5, 50], [6, 60]])
     dst = channels_in(data_format, 21, 42, 63, 172, 215, 258)
     np.testing.assert_array_equal(oracle.convolution(src, weights, **attributes), dst)
+    biased = oracle.convolution(src, weights, np.arange(100, 700, 100), **attributes)
+    added = channels_in(data_format, 100, 200, 300, 400, 500, 600)
+    np.testing.assert_array_equal(biased, dst + added)
 
     diff_dst = channels_in(data_format, 1, 0, 2, 0, 1, 3)
     diff_src = channels_in(data_format, 7, 70, 23, 230)
@@ -245,6 +220,9 @@ def test_groups_of_a_transposed_convolution(data_format, weights_format, reading
     weights = weights_of([[1, 10], [2, 20], [3, 30]], [[4, 40], [5, 50], [6, 60]])
     dst = channels_in(data_format, 21, 42, 63, 172, 215, 258)
     np.testing.assert_array_equal(oracle.conv_transpose(src, weights, **attributes), dst)
+    biased = oracle.conv_transpose(src, weights, np.arange(100, 700, 100), **attributes)
+    added = channels_in(data_format, 100, 200, 300, 400, 500, 600)
+    np.testing.assert_array_equal(biased, dst + added)
 
     diff_dst = channels_in(data_format, 1, 0, 2, 0, 1, 3)
     diff_src = channels_in(data_format, 7, 70, 23, 230)
@@ -296,40 +274,6 @@ def test_sizes_that_do_not_fit(op, fine, coarse, attributes):
     """With a kernel of 2."""
     with pytest.raises(ValueError, match="do not fit"):
         oracle.resolve(op, fine and (fine,), (2,), coarse and (coarse,), **attributes)
-
-
-# What the unit tests of oneDNN expect.
-
-
-@pytest.mark.parametrize(("op", "size", "kernel", "expected", "pads", "attributes"), SIZES)
-def test_literal_sizes(op, size, kernel, expected, pads, attributes):
-    fine, coarse = ((size,), None) if op == "convolution" else (None, (size,))
-    (axis,) = oracle.resolve(op, fine, (kernel,), coarse, **attributes)
-    assert (axis.pad_begin, axis.pad_end) == pads
-    result = getattr(oracle, op)(np.ones((2, size, 3)), np.ones((kernel, 3, 3)), **attributes)
-    assert result.shape == (2, expected, 3)
-
-
-@pytest.mark.parametrize(("op", "data", "weights", "expected", "attributes"), SHAPES)
-def test_literal_shapes(op, data, weights, expected, attributes):
-    """One image is enough: a batch of 256 would only take longer."""
-    attributes = attributes | {"data_format": "NCX", "weights_format": "OIX"}
-    result = getattr(oracle, op)(np.zeros((1, *data[1:])), np.zeros(weights), **attributes)
-    assert result.shape == (1, *expected[1:])
-
-
-@pytest.mark.parametrize(("op", "data", "weights", "expected"), VALUES)
-def test_literal_values(op, data, weights, expected):
-    formats = {"data_format": "NCX", "weights_format": "OIX"}
-    result = getattr(oracle, op)([[data]], [[weights]], **formats)
-    np.testing.assert_array_equal(result, [[expected]])
-
-
-def test_literal_groups():
-    result = oracle.conv_transpose(
-        GROUPED_SRC, GROUPED_WEIGHTS, groups=2, data_format="NCX", weights_format="IOX"
-    )
-    np.testing.assert_array_equal(result, GROUPED_DST)
 
 
 # Rounding.

@@ -115,7 +115,8 @@ from jaxconv._lowering.forms import onednn_call as c
 call = c.call
 c.call = lambda *a: call(*a) + 1
 """
-HANG = "\nimport time; q.time.monotonic = lambda: 0; q.SWEEP_SECONDS = 1"
+HANG = "\nimport threading; q.sweep = lambda seed: threading.Event().wait()"
+SPIN = "\nimport itertools; q.sweep = lambda seed: [None for _ in itertools.count() if False]"
 FALLBACK = """
 line = "onednn_verbose,v1,primitive,exec,cpu,convolution,x64:gemm:jit,forward_inference"
 q.sweep = lambda seed: print(line)
@@ -129,15 +130,17 @@ SILENT = "\nq.os.environ.pop('ONEDNN_VERBOSE')"
     [
         (WRONG_STRIDE, "a process ended with code"),
         (WRONG_VALUE, "integers wrong"),
-        (HANG, "it hangs: no end within"),
+        (HANG, "it hangs"),
+        (SPIN, "it hangs"),
         (FALLBACK, "its fallback x64:gemm:jit ran"),
         (SILENT, "calls were seen to run"),
     ],
-    ids=["config", "value", "hang", "fallback", "silent"],
+    ids=["config", "value", "hang", "spin", "fallback", "silent"],
 )
 def test_what_goes_wrong_makes_a_bad_verdict(sabotage, found, monkeypatch, capsys):
-    monkeypatch.setattr(qualify, "SWEEP_SECONDS", 3)
-    monkeypatch.setattr(qualify, "LIMIT_SECONDS", 90 if sabotage is not HANG else 9)
+    if sabotage in (HANG, SPIN):
+        monkeypatch.setattr(qualify, "IDLE_SECONDS", 2)
+        monkeypatch.setattr(qualify, "BUSY_SECONDS", 9)
     monkeypatch.setattr(qualify, "SEEDS", (1,))
     verdict = qualify.judge(f"{HURRY}{sabotage}\nsweep = q.sweep")
     assert not verdict.good

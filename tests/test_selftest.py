@@ -9,7 +9,7 @@ import pytest
 
 import jaxconv
 from jaxconv import __main__
-from jaxconv._checks import selfcheck
+from jaxconv._checks import reference, selfcheck
 from jaxconv._checks import selftest as _selftest
 from jaxconv._checks.layer import Layer
 from jaxconv._lowering.forms import phases
@@ -98,7 +98,7 @@ def test_a_nan_that_leaks_is_found(case, monkeypatch):
 def test_a_case_of_padding_alone_is_right(operation):
     layer = Layer((2,), (2,), (1,), (3,), (1,), (1,), (2, 3))
     tensors = {name: np.ones(layer.shapes[name]) for name in ("fine", "kernel")}
-    assert not selfcheck.reference(layer, "coarse", tensors).any()
+    assert not reference.contract(layer, "coarse", tensors).any()
     assert _selftest.compare(operation, layer, "f32", "NXC", "XIO") == ""
 
 

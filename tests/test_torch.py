@@ -17,7 +17,6 @@ Where PyTorch differs:
 """
 
 from functools import partial
-from math import prod
 from typing import NamedTuple
 
 import jax
@@ -246,8 +245,7 @@ SECOND = "2d groups", "3d"
 
 
 @pytest.mark.parametrize(
-    ("op", "case"),
-    [(op, case) for op in OPS for case in (SECOND if "backward" in op else FIRST)],
+    ("op", "case"), [(op, case) for op in OPS for case in (SECOND if "backward" in op else FIRST)]
 )
 def test_gradients(op, case, rng):
     case = CASES[case]
@@ -263,62 +261,6 @@ def test_float64(op, rng):
     with jax.enable_x64(True):
         for our, their in [values(op, case, arrays), *gradients(op, case, arrays, seed)]:
             assert_same(our, their)
-
-
-@pytest.mark.parametrize(
-    "layout", [("NXC", "OIX"), ("NCX", "XIO"), ("NXC", "IOX"), ("NCX", "XOI")], ids="-".join
-)
-@pytest.mark.parametrize("op", OPS)
-def test_layouts(op, layout, rng):
-    case = CASES["2d groups"]._replace(layout=layout)
-    assert_same(*values(op, case, draw_operands(op, case, partial(integers, rng))[0]))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("op", OPS)
-def test_random_data(op, dtype, rng):
-    """Off PyTorch's float64 result by roundings that add up like a random walk."""
-    case = CASES["2d groups"]
-    arrays, _ = draw_operands(op, case, lambda shape: rng.uniform(-1, 1, shape).astype(dtype))
-    with jax.enable_x64(dtype == np.float64):
-        our, _ = values(op, case, arrays)
-    wide = (torch.tensor(array.astype(np.float64)) for array in arrays)
-    their = theirs(op, case)(*wide).detach().numpy()
-    bound = 4 * np.finfo(dtype).eps * np.sqrt(terms(op, case))
-    np.testing.assert_allclose(our, their, rtol=0, atol=bound)
-
-
-def terms(op, case):
-    """How many products an element of the result sums up, at most."""
-    ic, oc = case.channels
-    shapes = shapes_of(family_of(op), case)
-    windows = shapes["dst" if family_of(op) == "convolution" else "src"][2:]
-    taps = prod(case.kernel)
-    return {
-        "dst": ic // case.groups * taps + 1,  # and the bias
-        "src": oc // case.groups * taps,
-        "weights": case.batch * prod(windows),
-    }[TENSORS[op][1]]
-
-
-@pytest.mark.parametrize("case", ["1d", "2d", "3d"])
-def test_nn_grad(case, rng):
-    """PyTorch's functions for the gradients of a convolution, which take shapes as ours do."""
-    case = CASES[case]
-    rank = len(case.src)
-    shapes = shapes_of("convolution", case)
-    src, weights, diff_dst = (integers(rng, shapes[name]) for name in ("src", "weights", "dst"))
-    attributes = case.strides, case.pads_begin, case.dilations, case.groups
-    diff_src = getattr(torch.nn.grad, f"conv{rank}d_input")(
-        shapes["src"], torch.tensor(weights), torch.tensor(diff_dst), *attributes
-    )
-    diff_weights = getattr(torch.nn.grad, f"conv{rank}d_weight")(
-        torch.tensor(src), shapes["weights"], torch.tensor(diff_dst), *attributes
-    )
-    our, _ = values("convolution_backward_data", case, [diff_dst, weights])
-    assert_same(our, diff_src.numpy())
-    our, _ = values("convolution_backward_weights", case, [src, diff_dst])
-    assert_same(our, diff_weights.numpy())
 
 
 MODULES = torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d
@@ -365,24 +307,6 @@ def test_padding_same(src, kernel, dilations, rng):
     )  # fmt: skip
     assert_same(np.asarray(ours(auto_pad="same_upper")), their)
     assert not np.array_equal(ours(auto_pad="same_lower"), their)
-
-
-def test_backward_data_by_output_padding(rng):
-    """With output_padding, a convolution's data gradient is PyTorch's transposed convolution."""
-    case = CASES["2d groups"]._replace(layout=("NCX", "OIX"))
-    attributes = {
-        name: getattr(case, name)
-        for name in ("strides", "dilations", "pads_begin", "pads_end", "output_padding", "groups")
-    }
-    shapes = shapes_of("conv_transpose", case)
-    coarse, weights = integers(rng, shapes["src"]), integers(rng, shapes["weights"])
-    our = jaxconv.convolution_backward_data(
-        coarse, weights, **attributes, data_format="NCX", weights_format="OIX"
-    )
-    # PyTorch's (IC, OC/groups, X) are the OIX weights of the convolution undone.
-    assert_same(
-        np.asarray(our), cropped_transpose(case, *map(torch.tensor, (coarse, weights))).numpy()
-    )
 
 
 def test_weights_with_divided_input_channels(rng):

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import jet
-from jax.test_util import check_grads
 
 import jaxconv
 from tests.support import oracle
@@ -181,31 +180,6 @@ def test_finite_differences_in_each_argument(form):
         assert not any(map(np.any, zero)), name
 
 
-@pytest.mark.parametrize("name", ["convolution"])
-def test_finite_differences_in_both_arguments(name):
-    """Through a nonlinear loss as well, in float64 and with a small eps."""
-    with jax.enable_x64(True):
-        a, b, _ = (jnp.asarray(x, jnp.float64) / 8 for x in operands(DENSE, name))
-        loss = jax.jit(lambda a, b: jnp.sin(DENSE.op(name)(a, b)).sum())
-        check_grads(loss, (a, b), order=2, modes=("fwd", "rev"), eps=1e-5, atol=1e-6, rtol=1e-6)
-
-
-@each_slot
-def test_jacobians(name):
-    """Forward, reverse and by hand: an operation is linear in each argument."""
-    form = replace(DENSE, batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
-    op = form.op(name)
-    a, b, _ = operands(form, name)
-    for argument, x in enumerate((a, b)):
-        basis = np.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)[::5]
-        columns = [op(e, b) if argument == 0 else op(a, e) for e in basis]
-        by_hand = np.moveaxis(np.stack(columns), 0, -1)
-        for jacobian in (jax.jacfwd, jax.jacrev):
-            found = jax.jit(jacobian(op, argument))(a, b)
-            found = found.reshape(*found.shape[:4], x.size)[..., ::5]
-            np.testing.assert_array_equal(found, by_hand)
-
-
 @each_slot
 def test_hessians(name):
     """Of the form itself, in both arguments: zero by blocks but for the mixed ones."""
@@ -233,32 +207,6 @@ def test_hessians(name):
     np.testing.assert_array_equal(behind[0].ravel(), by_columns)
 
 
-@each_slot
-def test_third_order(name):
-    """The third derivative of sum(op(x, b)**3) / 6 along v is sum(op(v, b)**3), for any x."""
-    op = DENSE.op(name)
-    a, b, _ = operands(DENSE, name, limit=1)
-    v = integers(a.shape, 9, limit=1)
-
-    def cubes(x):
-        return (op(x, b) ** 3).sum() / 6
-
-    def along(f):
-        return lambda x: jnp.vdot(jax.grad(f)(x), v)
-
-    def ahead(f):
-        return lambda x: jax.jvp(f, (x,), (v,))[1]
-
-    expected = np.sum(np.asarray(op(v, b), np.float64) ** 3)
-    assert expected != 0
-    for third in (
-        along(along(along(cubes))),
-        ahead(along(ahead(cubes))),
-        along(ahead(ahead(cubes))),
-    ):
-        np.testing.assert_allclose(jax.jit(third)(a), expected, rtol=1e-4)
-
-
 def test_a_pair_of_precisions_follows_its_operands():
     """One operation contracts its arguments in the other order, of which a pair must know."""
     name = "conv_transpose_backward_weights"
@@ -267,24 +215,6 @@ def test_a_pair_of_precisions_follows_its_operands():
     (contraction,) = (e for e in equations(jaxpr) if e.primitive.name == "contract_to_kernel")
     assert [p.name for p in contraction.params["precision"]] == ["DEFAULT", "HIGHEST"]
     assert [v.aval.shape for v in contraction.invars] == [b.shape, a.shape]
-
-
-@each_slot
-def test_third_order_of_both_arguments(name):
-    """Twice along v in the first and once along u in the second argument."""
-    op = DENSE.op(name)
-    a, b, _ = operands(DENSE, name, limit=1)
-    u, v = integers(b.shape, 10, limit=1), integers(a.shape, 9, limit=1)
-
-    def twice(b):
-        def along(f):
-            return lambda x: jax.jvp(f, (x,), (v,))[1]
-
-        return along(along(lambda x: (op(x, b) ** 3).sum() / 6))(a)
-
-    found = jax.jit(lambda b: jnp.vdot(jax.grad(twice)(b), u))(b)
-    ab, au, vb, vu = (np.asarray(op(x, y), np.float64) for x in (a, v) for y in (b, u))
-    np.testing.assert_allclose(found, np.sum(2 * vb * vu * ab + vb**2 * au), rtol=1e-4)
 
 
 @each_slot

@@ -1,4 +1,4 @@
-"""Inside scan, cond, while and remat: the same numbers, in the same fast code."""
+"""Inside scan, cond and while: the same numbers, in the same fast code."""
 
 import re
 from dataclasses import replace
@@ -74,33 +74,6 @@ def test_cond_and_switch(name):
         np.testing.assert_array_equal(choose(i, a, b), factor * expected[0])
         for found, gradient in zip(pull(i, a, b, t), expected[1], strict=True):
             np.testing.assert_array_equal(found, factor * gradient)
-
-
-@each_slot
-def test_while_loop(name):
-    """Forward and in forward mode, which is all that JAX gives a while loop."""
-    op = DENSE.op(name)
-    a, b, t = operands(DENSE, name)
-
-    def powers(a):
-        def body(state):
-            i, a, total = state
-            return i + 1, 2 * a, total + op(a, b)
-
-        return lax.while_loop(lambda state: state[0] < 3, body, (0, a, jnp.zeros_like(t)))[2]
-
-    value, tangent = jax.jit(lambda a: jax.jvp(powers, (a,), (-a,)))(a)
-    np.testing.assert_array_equal(value, 7 * op(a, b))
-    np.testing.assert_array_equal(tangent, -7 * op(a, b))
-
-
-@each_slot
-def test_remat(name):
-    op = DENSE.op(name)
-    a, b, t = operands(DENSE, name)
-    found = jax.jit(partial(gradients, jax.checkpoint(op)))(a, b, t)
-    for gradient, expected in zip(found, gradients(op, a, b, t), strict=True):
-        np.testing.assert_array_equal(gradient, expected)
 
 
 CANONICAL = {"b0f_0io->b0f", "b01f_01io->b01f", "b012f_012io->b012f"}

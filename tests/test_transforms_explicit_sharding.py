@@ -3,13 +3,11 @@
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import jaxconv
 from tests.support.forms import (
     DENSE,
     DIVIDED,
@@ -368,25 +366,3 @@ def test_out_sharding_on_another_mesh_is_refused(context, whose):
         f"convolution: `out_sharding` must be on the mesh {whose}, "
         f"{EXPLICIT.abstract_mesh}; got {OTHER.abstract_mesh}. "
     )
-
-
-def test_one_training_step():
-    """A jitted step over a split batch: replicated weights in, replicated weights out."""
-    form = replace(GROUPED, batch=8)
-    x, w, t = operands(form, "convolution")
-
-    @jax.jit
-    def step(x, w, t):
-        return jax.grad(lambda w: ((form.op("convolution")(x, w) - t) ** 2).mean())(w)
-
-    found = step(place(x, ["d"]), whole(w), place(t, ["d"]))
-    assert spec_of(found) == (None,) * 4
-    np.testing.assert_allclose(found, step(whole(x), whole(w), whole(t)), rtol=1e-5)
-
-
-def test_out_sharding_needs_explicit_axes():
-    form = replace(DENSE, batch=8)
-    x, w, _ = operands(form, "convolution")
-    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
-    with jax.set_mesh(auto), pytest.raises(ValueError, match="explicit axes"):
-        jaxconv.convolution(jnp.asarray(x), jnp.asarray(w), dilations=(1, 2), out_sharding=P("d"))

@@ -31,9 +31,7 @@ def described(form, name, batch):
 
 
 @pytest.mark.parametrize(
-    ("name", "form"),
-    list(zip(EACH_SLOT, (GROUPED, DIVIDED, DENSE), strict=True)),
-    ids=EACH_SLOT,
+    ("name", "form"), list(zip(EACH_SLOT, (GROUPED, DIVIDED, DENSE), strict=True)), ids=EACH_SLOT
 )
 def test_symbolic_batch(form, name):
     """Exported once, for any batch."""
@@ -102,20 +100,6 @@ def test_shapes_without_running(name):
     assert jaxpr.out_avals[0].shape == t.shape
     assert f"contract_to_{ROLES[name][2]}" in primitives(jaxpr)
     assert f"name={name}" in str(jaxpr)  # as profiles will show it
-
-
-@each_slot
-def test_ahead_of_time(name):
-    a, b, t = operands(GROUPED, name)
-
-    def gradients(a, b, t):
-        return jax.vjp(GROUPED.op(name), a, b)[1](t)
-
-    compiled = jax.jit(gradients).lower(a, b, t).compile()
-    for found, expected in zip(compiled(a, b, t), gradients(a, b, t), strict=True):
-        np.testing.assert_array_equal(found, expected)
-    with pytest.raises(TypeError, match="compiled"):
-        compiled(a[..., :-1], b, t)
 
 
 PROGRAM = """

@@ -5,7 +5,6 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from jax import export
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -65,46 +64,6 @@ def test_vmap(name):
             x, y = (x[i] if axis == 0 else x for x, axis in zip(at, axes, strict=True))
             expected = GROUPED.op(name)(turned(x, first), turned(y, second))
             np.testing.assert_array_equal(turned(found[i], result), expected)
-
-
-@each_way
-def test_symbolic_batch(name):
-    (batch,) = export.symbolic_shape("batch")
-    a, b, t = operands(PUBLISHED, name)
-    types = [
-        jax.ShapeDtypeStruct((batch, *x.shape[1:]) if slot != "kernel" else x.shape, x.dtype)
-        for x, slot in zip((a, b), ROLES[name][:2], strict=True)
-    ]
-    exported = export.export(jax.jit(PUBLISHED.op(name)))(*types)
-    loaded = export.deserialize(exported.serialize(vjp_order=1))
-    np.testing.assert_array_equal(loaded.call(a, b), PUBLISHED.op(name)(a, b))
-    found = jax.vjp(loaded.call, a, b)[1](t)
-    for x, y in zip(found, jax.vjp(PUBLISHED.op(name), a, b)[1](t), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
-@each_way
-def test_shard_map(name):
-    """On each device its part of the batch, with the gradients of replicated weights summed."""
-    form = replace(PUBLISHED, batch=8)
-    a, b, t = operands(form, name)
-    specs = [P() if slot == "kernel" else P("d") for slot in ROLES[name]]
-
-    def op(a, b):
-        out = form.op(name)(a, b)
-        return jax.lax.psum(out, "d") if specs[2] == P() else out
-
-    def everything(a, b, t):
-        out, pull = jax.vjp(op, a, b)
-        return out, *pull(t)
-
-    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
-    split = jax.shard_map(
-        everything, mesh=mesh, in_specs=tuple(specs), out_specs=(specs[2], *specs[:2])
-    )
-    out, pull = jax.vjp(form.op(name), a, b)
-    for x, y in zip(jax.jit(split)(a, b, t), (out, *pull(t)), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 @each_op

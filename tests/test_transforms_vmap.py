@@ -32,14 +32,7 @@ each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 # For the first argument, the second and the result: every argument alone and both, with the
 # axis at both ends and in each place between.
-PLACES = [
-    (0, None, 0),
-    (1, None, -1),
-    (None, 0, 2),
-    (None, 3, 1),
-    (2, 1, 0),
-    (-1, -2, -1),
-]
+PLACES = [(0, None, 0), (1, None, -1), (None, 0, 2), (None, 3, 1), (2, 1, 0), (-1, -2, -1)]
 
 
 #: What `jax.device_count` would be, the same function for all tests, for JAX to know it again.
@@ -48,7 +41,7 @@ COUNTS = {1: lambda: 1, 8: lambda: 8}
 
 @pytest.fixture(params=[(DENSE, 1), (GROUPED, 8)], ids=["dense, one device", "grouped, several"])
 def form(request, patched):
-    """Both orders in which a mapped axis merges with the batch; see `_batching`."""
+    """Both orders in which a mapped axis merges with the batch; see `batching.py`."""
     form, devices = request.param
     patched(jax, "device_count", COUNTS[devices])
     return form

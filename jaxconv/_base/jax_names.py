@@ -54,13 +54,16 @@ __all__ = [
     "varying_axes",
 ]
 
+#: Its options are unknown to type checkers in JAX 0.10, and known in 0.12.
+_config: Any = jax.config
+
 
 def default_matmul_precision() -> Any:
     """What `jax.default_matmul_precision` is set to here and now, None if not at all.
 
     The name is documented as an option to set; that it reads the innermost context is not.
     """
-    return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    return _config.jax_default_matmul_precision
 
 
 def programs_are_cached() -> bool:
@@ -68,8 +71,7 @@ def programs_are_cached() -> bool:
 
     Both names are documented as options to set; that they can be read is not.
     """
-    enabled = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-    return bool(enabled and jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
+    return bool(_config.jax_enable_compilation_cache and _config.jax_compilation_cache_dir)
 
 
 def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:

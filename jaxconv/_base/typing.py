@@ -8,8 +8,18 @@ from jax import Array, lax
 
 DType = np.dtype[Any]
 
+
+class HasDType(Protocol):
+    """A name for a type, such as `jnp.float32` since JAX 0.12."""
+
+    @property
+    def dtype(self) -> DType:
+        """The type that it names."""
+        ...
+
+
 #: What JAX takes as a type; `jax.typing.DTypeLike` is partly unknown to type checkers.
-DTypeLike = str | type[Any] | DType
+DTypeLike = str | type[Any] | DType | HasDType
 
 #: An int, or a symbolic dimension of `jax.export`.
 Extent = Any

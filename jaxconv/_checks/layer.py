@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Ints = tuple[int, ...]
-Slot = Literal["fine", "kernel", "coarse"]  # as in _geometry.py
+Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
 
 
 @dataclass(frozen=True)

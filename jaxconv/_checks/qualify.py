@@ -18,6 +18,8 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryFile
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +32,12 @@ from jaxconv._lowering import cpu, onednn_here, onednn_verdict
 from jaxconv._lowering.onednn_verdict import Verdict
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 
-#: How long one sweep goes on, and the threads; a process that takes LIMIT_SECONDS more hangs.
-SWEEP_SECONDS, THREADS_SECONDS, LIMIT_SECONDS = 25, 8, 90
+#: How long one sweep goes on, and the threads.
+SWEEP_SECONDS, THREADS_SECONDS = 25, 8
+
+#: A process hangs that uses no processor for so long, or so much of it. Time that passes says
+#: little on a busy machine.
+IDLE_SECONDS, BUSY_SECONDS = 30, 200
 
 #: Fewest random cases of a sweep, however slow the machine is.
 FEWEST_CASES = 20
@@ -60,7 +66,7 @@ def judge(prelude: str = "") -> Verdict:
     """Run all parts until one fails; each process runs `prelude` first, in which tests sabotage."""
     ran: Counter[str] = Counter()
     for seed in SEEDS:
-        found = _run(f"{prelude}\nsweep({seed})", SWEEP_SECONDS)
+        found = _run(f"{prelude}\nsweep({seed})")
         if not found.good:
             return found
         ran.update(re.findall(r"^onednn_verbose.*,exec,cpu,convolution,([^,]*),", found.text, re.M))
@@ -69,7 +75,7 @@ def judge(prelude: str = "") -> Verdict:
         return Verdict(False, f"its fallback {slow[0]} ran, which may wait for itself forever")
     if sum(ran.values()) < FEWEST_CALLS:
         return Verdict(False, f"only {sum(ran.values())} calls were seen to run")
-    found = _run(f"{prelude}\nstress()", THREADS_SECONDS)
+    found = _run(f"{prelude}\nstress()")
     if not found.good:
         return found
     print(f"eight threads at once: {found.text.split()[-1]} programs, all alike", flush=True)
@@ -81,27 +87,52 @@ def _count(ran: Counter[str]) -> str:
     return f"{sum(ran.values())} calls by {len(ran)} implementations"
 
 
-def _run(code: str, seconds: float) -> Verdict:
+def _run(code: str) -> Verdict:
     """Run a part in a process of its own: what it printed, or what went wrong."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
     more = {"JAXCONV_ONEDNN": onednn_here.ALWAYS, "ONEDNN_VERBOSE": "1", "XLA_FLAGS": flags}
     more |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(x for x in sys.path if x)}
     more |= HEAP_CHECK
-    try:
-        done = subprocess.run(
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
             [sys.executable, "-c", f"from jaxconv._checks.qualify import *\n{code}"],
             env={k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | more,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds + LIMIT_SECONDS,
+            stdout=out,
+            stderr=errors,
         )
-    except subprocess.TimeoutExpired:
-        return Verdict(False, f"it hangs: no end within {seconds + LIMIT_SECONDS} s")
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1][:200]
-        return Verdict(False, f"a process ended with code {done.returncode} and said: {said}")
-    return Verdict(True, done.stdout)
+        if hangs := _watch(process):
+            return Verdict(False, hangs)
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            said = (errors.read().strip().splitlines() or ["nothing"])[-1][:200]
+            return Verdict(
+                False, f"a process ended with code {process.returncode} and said: {said}"
+            )
+        return Verdict(True, out.read())
+
+
+def _watch(process: subprocess.Popen[bytes]) -> str | None:
+    """Wait for the end of a process; if it hangs, end it and say so."""
+    used, since = 0.0, time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.2)
+        now, passed = _processor_seconds(process.pid), time.monotonic()
+        if now > used + 0.1:
+            used, since = now, passed
+        if passed - since > IDLE_SECONDS or used > BUSY_SECONDS:
+            process.kill()
+            process.wait()
+            return "it hangs: a process made no progress"
+    return None
+
+
+def _processor_seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # the process has ended
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # What the processes run.

@@ -2,17 +2,31 @@
 
 The sum is that of ``fine[g, n, p, i] * kernel[g, t, i, o] * coarse[g, n, q, o]`` over all taps t
 and places q, with ``p = strides*q + dilations*t - pads`` in bounds. It shares no code with the
-operations.
+operations, and imports nothing of the package: the benchmarks load this file alone.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from jaxconv._base.geometry import Slot
+if TYPE_CHECKING:
+    from jaxconv._checks.layer import Layer
 
 Array = np.ndarray[Any, Any]
+Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
+
+
+def contract(layer: "Layer", result: Slot, given: dict[Slot, Array]) -> Array:
+    """Fill one tensor of a layer from the other two; shapes are those of the layer."""
+    tensors = {slot: np.zeros(shape) for slot, shape in layer.shapes.items()} | given
+    # groups first: the last axis of each tensor has the channels of all groups
+    apart = {
+        slot: np.moveaxis(x.reshape(*x.shape[:-1], layer.groups, -1), -2, 0)
+        for slot, x in tensors.items()
+    }
+    found = fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
+    return np.moveaxis(found, 0, -2).reshape(layer.shapes[result])
 
 
 def fill(

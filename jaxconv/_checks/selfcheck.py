@@ -17,8 +17,8 @@ import numpy as np
 
 import jaxconv
 from jaxconv._base.geometry import Slot
+from jaxconv._checks import reference
 from jaxconv._checks.layer import Layer
-from jaxconv._checks.reference import fill
 from jaxconv._rules.op import OPS
 
 Array = np.ndarray[Any, Any]
@@ -48,19 +48,6 @@ CASES = {
         (3, 6, 3), (2, 1, 3), (1, 2, 2), (2, 1, 1), (1, 0, 1), (0, 0, 2), (2, 3),
     ),
 }  # fmt: skip
-
-
-def reference(layer: Layer, result: Slot, given: Tensors) -> Array:
-    """Fill one tensor of the defining sum from the other two, in float64."""
-    tensors = {name: np.zeros(shape) for name, shape in layer.shapes.items()} | given
-    apart = {slot: _groups_first(layer, slot, x) for slot, x in tensors.items()}
-    found = fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
-    return np.moveaxis(found, 0, -2).reshape(layer.shapes[result])
-
-
-def _groups_first(layer: Layer, slot: Slot, x: Array) -> Array:
-    """`x` with the groups on the first axis: data (g, n, ..., channel), kernel (g, ..., i, o)."""
-    return np.moveaxis(x.reshape(*x.shape[:-1], layer.groups, -1), -2, 0)
 
 
 @dataclass
@@ -109,7 +96,7 @@ def _check_case(finding: Finding, name: str, layer: Layer) -> None:
     problems = [(whole, dtype) for dtype in DTYPES.values()] + [(broken, np.float32)]
     *found, found_random = _run(finding.operation, layer, problems)
 
-    exact = reference(layer, result, whole)
+    exact = reference.contract(layer, result, whole)
     for (label, dtype), values in zip(DTYPES.items(), found, strict=True):
         expected = exact.astype(dtype)
         if (values.shape, values.dtype) != (expected.shape, expected.dtype):
@@ -124,7 +111,7 @@ def _check_case(finding: Finding, name: str, layer: Layer) -> None:
                 f"{name}, {label} integers: {wrong} of {values.size} elements are wrong"
             )
 
-    exact = reference(layer, result, broken)
+    exact = reference.contract(layer, result, broken)
     error = float(np.max(np.abs(found_random - exact)) / np.max(np.abs(exact)))
     error = math.inf if math.isnan(error) else error
     # Errors add up like a random walk, with the root of the number of terms.

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxconv._checks import selfcheck
+from jaxconv._checks import reference, selfcheck
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.selfcheck import DTYPES, OPERATIONS, SHAPED, Array, Tensors
 from jaxconv._checks.terminal import Progress
@@ -144,7 +144,7 @@ def compare(operation: str, layer: Layer, dtype: str, data_format: str, weights_
     for exact, (tensors, kind), results in zip((True, False), problems, found, strict=False):
         for slot, values in results.items():
             others = {s: x for s, x in tensors.items() if s != slot}
-            expected = selfcheck.reference(layer, slot, others)
+            expected = reference.contract(layer, slot, others)
             if said := _judge(values, expected, kind, None if exact else layer.terms(slot)):
                 result, _ = OPERATIONS[operation]
                 what = "the result" if slot == result else f"the gradient by the {slot} tensor"
@@ -162,7 +162,7 @@ def leak(operation: str, layer: Layer, dtype: str) -> str:
         found = compute(*(jax.numpy.asarray(tensors[s].astype(DTYPES[dtype])) for s in operands))
     except Exception as error:  # shown as a line, not as a traceback
         return f"{operation}, {dtype}: {selfcheck.one_line(error)}"
-    expected = selfcheck.reference(layer, result, tensors)
+    expected = reference.contract(layer, result, tensors)
     said = _judge(np.asarray(found), expected, DTYPES[dtype], None)
     return f"{operation}, {dtype}: the result {said}" if said else ""
 

@@ -81,12 +81,12 @@ def _run(call: _Call, *operands: Array) -> Array:
         jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=jax.typeof(x).weak_type) for x in operands
     )
     program = jax.make_jaxpr(partial(call.function, **arguments))(*types)
-    (convolution,) = (e for e in equations(program) if e.primitive is lax.conv_general_dilated_p)
-    contraction = _contraction(convolution)
+    found = [e for e in equations(program) if e.primitive is lax.conv_general_dilated_p]
+    contraction = _contraction(found[0]) if len(found) == 1 else None
     explicit = any(meshes.explicit(jax.typeof(x)) for x in operands)
     if contraction is None or (sharding is not None and not explicit):
         return call.function(*operands, **call.arguments)
-    sharding = meshes.canonical(name, sharding, convolution.results[0].shape)
+    sharding = meshes.canonical(name, sharding, found[0].results[0].shape)
     meshes.check_meshes(name, sharding, dict(zip(OPERANDS, operands, strict=False)))
 
     def apply(primitive: Primitive, operands: list[Any], params: dict[str, Any]) -> Any:

@@ -7,7 +7,6 @@ where jaxlib carries it, then computes what it is fast at. Below it are the port
 """
 
 import math
-import os
 
 from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
@@ -229,7 +228,7 @@ def _widening(p: Problem) -> bool:
     return 1 < p.fine <= FEW_WIDENED and p.coarse >= MANY_COARSE * p.fine
 
 
-_LINES: Table = (
+TABLE: Table = (
     Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
     Line(
         "one-tap-channels-first",
@@ -343,6 +342,3 @@ _LINES: Table = (
     ),
     Line("all-others", convolution.FORM, lambda p: True, "one convolution"),
 )
-
-#: All lines, less one that JAXCONV_WITHOUT names: for `benchmarks.ablation`.
-TABLE: Table = tuple(x for x in _LINES if x.name != os.environ.get("JAXCONV_WITHOUT"))

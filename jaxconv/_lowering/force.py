@@ -1,26 +1,11 @@
 """`forced`: compute by one form, for tests, or by the forms that `measure` found fastest."""
 
-import warnings
 from contextlib import AbstractContextManager
 from typing import Any
 
 from jaxconv._base.contexts import FORCED
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.tables import FORMS, PORTABLE
-
-#: Earlier names of forms: `forced` takes them, with a warning, until 0.2.
-OLD_NAMES = {
-    "direct": "convolution",
-    "matmul": "dot",
-    "columns": "im2col",
-    "dots": "dot by tap",
-    "planes": "dot by image",
-    "taps": "multiply-adds",
-    "each": "by group",
-    "pieces": "by piece",
-    "slabs": "by first axis",
-    "swapped": "swap",
-}
 
 
 def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
@@ -48,10 +33,6 @@ def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
       ...     jaxconv.convolution(jnp.ones((1, 8, 8, 2)), jnp.ones((3, 3, 2, 4))).shape
       (1, 6, 6, 4)
     """
-    if isinstance(form, str) and form in OLD_NAMES:
-        new = OLD_NAMES[form]
-        warnings.warn(f"forced: {form!r} is now called {new!r}", DeprecationWarning, stacklevel=2)
-        form = new
     known = form is None or isinstance(form, Measured)
     if not known and not (isinstance(form, str) and form in (*FORMS, PORTABLE)):
         raise ValueError(

@@ -14,7 +14,7 @@ class AxisAttributes:
     op: str
     index: int
     auto_pad: str
-    # in the order of `_attributes.LEAST`
+    # in the order of `attributes.LEAST`
     stride: int
     pad_begin: int
     pad_end: int

@@ -106,7 +106,7 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
     found = together(result, reference.fill(result, given, strides, dilations, pads))
     if "bias" in tensors:
         found += np.expand_dims(
-            tensors["bias"], [axis for axis in range(found.ndim) if axis != data.channel]
+            tensors["bias"], tuple(axis for axis in range(found.ndim) if axis != data.channel)
         )
     return found
 

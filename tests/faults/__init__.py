@@ -9,8 +9,9 @@ those of its hint, then all others. What was found is written to tests/FAULTS.md
 """
 
 from tests.faults.fault import Fault
+from tests.faults.graphs import GRAPHS
 from tests.faults.lowering import LOWERING
 from tests.faults.rules import RULES
 from tests.faults.sizes import SIZES
 
-FAULTS: tuple[Fault, ...] = (*SIZES, *RULES, *LOWERING)
+FAULTS: tuple[Fault, ...] = (*SIZES, *RULES, *GRAPHS, *LOWERING)

@@ -377,4 +377,55 @@ LOWERING: tuple[Fault, ...] = (
         " and not inside",
         "test_accelerators.py",
     ),
+    Fault(
+        "dots by tap forget all taps but the first",
+        "_lowering/forms/dots.py",
+        "reduce(lax.add, products)",
+        "products[0]",
+        FORMS,
+    ),
+    Fault(
+        "dots by tap give the kernel its groups as its fine channels",
+        "_lowering/forms/dots.py",
+        "jnp.swapaxes(out, 1, 2).reshape",
+        "out.reshape",
+        FORMS,
+    ),
+    Fault(
+        "a dot by image spreads its pixels from the end",
+        "_lowering/forms/dots.py",
+        "(-a.pad_low, -a.pad_high, a.stride - 1)",
+        "(-a.pad_high, -a.pad_low, a.stride - 1)",
+        "test_lowering_forms.py -k 'image and fine'",
+    ),
+    Fault(
+        "dots by image give the kernel of the first image",
+        "_lowering/forms/dots.py",
+        "3, numerics).sum(0)",
+        "3, numerics)[0]",
+        "test_lowering_forms.py -k 'image and kernel'",
+    ),
+    Fault(
+        "the reference pads a data gradient at the wrong ends",
+        "_lowering/forms/reference.py",
+        "(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low)",
+        "(a.fine - a.span + a.pad_low, a.extent - 1 - a.pad_low)",
+        "test_lowering_forms.py -k 'reference and fine'",
+    ),
+    Fault(
+        "the reference takes strides for dilations in a weights gradient",
+        "_lowering/forms/reference.py",
+        "        window_strides=[a.dilation for a in geometry.axes],\n"
+        "        rhs_dilation=[a.stride for a in geometry.axes],",
+        "        window_strides=[a.stride for a in geometry.axes],\n"
+        "        rhs_dilation=[a.dilation for a in geometry.axes],",
+        "test_lowering_forms.py -k 'reference and kernel'",
+    ),
+    Fault(
+        "a sum of nothing is one",
+        "_lowering/forms/reference.py",
+        "meshes.vary_alike(jnp.zeros(shape, numerics.dtype)",
+        "meshes.vary_alike(jnp.ones(shape, numerics.dtype)",
+        "test_lowering_forms.py -k zeros",
+    ),
 )

@@ -311,8 +311,8 @@ RULES = (
     Fault(
         "what is imported when first used is looked up in another module",
         "__init__.py",
-        '"explain": "_explain"',
-        '"explain": "_explain_jaxpr"',
+        '"explain": "_tools.explain"',
+        '"explain": "_tools.explain_jaxpr"',
         "test_package.py",
     ),
     Fault(
@@ -328,5 +328,62 @@ RULES = (
         '(None, "cpu", "gpu")',
         '(None, "cpu")',
         "test_package.py",
+    ),
+    # What explains and measures
+    Fault(
+        "explain counts the products of all groups with each other",
+        "_tools/explain.py",
+        "src * dst // groups * pairs",
+        "src * dst * pairs",
+        "test_explain.py -k operations_are",
+    ),
+    Fault(
+        "explain counts products with the first zero of padding",
+        "_tools/explain.py",
+        "- _up_to(axis, axis.pad_low - 1)",
+        "- _up_to(axis, axis.pad_low - 2)",
+        "test_explain.py -k counted",
+    ),
+    Fault(
+        "explain leaves out the bytes of the result",
+        "_tools/explain.py",
+        "for x in (*inputs, out)",
+        "for x in inputs",
+        "test_explain.py -k operations_are",
+    ),
+    Fault(
+        "explain plans published weights as they stand",
+        "_tools/explain.py",
+        'if resolved.groups_on_fine and result != "kernel":',
+        "if False:",
+        "test_explain.py -k second_reading",
+    ),
+    Fault(
+        "measure takes a vector of ints for an array",
+        "_tools/measure.py",
+        "return x.ndim > 1",
+        "return x.ndim > 0",
+        "test_measure.py -k no_array",
+    ),
+    Fault(
+        "measure times forms that need much memory",
+        "_tools/measure.py",
+        "memory is not None and _large(memory)",
+        "memory is None and _large(memory)",
+        "test_measure.py -k hopeless",
+    ),
+    Fault(
+        "measure times the table's choice under every form's name",
+        "_tools/measure.py",
+        "forced=None if chosen else form,",
+        "forced=None,",
+        "test_measure.py -k stands_for",
+    ),
+    Fault(
+        "measure goes on where the table's choice fails",
+        "_tools/measure.py",
+        "            if form == CHOSEN:\n",
+        "            if form != CHOSEN:\n",
+        "test_measure.py -k contender_that_fails",
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from jaxconv._base.typing import DType, Shape
 
 #: The name of a type in a dump -> the type of an array.
-DTYPES = {
+DTYPES: dict[str, DType] = {
     "f32": np.dtype(np.float32),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f16": np.dtype(np.float16),

@@ -1,18 +1,13 @@
-"""Is a result right? The defining sum in NumPy float64, on a sample, and the tolerance.
-
-    sum over fine[n, S*q + D*k - pad, g, i] * kernel[k, i, g, o] * coarse[n, q, g, o]
-
-contracted into whichever of the three slots is asked. All arrays are channels last, the
-kernel (spatial..., fine channels per group, coarse channels).
-"""
+"""Is a result right? The sum of `jaxconv/_reference.py`, on a sample, and the tolerance."""
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
 
-from benchmarks.layer import Layer
+from benchmarks.layer import Layer, load_from_package
+
+reference = load_from_package("reference")
 
 SAMPLE_FLOPS = 3e8  # what the sample may cost; below it everything is checked
 
@@ -27,12 +22,9 @@ MULTIPLY_EPS = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0*
 
 def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The result of `op` in float64, from its two operands in `Layer.operand_shapes` order."""
-    computes_coarse = (op == "forward") == (layer.family == "conv")
-    if op == "weights":
-        fine, coarse = (first, second) if layer.family == "conv" else (second, first)
-        return _weights(layer, _split(fine, layer), _split(coarse, layer))
-    kernel = second.astype(np.float64).reshape(*second.shape[:-1], layer.groups, -1)
-    return (_coarse if computes_coarse else _fine)(layer, _split(first, layer), kernel)
+    first_slot, second_slot, result = layer.slots(op)
+    layer = layer.with_batch(len(first))
+    return reference.contract(layer, result, {first_slot: first, second_slot: second})
 
 
 def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray, result: np.ndarray):
@@ -115,73 +107,3 @@ def loose_tolerance(terms: int, dtype: str, platform: str) -> float:
 
 def _count(whole: int, share: float) -> int:
     return max(1, min(whole, int(whole * share)))
-
-
-def _split(x: np.ndarray, layer: Layer) -> np.ndarray:
-    return x.astype(np.float64).reshape(*x.shape[:-1], layer.groups, -1)
-
-
-def _taps(layer: Layer):
-    """Each tap, its window in the padded fine tensor, and that tensor's low and high pads."""
-    for tap in itertools.product(*map(range, layer.kernel)):
-        window = tuple(
-            slice(d * k, d * k + s * (c - 1) + 1, s)
-            for k, d, s, c in zip(tap, layer.dilations, layer.strides, layer.coarse, strict=True)
-        )
-        yield tap, (slice(None), *window)
-
-
-def _padded(layer: Layer, fine: np.ndarray) -> np.ndarray:
-    """The fine tensor with its pads; a negative one cuts."""
-    inner = [
-        slice(max(-b, 0), f - max(-e, 0))
-        for b, e, f in zip(layer.pads_begin, layer.pads_end, layer.fine, strict=True)
-    ]
-    pads = [(max(b, 0), max(e, 0)) for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
-    return np.pad(fine[(slice(None), *inner)], [(0, 0), *pads, (0, 0), (0, 0)])
-
-
-def _coarse(layer: Layer, fine: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    padded = _padded(layer, fine)
-    total = 0.0
-    for tap, window in _taps(layer):
-        rows = np.moveaxis(padded[window], -2, 0)  # group first, for matmul
-        shape = rows.shape
-        product = rows.reshape(shape[0], -1, shape[-1]) @ kernel[tap].transpose(1, 0, 2)
-        total = total + product
-    out = np.moveaxis(total.reshape(*shape[:-1], -1), 0, -2)
-    return out.reshape(*out.shape[:-2], -1)
-
-
-def _fine(layer: Layer, coarse: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    size = [
-        s * (c - 1) + e for s, c, e in zip(layer.strides, layer.coarse, layer.extents, strict=True)
-    ]
-    channels = layer.channels[0] // layer.groups
-    out = np.zeros((coarse.shape[0], *size, layer.groups, channels))
-    rows = np.moveaxis(coarse, -2, 0)
-    flat = rows.reshape(layer.groups, -1, rows.shape[-1])
-    for tap, window in _taps(layer):
-        product = flat @ kernel[tap].transpose(1, 2, 0)
-        out[window] += np.moveaxis(product.reshape(*rows.shape[:-1], channels), 0, -2)
-    # Undo the padding: cut what was padded, and zeros where elements were cut.
-    cuts = [
-        slice(max(b, 0), z - max(e, 0))
-        for b, z, e in zip(layer.pads_begin, size, layer.pads_end, strict=True)
-    ]
-    pads = [(max(-b, 0), max(-e, 0)) for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
-    out = np.pad(out[(slice(None), *cuts)], [(0, 0), *pads, (0, 0), (0, 0)])
-    return out.reshape(*out.shape[:-2], -1)
-
-
-def _weights(layer: Layer, fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
-    padded = _padded(layer, fine)
-    rows = np.moveaxis(coarse, -2, 0)
-    flat = rows.reshape(layer.groups, -1, rows.shape[-1])
-    out = np.empty(layer.shapes["kernel"])
-    for tap, window in _taps(layer):
-        read = np.moveaxis(padded[window], -2, 0).reshape(
-            layer.groups, -1, layer.channels[0] // layer.groups
-        )
-        out[tap] = (read.transpose(0, 2, 1) @ flat).transpose(1, 0, 2).reshape(out[tap].shape)
-    return out

@@ -1,0 +1,178 @@
+"""Faults of `onednn/`: graphs, their kinds, and the operations under that API's names."""
+
+from tests.faults.fault import Fault
+
+GRAPH, KINDS, WRITE = "test_graph.py", "test_graph_kinds.py", "test_graph_write.py"
+MAIN, NAMES = "test_graph_main.py", "test_onednn.py"
+
+GRAPHS = (
+    Fault(
+        "graphs: a shape that a node reads is drawn at random",
+        "onednn/_graphs/inputs.py",
+        'if name.endswith("_shape"):',
+        'if name == "shape":',
+        GRAPH,
+    ),
+    Fault(
+        "graphs: inputs in order are in the order of their ids",
+        "onednn/_graphs/inputs.py",
+        "zip((tensor.id for tensor in graph.inputs), inputs, strict=True)",
+        "zip(sorted(tensor.id for tensor in graph.inputs), inputs, strict=True)",
+        GRAPH,
+    ),
+    Fault(
+        "graphs: a name of several inputs is that of the first",
+        "onednn/_graphs/inputs.py",
+        "        if len(ports) > 1:",
+        "        if len(ports) > 2:",
+        GRAPH,
+    ),
+    Fault(
+        "oneDNN: a shape of zeros counts as one",
+        "onednn/_convolutions.py",
+        "if attribute is None or _zeros(entries(attribute) or [1]):",
+        "if attribute is None:",
+        NAMES,
+    ),
+    Fault(
+        "oneDNN: tf32 multiplies as the backend prefers",
+        "onednn/_convolutions.py",
+        '"tf32": lax.Precision.HIGH,',
+        '"tf32": lax.Precision.DEFAULT,',
+        NAMES,
+    ),
+    Fault(
+        "oneDNN: a pad of -1 is taken",
+        "onednn/_convolutions.py",
+        "is_int(pad) and pad < 0",
+        "is_int(pad) and pad < -1",
+        NAMES,
+    ),
+    Fault(
+        "oneDNN: an int in a dump may be a bool",
+        "onednn/_values.py",
+        "if isinstance(value, bool | np.bool_ | str):",
+        "if isinstance(value, str):",
+        NAMES,
+    ),
+    Fault(
+        "oneDNN: an attribute that a kind needs is None if it is not given",
+        "onednn/_values.py",
+        "        if value is NO_DEFAULT:\n",
+        "        if value is None:\n",
+        GRAPH,
+    ),
+    Fault(
+        "graphs: an array may be smaller than the tensor",
+        "onednn/_graphs/graph.py",
+        "n < 0 or n == m",
+        "n < 0 or n >= m",
+        GRAPH,
+    ),
+    Fault(
+        "graphs: nodes that are ready are computed last first",
+        "onednn/_graphs/load.py",
+        "order.append(heappop(ready))",
+        "order.append(ready.pop())",
+        GRAPH,
+    ),
+    Fault(
+        "graphs: the outputs are all that nodes compute",
+        "onednn/_graphs/load.py",
+        "[i for i in makers if i not in read]",
+        "list(makers)",
+        GRAPH,
+    ),
+    Fault(
+        "graphs: an output may be of any shape of as many axes",
+        "onednn/_graphs/run.py",
+        "if not tensor.fits(found.shape, found.dtype):",
+        "if len(tensor.shape) != len(found.shape):",
+        GRAPH,
+    ),
+    Fault(
+        "graphs: a precision that is asked for is that of the graph's mode",
+        "onednn/_graphs/run.py",
+        "    if precision is None:\n        precision = fpmath_precision"
+        '("graph", graph.fpmath_mode)\n    arrays',
+        '    precision = fpmath_precision("graph", graph.fpmath_mode)\n    arrays',
+        GRAPH,
+    ),
+    Fault(
+        "graphs: the derivative of Elu is NaN where its exponential overflows",
+        "onednn/_graphs/kinds.py",
+        "jnp.expm1(jnp.minimum(src, 0))",
+        "jnp.expm1(src)",
+        KINDS,
+    ),
+    Fault(
+        "graphs: channels are the last axis, whatever the format",
+        "onednn/_graphs/kinds.py",
+        'axis = 1 if data_format == "NCX" else src.ndim - 1',
+        "axis = src.ndim - 1",
+        KINDS,
+    ),
+    Fault(
+        "graphs: 16 bits are computed in 16 bits",
+        "onednn/_graphs/kinds.py",
+        "(x.astype(jnp.float32) for x in arrays)",
+        "arrays",
+        KINDS,
+    ),
+    Fault(
+        "graphs: a zero point is added after rounding",
+        "onednn/_graphs/quantisation.py",
+        "jnp.round(src.astype(jnp.float32) / scales + zero_points)",
+        "jnp.round(src.astype(jnp.float32) / scales) + zero_points",
+        KINDS,
+    ),
+    Fault(
+        "graphs: scales along an axis from the end are along no axis",
+        "onednn/_graphs/quantisation.py",
+        "extents if a == axis % src.ndim else 1",
+        "extents if a == axis else 1",
+        KINDS,
+    ),
+    Fault(
+        "graphs: weights are scaled along the input channels",
+        "onednn/_graphs/write.py",
+        'len(shape) - 2)["O"]',
+        'len(shape) - 2)["I"]',
+        WRITE,
+    ),
+    Fault(
+        "graphs: an int for all axes is written for one",
+        "onednn/_graphs/write.py",
+        "value = [value] * rank",
+        "value = [value]",
+        WRITE,
+    ),
+    Fault(
+        "graphs: the check forgives 16 bits four roundings",
+        "onednn/_check.py",
+        "float(info.eps) / 2 * np.abs(exact)",
+        "float(info.eps) * 2 * np.abs(exact)",
+        MAIN,
+    ),
+    Fault(
+        "graphs: the check leaves out a bias",
+        "onednn/_check.py",
+        'if "bias" in tensors:',
+        "if False:",
+        MAIN,
+    ),
+    Fault(
+        "graphs: lax is timed without the bias",
+        "onednn/_time.py",
+        'if arguments.get("bias") is not None:',
+        "if False:",
+        MAIN,
+    ),
+    Fault(
+        "graphs: a check that fails is no exit code",
+        "onednn/__main__.py",
+        "    return 1 if wrong else 0",
+        "    return 0",
+        MAIN,
+    ),
+)

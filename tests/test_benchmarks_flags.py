@@ -1,0 +1,87 @@
+"""Each command has flags of its own: --help shows these, and what makes no sense is refused."""
+
+import re
+
+import pytest
+
+from benchmarks import ablation, compare, figures, flags, layers, report, summary, train_step
+
+SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "once", "out"}
+SHARED |= {"path", "python", "repeats"}
+ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "quick", "random", "seed"}
+COMMANDS = {
+    layers: SHARED | ROWS | {"summary"},
+    ablation: SHARED | ROWS | {"library", "lines"},
+    train_step: SHARED,
+    compare: {"all", "confidence", "only", "threshold"},
+    figures: {"check"},
+    report: {"html", "subject"},
+    summary: set(),
+}
+each_command = pytest.mark.parametrize("module", COMMANDS, ids=lambda m: m.__name__)
+
+
+def ended(module, *argv):
+    """The exit code of a command that ends before it does anything."""
+    with pytest.raises(SystemExit) as end:
+        module.main(["any", *argv])
+    return end.value.code or 0
+
+
+@each_command
+@pytest.mark.parametrize("spelling", ["-h", "--help"])
+def test_help_shows_the_flags_of_the_command_alone(module, spelling, capsys):
+    for _ in range(2):  # nothing is left behind in this process
+        assert ended(module, spelling) == 0
+        told, said = capsys.readouterr()
+        assert told.startswith(f"usage: python -m {module.__name__} [flags]")
+        assert {*re.findall(r"^  --(?:\[no\])?([\w-]+): .", told, re.MULTILINE)} == COMMANDS[module]
+        assert said == ""
+
+
+@each_command
+def test_a_flag_that_does_not_exist(module, capsys):
+    assert ended(module, "--colour=red") == 2
+    told, said = capsys.readouterr()
+    assert told == ""
+    usage, why = said.splitlines()
+    assert usage.startswith(f"usage: python -m {module.__name__} [flags]")
+    assert why == f"{module.__name__}: Unknown command line flag 'colour'"
+
+
+@pytest.mark.parametrize(
+    ("module", "argv", "why"),
+    [
+        (layers, ["--dtypes=f32,f33"], "--dtypes=f32,f33: no f33; known: f32, bf16, f16, f64"),
+        (layers, ["--repeats=0"], "--repeats=0: 0 is not a positive integer"),
+        (layers, ["--repeats=2.5"], "--repeats=2.5: "),
+        (layers, ["--burst=long"], "--burst=long: could not convert string to float"),
+        (layers, ["--preset=big"], "--preset=big: value should be one of <tiny|cpu-small|gpu|tpu>"),
+        (layers, ["--out"], "Missing value for flag --out"),
+        (layers, ["--python=lax"], "--python=lax: expected ENGINE=VALUE"),
+        (layers, ["a.csv"], "takes flags alone; got a.csv"),
+        (train_step, ["--env=flax=A=1"], "--env: no flax; known: jaxconv, lax, lax+install, torch"),
+        (compare, ["a.csv"], "takes A.csv B.csv; got a.csv"),
+        (compare, ["a.csv", "b.csv", "c.csv"], "takes A.csv B.csv; got a.csv b.csv c.csv"),
+        (figures, ["--check"], "takes DOCUMENT...; got none"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(module, argv, why, capsys):
+    assert ended(module, *argv) == 2
+    told, said = capsys.readouterr()
+    assert told == ""
+    assert why in said.splitlines()[1]
+    assert len(said.splitlines()) == 2
+
+
+def test_flags_may_follow_operands_and_be_given_twice():
+    def read(*argv):
+        command = flags.measuring("any", "any")
+        command.operands = ("FILE...",)
+        return flags.parse(command, ["any", *argv])
+
+    found = read("a.csv", "--engines", "lax,torch", "b.csv", "--path=lax=x", "--path=torch=y")
+    assert found.operands == ["a.csv", "b.csv"]
+    assert found.engines == ["lax", "torch"]
+    assert found.path == {"lax": "x", "torch": "y"}
+    assert read("c.csv").path == {}
