@@ -2,7 +2,7 @@
 
 Under another value, functions are compiled again. JAX must know a context before it compiles what
 the context is to tell apart, so these are made when the package is imported. What they mean, and
-how they are set, is told where that is imported first: `_lowering/force.py` and `install.py`.
+how they are set, is told where that is imported first: `_lowering/force.py` and `_lax/install.py`.
 """
 
 import jax

@@ -21,6 +21,7 @@ from jaxconv._lowering.forms import (
     reference,
     split,
     swap,
+    taps,
 )
 from jaxconv._lowering.problem import Problem
 
@@ -106,7 +107,7 @@ def _much_data(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Grouped, and too many taps for a program to write out one by one."""
-    most = MOST_TERMS if p.fine == p.coarse == 1 else split.MOST_TAPS
+    most = MOST_TERMS if p.fine == p.coarse == 1 else taps.MOST_TAPS
     return not p.dense and p.taps > (MOST_TERMS_TO_KERNEL if p.result == "kernel" else most)
 
 
@@ -116,7 +117,7 @@ def _dots_only(p: Problem) -> bool:
     At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
     """
     halos = p.result == "coarse" and not p.strided
-    return p.taps <= split.MOST_TAPS and (halos or not _few_terms(p))
+    return p.taps <= taps.MOST_TAPS and (halos or not _few_terms(p))
 
 
 def _few_terms_beat_onednn(p: Problem) -> bool:
@@ -275,8 +276,8 @@ TABLE: Table = (
     ),
     Line(
         "tap-by-tap",
-        split.TAPS,
-        lambda p: p.result == "fine" or split.far(p),
+        taps.TAPS,
+        lambda p: p.result == "fine" or taps.far(p),
         "too many phases, or windows that reach over far more padding than data",
     ),
     Line(
@@ -336,7 +337,7 @@ TABLE: Table = (
     ),
     Line(
         "3-D",
-        split.FIRST_AXIS,
+        taps.FIRST_AXIS,
         lambda p: p.result == "coarse" and p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
     ),

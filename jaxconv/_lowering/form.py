@@ -39,7 +39,7 @@ class Rewrite(Protocol):
 
 @dataclass(frozen=True)
 class Form:
-    """One way to compute contractions: the record of a file of this folder."""
+    """One way to compute contractions: the record of a file of `forms/`."""
 
     name: str
     #: a function for each slot that the form can fill

@@ -1,4 +1,4 @@
-"""GPU: a contraction becomes one of cuDNN's convolutions, by the first regime that holds.
+"""GPU: a contraction becomes one of cuDNN's convolutions, by the first line that holds.
 
 The layouts stay as they are, since XLA chooses those of cuDNN by itself. XLA hands none of these to
 cuDNN, so other lines take them: more than three spatial axes, a data gradient with groups or
@@ -6,7 +6,7 @@ dilations, and a dilated weights gradient.
 """
 
 from jaxconv._lowering.form import Line, Table
-from jaxconv._lowering.forms import cudnn, dot, dots, phases, reference, split
+from jaxconv._lowering.forms import cudnn, dot, dots, phases, reference, taps
 from jaxconv._lowering.problem import Problem
 
 
@@ -36,20 +36,20 @@ TABLE: Table = (
     ),
     Line(
         "odd strides",
-        split.TAPS,
+        taps.TAPS,
         _no_backward_data,
         "no backward data form, and too many phases",
     ),
     Line(
         "4-D",
-        split.FIRST_AXIS,
+        taps.FIRST_AXIS,
         lambda p: p.rank > 3 and p.result != "fine",
         "no form has more than three spatial axes",
     ),
     Line(
         "dilated weights gradient",
         dots.BY_TAP,
-        lambda p: p.result == "kernel" and p.dilated and p.taps <= split.MOST_TAPS,
+        lambda p: p.result == "kernel" and p.dilated and p.taps <= taps.MOST_TAPS,
         "no backward filter form; a forward one would have the coarse tensor as its kernel",
     ),
     Line(
@@ -60,7 +60,7 @@ TABLE: Table = (
             and not p.dense
             and p.fine > 1
             and p.partitioned
-            and p.taps <= split.MOST_TAPS
+            and p.taps <= taps.MOST_TAPS
         ),
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),

@@ -57,7 +57,7 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "windows that reach over more than XLA counts are left to it",
-        "_lowering/forms/split.py",
+        "_lowering/forms/taps.py",
         "    return max(reach) >= 2**31 or math.prod(reach) > FAR * tensors",
         "    return False",
         "test_limits.py -k far_beyond",
@@ -176,7 +176,7 @@ LOWERING: tuple[Fault, ...] = (
     ),
     Fault(
         "slabs begin with the padding of the end",
-        "_lowering/forms/split.py",
+        "_lowering/forms/taps.py",
         "(a.pad_low, a.pad_high, 0), *",
         "(a.pad_high, a.pad_low, 0), *",
         FORMS,

@@ -9,8 +9,9 @@
     cudnn.py                    GPU: the convolutions that cuDNN has
     phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
     swap.py                     weights gradients: the data in each other's place
-    split.py                    by group, block, piece, tap, first axis
+    split.py, taps.py           by group, block or piece; by tap
     window.py, blocks.py        what forms are made of
 
-A new form is a record (`Form`) in a file here, and a line in a table with the reason.
+A new form is a record (`Form`) in a file here, a line in a table with the reason, its fault, and
+a row of the table in the docs.
 """

@@ -13,7 +13,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Emit, Form
-from jaxconv._lowering.forms import convolution, dot, split, window
+from jaxconv._lowering.forms import convolution, dot, taps, window
 from jaxconv._lowering.forms.blocks import side_by_side, some
 from jaxconv._lowering.problem import Numerics, Problem
 
@@ -58,7 +58,7 @@ def _cannot(problem: Problem) -> bool:
     """Groups, huge windows, and what neither `to_coarse` nor XLA's own code is made for."""
     if problem.result == "coarse":
         pixels, channels = math.prod(a.fine for a in problem.geometry.axes), problem.coarse
-        fits = not problem.strided and problem.taps <= split.MOST_TAPS
+        fits = not problem.strided and problem.taps <= taps.MOST_TAPS
     else:
         pixels, channels = problem.positions, problem.fine
         fits = problem.strided and not problem.dilated and problem.rank == 2

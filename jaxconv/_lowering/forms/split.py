@@ -1,26 +1,22 @@
-"""One contraction as several smaller ones: by group, block, piece, tap, or taps of one axis.
+"""One contraction as several smaller ones: by group, by block, or by piece of the kernel.
 
 Data is channels-last. Parts are summed or concatenated, which follows from what is split.
 """
 
 import math
 from dataclasses import replace
-from functools import reduce
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry
-from jaxconv._base.reshape import reorder, replace_axes
+from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form, Part, Parts
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import added, at_most, divisor, side_by_side, some
 from jaxconv._lowering.problem import Numerics, Problem
-
-#: Most taps that a program may write out one by one.
-MOST_TAPS = 256
 
 #: Most taps in one piece of a kernel: with one fine channel a group, and with more. With twice as
 #: many, depthwise 31 x 31 takes twice as long; with half as many, 17 x 17 with 16 channels a group.
@@ -242,123 +238,4 @@ def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
 
 PIECES = Form(
     "by piece", {"coarse": pieces_to_coarse, "kernel": pieces_to_kernel}, parts=_some_taps
-)
-
-
-# By tap: each tap by itself, without the padding that it reads. For strides and dilations beyond
-# the image, a padded image would be many times what memory holds, and XLA, which counts extents in
-# 31 bits, is silently wrong about larger ones.
-
-#: Most elements of the padded image, in multiples of those of the tensors.
-FAR = 1000
-
-
-def far(problem: Problem) -> bool:
-    """Whether windows reach over little else than padding."""
-    axes = problem.geometry.axes
-    reach = [a.span - 1 + a.extent for a in axes]
-    tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
-    return max(reach) >= 2**31 or math.prod(reach) > FAR * tensors
-
-
-def _each_tap(problem: Problem) -> tuple[Problem, ...]:
-    return tuple(
-        replace(problem, geometry=replace(problem.geometry, axes=_of_tap(problem.geometry, tap)))
-        for tap in window.taps(problem.geometry)
-    )
-
-
-def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
-    return tuple(
-        replace(a, kernel=1, dilation=1, pad_low=a.pad_low - a.dilation * t)
-        for a, t in zip(geometry.axes, tap, strict=True)
-    )
-
-
-def taps_to_data(
-    data: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
-    """The sum over taps, to fine or to coarse."""
-    geometry = problem.geometry
-    ones = tuple(1 for _ in geometry.axes)
-    terms = (
-        part(data, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
-        for tap, part in zip(window.taps(geometry), parts, strict=True)
-    )
-    return reduce(lax.add, terms)
-
-
-def taps_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
-    """The weights of all taps, side by side."""
-    geometry = problem.geometry
-    shape = geometry.shape("kernel", fine.shape, coarse.shape)
-    return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
-
-
-TAPS = Form(
-    "by tap",
-    {"coarse": taps_to_data, "fine": taps_to_data, "kernel": taps_to_kernel},
-    cannot=lambda p: p.taps > MOST_TAPS,
-    parts=_each_tap,
-)
-
-
-# By the taps of the first axis, which joins the batch. XLA:CPU has fast convolutions of two spatial
-# axes only, and cuDNN none of more than three.
-
-
-def _without_first(problem: Problem) -> tuple[Problem, ...]:
-    batch = None if problem.batch is None else problem.batch * problem.geometry.axes[0].coarse
-    rest = replace(problem.geometry, axes=problem.geometry.axes[1:]).canonical()
-    return (replace(problem, geometry=rest, batch=batch),)
-
-
-def axis_to_coarse(
-    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
-    """The sum over the first axis's taps."""
-    geometry = problem.geometry
-    (part,) = parts
-    sums = [
-        part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
-        for tap, slab in enumerate(_slabs(fine, geometry))
-    ]
-    return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
-
-
-def axis_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
-    """The weights of the first axis's taps, one by one."""
-    geometry = problem.geometry
-    (part,) = parts
-    coarse = _into_batch(coarse)
-    return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])
-
-
-def _slabs(fine: Array, geometry: Geometry) -> list[Array]:
-    """What each tap of the first axis reads, with that axis in the batch."""
-    a = geometry.axes[0]
-    config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
-    fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
-    return [
-        _into_batch(
-            lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)
-        )
-        for t in range(a.kernel)
-    ]
-
-
-def _into_batch(x: Array) -> Array:
-    """(N, X1, ...) to ((N, X1), ...): the batch stays major, so that it may be sharded."""
-    return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
-
-
-FIRST_AXIS = Form(
-    "by first axis",
-    {"coarse": axis_to_coarse, "kernel": axis_to_kernel},
-    cannot=lambda p: p.rank < 2,
-    parts=_without_first,
 )
