@@ -86,12 +86,12 @@ def _few_terms(p: Problem) -> bool:
     if p.dense or p.result == "fine" or p.summed > FEW_CHANNELS:
         return False
     if p.result == "kernel":
-        return _few_products(p) and p.taps * p.fine <= MOST_TERMS_TO_KERNEL
-    return p.taps * p.fine <= MOST_TERMS
+        return _few_products(p) and p.taps * p.fine_channels <= MOST_TERMS_TO_KERNEL
+    return p.taps * p.fine_channels <= MOST_TERMS
 
 
 def _few_products(p: Problem) -> bool:
-    return not p.dense and p.fine * p.coarse <= FEW_PRODUCTS
+    return not p.dense and p.fine_channels * p.coarse_channels <= FEW_PRODUCTS
 
 
 def _much_data(p: Problem) -> bool:
@@ -107,7 +107,7 @@ def _much_data(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Grouped, and too many taps for a program to write out one by one."""
-    most = MOST_TERMS if p.fine == p.coarse == 1 else taps.MOST_TAPS
+    most = MOST_TERMS if p.fine_channels == p.coarse_channels == 1 else taps.MOST_TAPS
     return not p.dense and p.taps > (MOST_TERMS_TO_KERNEL if p.result == "kernel" else most)
 
 
@@ -122,7 +122,7 @@ def _dots_only(p: Problem) -> bool:
 
 def _few_terms_beat_onednn(p: Problem) -> bool:
     """One channel to or from a few; or phases, whose results fuse with the interleaving."""
-    few, more = sorted((p.fine, p.coarse))
+    few, more = sorted((p.fine_channels, p.coarse_channels))
     multiplier = not p.dense and few == 1 < more <= FEW_CHANNELS
     return p.result == "coarse" and (multiplier or (p.phase and p.depthwise)) and _few_terms(p)
 
@@ -139,7 +139,7 @@ def _few_sums(p: Problem) -> bool:
     """A weights gradient of one tap, in 32 bits, of many rows and few sums."""
     if p.result != "kernel" or p.bits != 32 or not p.dense or not p.counted:
         return False
-    sums = p.fine * p.coarse
+    sums = p.fine_channels * p.coarse_channels
     return p.pointwise and sums <= FEW_SUMS and p.work >= dot.ROWS * sums
 
 
@@ -149,22 +149,24 @@ def _few_results(p: Problem) -> bool:
         return False
     if p.result == "coarse":
         most = FEW_RESULTS if p.onednn else FEW_COARSE
-        return p.coarse <= most and p.summed >= MANY_SUMMED * p.coarse
-    few, many = p.fine <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine
+        return p.coarse_channels <= most and p.summed >= MANY_SUMMED * p.coarse_channels
+    few, many = p.fine_channels <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine_channels
     if p.onednn:  # phases read few coarse channels faster
-        return p.bits == 32 and few and many and p.coarse > MANY_CHANNELS
+        return p.bits == 32 and few and many and p.coarse_channels > MANY_CHANNELS
     return p.bits < 64 and (few or many)
 
 
 def _image_by_image(p: Problem) -> bool:
     """One tap, channels first, and twice the weights, which each image copies, at most its data."""
-    few = 2 * p.fine * p.coarse <= p.positions * (p.fine + p.coarse)
+    few = 2 * p.fine_channels * p.coarse_channels <= p.positions * (
+        p.fine_channels + p.coarse_channels
+    )
     return p.channels_first and few and (p.bits > 16 or p.result != "kernel")
 
 
 def _few_terms_channels_first(p: Problem) -> bool:
     """Grouped, channels first, and sums that cost less than two transpositions."""
-    few = p.fine <= (1 if p.strided else 4) and p.taps * p.fine <= FEW_TERMS
+    few = p.fine_channels <= (1 if p.strided else 4) and p.taps * p.fine_channels <= FEW_TERMS
     return p.channels_first and p.result == "coarse" and few and not p.dense
 
 
@@ -173,8 +175,8 @@ def _narrow_coarse(p: Problem) -> bool:
 
     The result is copied as well, to reverse it.
     """
-    saved = p.pixels * (p.fine - p.coarse)
-    return saved >= COPIES * p.fine * p.coarse
+    saved = p.pixels * (p.fine_channels - p.coarse_channels)
+    return saved >= COPIES * p.fine_channels * p.coarse_channels
 
 
 def _pays_onednn(p: Problem) -> bool:
@@ -190,10 +192,14 @@ def _fast_dense(p: Problem) -> bool:
     if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
         return False
     if p.result == "coarse":
-        many = p.fine > NARROW and p.taps * p.coarse > MANY_WINDOWS * p.fine
+        many = (
+            p.fine_channels > NARROW and p.taps * p.coarse_channels > MANY_WINDOWS * p.fine_channels
+        )
         return many and _few_results(p)
     several = (p.batch or 0) >= (FEW_IMAGES if p.strided else MANY_IMAGES)
-    even = p.coarse < MANY_COARSE * p.fine and (p.strided or not _narrow_coarse(p))
+    even = p.coarse_channels < MANY_COARSE * p.fine_channels and (
+        p.strided or not _narrow_coarse(p)
+    )
     copied = 4 * sum(math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
     return p.result == "kernel" and several and even and copied <= MUCH_COPIED
 
@@ -207,26 +213,26 @@ def _wide_groups(p: Problem) -> bool:
 def _dots_of_windows(p: Problem) -> bool:
     """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image or stem."""
     if p.result == "kernel" and p.dense:
-        return not _stem(p) and (p.rank > 1 or p.fine == 1 or p.bits == 64)
+        return not _stem(p) and (p.rank > 1 or p.fine_channels == 1 or p.bits == 64)
     return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widening(p)))
 
 
 def _stem(p: Problem) -> bool:
     """A weights gradient of few channels and several images, which XLA takes as channels."""
-    few = p.fine <= FEW_WIDENED and p.coarse <= FEW_COARSE
-    several = (p.batch or 0) >= (FEW_IMAGES if p.fine <= FEW_FINE else MANY_IMAGES)
+    few = p.fine_channels <= FEW_WIDENED and p.coarse_channels <= FEW_COARSE
+    several = (p.batch or 0) >= (FEW_IMAGES if p.fine_channels <= FEW_FINE else MANY_IMAGES)
     return few and several and p.bits == 32
 
 
 def _small_image(p: Problem) -> bool:
     """Few pixels along an axis, and enough results to be worth their windows."""
     small = any(a.coarse <= SMALL_IMAGE for a in p.geometry.axes if a.kernel > 1)
-    return small and p.fine >= MANY_CHANNELS and p.coarse > FEW_COARSE
+    return small and p.fine_channels >= MANY_CHANNELS and p.coarse_channels > FEW_COARSE
 
 
 def _widening(p: Problem) -> bool:
     """A stem: many results from few channels, for which XLA:CPU's convolution is erratic."""
-    return 1 < p.fine <= FEW_WIDENED and p.coarse >= MANY_COARSE * p.fine
+    return 1 < p.fine_channels <= FEW_WIDENED and p.coarse_channels >= MANY_COARSE * p.fine_channels
 
 
 TABLE: Table = (

@@ -58,7 +58,7 @@ TABLE: Table = (
         lambda p: (
             p.result == "coarse"
             and not p.dense
-            and p.fine > 1
+            and p.fine_channels > 1
             and p.partitioned
             and p.taps <= taps.MOST_TAPS
         ),

@@ -96,8 +96,8 @@ def named(problem: Problem) -> str:
     data, kernel = ("".join(map(str, problem.geometry.layout(s))) for s in ("fine", "kernel"))
     return (
         f"to {problem.result} {problem.dtype} batch {problem.batch} groups "
-        f"{problem.geometry.groups} channels {problem.fine}:{problem.coarse} axes {axes} "
-        f"layouts {data} {kernel}"
+        f"{problem.geometry.groups} channels {problem.fine_channels}:{problem.coarse_channels} "
+        f"axes {axes} layouts {data} {kernel}"
     )
 
 

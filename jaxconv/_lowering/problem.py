@@ -36,9 +36,9 @@ class Problem:
     geometry: Geometry
     #: number of images; None if it is symbolic
     batch: int | None
-    #: fine and coarse channels of one group
-    fine: int
-    coarse: int
+    #: channels of one group
+    fine_channels: int
+    coarse_channels: int
     #: type of the operands
     dtype: DType
     #: over how many XLA itself splits the program
@@ -73,9 +73,17 @@ class Problem:
         """The shape of the tensor in a slot."""
         geometry, groups = self.geometry, self.geometry.groups
         sizes: dict[Slot, Shape] = {
-            "fine": (self.batch, groups * self.fine, *(a.fine for a in geometry.axes)),
-            "coarse": (self.batch, groups * self.coarse, *(a.coarse for a in geometry.axes)),
-            "kernel": (groups * self.coarse, self.fine, *(a.kernel for a in geometry.axes)),
+            "fine": (self.batch, groups * self.fine_channels, *(a.fine for a in geometry.axes)),
+            "coarse": (
+                self.batch,
+                groups * self.coarse_channels,
+                *(a.coarse for a in geometry.axes),
+            ),
+            "kernel": (
+                groups * self.coarse_channels,
+                self.fine_channels,
+                *(a.kernel for a in geometry.axes),
+            ),
         }
         at = dict(zip(geometry.layout(slot), sizes[slot], strict=True))
         return tuple(at[axis] for axis in range(len(at)))
@@ -128,12 +136,12 @@ class Problem:
     @property
     def depthwise(self) -> bool:
         """Whether there are several groups, of one fine and one coarse channel each."""
-        return not self.dense and self.fine == self.coarse == 1
+        return not self.dense and self.fine_channels == self.coarse_channels == 1
 
     @property
     def summed(self) -> int:
         """Channels that one element of a result to fine or coarse sums over."""
-        return self.coarse if self.result == "fine" else self.fine
+        return self.coarse_channels if self.result == "fine" else self.fine_channels
 
     @property
     def taps(self) -> int:
@@ -153,7 +161,13 @@ class Problem:
     @property
     def work(self) -> float:
         """Multiply-adds; infinite where the batch is symbolic."""
-        return self.pixels * self.taps * self.geometry.groups * self.fine * self.coarse
+        return (
+            self.pixels
+            * self.taps
+            * self.geometry.groups
+            * self.fine_channels
+            * self.coarse_channels
+        )
 
     @property
     def strided(self) -> bool:

@@ -107,15 +107,15 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "blocks of a weights gradient leave out the last images",
         "_lowering/forms/split.py",
-        "    out = added(block, fine.shape[batch] // images, fine, coarse)",
-        "    out = added(block, max(fine.shape[batch] // images - 1, 1), fine, coarse)",
+        "    out = sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)",
+        "    out = sum_over_blocks(block, max(fine.shape[batch] // images - 1, 1), fine, coarse)",
         FORMS,
     ),
     Fault(
         "blocks of images are cut along the first axis, whatever it is",
         "_lowering/forms/split.py",
-        "some(x, n * images, images, batch)",
-        "some(x, n * images, images, 0)",
+        "slice_along(x, n * images, images, batch)",
+        "slice_along(x, n * images, images, 0)",
         "test_install_grid.py",
     ),
     Fault(

@@ -40,7 +40,7 @@ def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], 
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
                 return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            return at_most(most(first, geometry), together, first, second, geometry.groups)
+            return loop_over_groups(most(first, geometry), together, first, second, geometry.groups)
 
         return each
 
@@ -52,7 +52,7 @@ def divisor(total: int, most: int) -> int:
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
 
-def added(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
+def sum_over_blocks(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
     """The sum of `block(n)` over n below `count`; `operands` are what blocks read."""
     if count == 1:
         return block(0)
@@ -62,7 +62,7 @@ def added(block: Callable[[Index], Array], count: int, *operands: Array) -> Arra
     return out
 
 
-def side_by_side(
+def concatenate_blocks(
     block: Callable[[Index], Array], size: int, total: int, axis: int, *operands: Array
 ) -> Array:
     """The result of `total` indices along an axis, of which `block(start)` gives `size`.
@@ -84,12 +84,12 @@ def side_by_side(
     return out
 
 
-def some(x: Array, start: Index, size: int, axis: int) -> Array:
+def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
     """`size` elements along an axis; if these are all, `x` itself."""
     return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
-def at_most(
+def loop_over_groups(
     most: int,
     form: Callable[[int, Array, Array], Array],
     first: Array,

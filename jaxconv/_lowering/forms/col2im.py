@@ -14,7 +14,7 @@ from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Emit, Form
 from jaxconv._lowering.forms import convolution, dot, taps, window
-from jaxconv._lowering.forms.blocks import side_by_side, some
+from jaxconv._lowering.forms.blocks import concatenate_blocks, slice_along
 from jaxconv._lowering.problem import Numerics, Problem
 
 #: Most bytes of windows that are made at once, and most bytes of a block of images where there are
@@ -35,9 +35,9 @@ def _by_images(form: Emit) -> Emit:
         images = batch if batch * image <= WHOLE else min(max(BLOCK // image, 1), batch)
 
         def block(start: Index) -> Array:
-            return emit(some(data, start, images, 0), kernel)
+            return emit(slice_along(data, start, images, 0), kernel)
 
-        return side_by_side(block, images, batch, 0, data, kernel)
+        return concatenate_blocks(block, images, batch, 0, data, kernel)
 
     return each
 
@@ -50,17 +50,17 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     terms = []
     for n, tap in enumerate(window.taps(geometry)):
         products = lax.slice_in_dim(windows, n * channels, (n + 1) * channels, axis=fine.ndim - 1)
-        terms.append(window.shifted(tap, products, geometry))
+        terms.append(window.shift_fine(tap, products, geometry))
     return reduce(lax.add, terms)
 
 
 def _cannot(problem: Problem) -> bool:
     """Groups, huge windows, and what neither `to_coarse` nor XLA's own code is made for."""
     if problem.result == "coarse":
-        pixels, channels = math.prod(a.fine for a in problem.geometry.axes), problem.coarse
+        pixels, channels = math.prod(a.fine for a in problem.geometry.axes), problem.coarse_channels
         fits = not problem.strided and problem.taps <= taps.MOST_TAPS
     else:
-        pixels, channels = problem.positions, problem.fine
+        pixels, channels = problem.positions, problem.fine_channels
         fits = problem.strided and not problem.dilated and problem.rank == 2
         fits = fits and problem.taps <= pixels
     return not (problem.dense and fits) or 4 * pixels * problem.taps * channels > IMAGE

@@ -41,10 +41,10 @@ def _in_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numeri
     if not deep and any(a.pad_low > 0 or a.pad_high > 0 for a in axes):
         return convolve(fine, kernel, geometry=geometry)
     # The barrier keeps XLA from moving the padding back into the convolution.
-    fine = lax.optimization_barrier(window.padded(fine, geometry))
+    fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
     long = next((n for n, a in enumerate(axes) if a.extent > 2), None)
     padding = [(0, int(n == long)) for n in range(geometry.rank)]
-    out = convolve(fine, kernel, geometry=window.of_padded(geometry), padding=padding)
+    out = convolve(fine, kernel, geometry=window.geometry_of_padded(geometry), padding=padding)
     return out if long is None else lax.slice_in_dim(out, 0, axes[long].coarse, axis=1 + long)
 
 

@@ -75,8 +75,8 @@ IN_PARTS = Form(
 def _patches(fine: Array, geometry: Geometry) -> Array:
     """The windows, which do not overlap, as (N, coarse extents, taps * C)."""
     if all(a.kernel == 1 for a in geometry.axes):
-        return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
-    fine = window.padded(fine, geometry)  # coarse * kernel pixels an axis, since kernel == stride
+        return window.read_tap((0,) * geometry.rank, window.pad_fine(fine, geometry), geometry)
+    fine = window.pad_fine(fine, geometry)  # coarse * kernel pixels an axis, since kernel == stride
     extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
     batch, channels = fine.shape[0], fine.shape[-1]
     split = fine.reshape(batch, *extents, channels).transpose(_outside_in(geometry))

@@ -70,7 +70,7 @@ def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Ar
     # To shift data that is split over devices, the devices exchange halos only.
     strided = any(a.stride > 1 for a in geometry.axes)
     fine, read_by = (
-        (window.padded(fine, geometry), window.read_by) if strided else (fine, window.shifted)
+        (window.pad_fine(fine, geometry), window.read_tap) if strided else (fine, window.shift_fine)
     )
     return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
 
@@ -151,7 +151,7 @@ def _flat(data: Array, geometry: Geometry) -> Array:
 
 def _read(fine: Array, geometry: Geometry) -> Array:
     """What the one tap reads: a pixel for each coarse pixel."""
-    return window.read_by((0,) * geometry.rank, window.padded(fine, geometry), geometry)
+    return window.read_tap((0,) * geometry.rank, window.pad_fine(fine, geometry), geometry)
 
 
 BY_IMAGE = Form(

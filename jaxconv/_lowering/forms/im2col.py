@@ -16,7 +16,12 @@ from jaxconv._base.typing import Index
 from jaxconv._lowering import isolate
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import dot, window
-from jaxconv._lowering.forms.blocks import added, by_group, side_by_side, some
+from jaxconv._lowering.forms.blocks import (
+    by_group,
+    concatenate_blocks,
+    slice_along,
+    sum_over_blocks,
+)
 from jaxconv._lowering.problem import Numerics
 
 #: Most bytes of windows that are written at once, and most bytes of a block where there are more.
@@ -50,7 +55,7 @@ def _together(fine: Array, geometry: Geometry) -> int:
 @by_group(_together)
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The product of the windows and the kernel."""
-    source = window.padded(dot.movable(fine), geometry)
+    source = window.pad_fine(dot.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def product(start: Index, size: int) -> Array:
@@ -59,7 +64,9 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
     along, size = _block(fine, geometry)
     total = geometry.axes[along].coarse
-    return side_by_side(lambda start: product(start, size), size, total, 1 + along, fine, kernel)
+    return concatenate_blocks(
+        lambda start: product(start, size), size, total, 1 + along, fine, kernel
+    )
 
 
 @by_group(_together)
@@ -76,7 +83,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
         view = replace(geometry, data=data._replace(spatial=spatial))
 
     def moved(fine: Array) -> Array:
-        padded = window.padded(dot.movable(fine), geometry)
+        padded = window.pad_fine(dot.movable(fine), geometry)
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
     # Otherwise XLA would move and pad the pixels of each tap, in a loop for each.
@@ -84,7 +91,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
 
     def product(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_reads(source, view, along, start, size), 0 if by_channel else -1)
-        block = some(coarse, start, size, data.spatial[along])
+        block = slice_along(coarse, start, size, data.spatial[along])
         multiply = dot.first_by_rows if by_channel else dot.by_rows
         return multiply(dot.as_numbers(windows, fine.dtype), block, numerics)
 
@@ -93,7 +100,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
     along, size = _block(fine, geometry, sums)
     total = geometry.axes[along].coarse
     count, left = divmod(total, size)
-    out = added(lambda n: product(n * size, size), count, fine, coarse)
+    out = sum_over_blocks(lambda n: product(n * size, size), count, fine, coarse)
     if left:
         out = out + product(total - left, left)
     return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
@@ -107,7 +114,7 @@ def _reads(source: Array, geometry: Geometry, along: int, start: Index, size: in
     source = lax.dynamic_slice_in_dim(source, start * axis.stride, part.fine, axis=at)
     axes[along] = part
     some = replace(geometry, axes=tuple(axes))
-    return [window.read_by(tap, source, some) for tap in window.taps(some)]
+    return [window.read_tap(tap, source, some) for tap in window.taps(some)]
 
 
 def _block(fine: Array, geometry: Geometry, sums: int = WHOLE) -> tuple[int, int]:

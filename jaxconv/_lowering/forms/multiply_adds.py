@@ -35,14 +35,14 @@ FEWEST_PLACES = 4
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Sum over taps and fine channels i of (N, X, g, 1) times (g, o); or with channels first."""
-    fine = _widened(window.padded(fine, geometry), numerics.sums)
+    fine = _widened(window.pad_fine(fine, geometry), numerics.sums)
     kernel = _widened(kernel, numerics.sums)
     groups, channel = geometry.groups, geometry.data.channel
     other = [axis for axis in range(fine.ndim + 1) if axis not in (channel, channel + 1)]
     terms = []
     for tap in window.taps(geometry):
-        read = split_groups(window.read_by(tap, fine, geometry), groups, channel)
-        weights = split_groups(window.at(tap, kernel), groups)  # i, g, o
+        read = split_groups(window.read_tap(tap, fine, geometry), groups, channel)
+        weights = split_groups(window.weights_of_tap(tap, kernel), groups)  # i, g, o
         for i in range(weights.shape[0]):
             one = lax.slice_in_dim(read, i, i + 1, axis=channel + 1)
             terms.append(one * lax.expand_dims(weights[i], other))
@@ -63,7 +63,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
     """
     fine, coarse = (split_groups(x, geometry.groups) for x in (fine, coarse))
     # Padded in this shape: XLA would write a padded tensor twice if it is read in two shapes.
-    fine = _widened(window.padded(fine, geometry), numerics.sums)
+    fine = _widened(window.pad_fine(fine, geometry), numerics.sums)
     coarse = _widened(coarse, numerics.sums)
     channels = fine.shape[-1]
     taps = list(window.taps(geometry))

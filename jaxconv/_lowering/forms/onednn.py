@@ -11,7 +11,7 @@ from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import onednn_call, window
-from jaxconv._lowering.forms.blocks import added, divisor
+from jaxconv._lowering.forms.blocks import divisor, sum_over_blocks
 from jaxconv._lowering.problem import Numerics, Problem
 
 
@@ -29,7 +29,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     deep = any(max(a.pad_low, a.pad_high) >= a.extent for a in axes)
     flat = any(a.kernel == 1 for a in axes)
     if deep or (depthwise and (flat or any(a.dilation > 1 for a in axes))):
-        fine, geometry = window.padded(fine, geometry), window.of_padded(geometry)
+        fine, geometry = window.pad_fine(fine, geometry), window.geometry_of_padded(geometry)
     pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
     return onednn_call.call(fine, kernel, geometry, pads, numerics.dtype)
 
@@ -65,7 +65,11 @@ def _worth(problem: Problem) -> bool:
     The coarse tensor slides over some taps of each residue. With one, the call copies as much as
     im2col, and with two, a large result is copied once more.
     """
-    if not problem.dense or problem.bits <= 16 or min(problem.fine, problem.coarse) < FEWEST:
+    if (
+        not problem.dense
+        or problem.bits <= 16
+        or min(problem.fine_channels, problem.coarse_channels) < FEWEST
+    ):
         return False
     taps = max((-(-a.kernel // a.stride) for a in problem.geometry.axes[:-1]), default=1)
     large = 4 * math.prod(problem.shape("kernel")) > LARGE
@@ -74,7 +78,7 @@ def _worth(problem: Problem) -> bool:
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """The sum over blocks, each of several images or of some rows of one image."""
-    fine, geometry = window.padded(fine, geometry), window.of_padded(geometry)
+    fine, geometry = window.pad_fine(fine, geometry), window.geometry_of_padded(geometry)
     axes = geometry.axes
     images, rows = _block(fine.shape, coarse.shape, axes)
     first = axes[0]
@@ -90,7 +94,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
         return _sum(fine_rows, coarse_rows, row_axes, geometry)
 
     count = fine.shape[0] // images * (first.coarse // rows)
-    out = added(block, count, fine, coarse)
+    out = sum_over_blocks(block, count, fine, coarse)
     out = out.reshape(axes[-1].kernel, *(r.residues for r in row_axes), *out.shape[1:])
     return _in_order(out, row_axes)
 

@@ -42,7 +42,7 @@ MOST_RESIDUES = 1 << 16
 
 
 def _flipped(problem: Problem) -> tuple[Problem, ...]:
-    return (_as_coarse(problem, problem.geometry.axes, problem.fine),)
+    return (_as_coarse(problem, problem.geometry.axes, problem.fine_channels),)
 
 
 def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
@@ -54,7 +54,13 @@ def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
     if problem.dense:
         coarse, fine_at, spatial = geometry.kernel
         geometry = replace(geometry, kernel=KernelLayout(fine_at, coarse, spatial))
-    return replace(problem, result="coarse", geometry=geometry, fine=problem.coarse, coarse=fine)
+    return replace(
+        problem,
+        result="coarse",
+        geometry=geometry,
+        fine_channels=problem.coarse_channels,
+        coarse_channels=fine,
+    )
 
 
 def flip(
@@ -170,7 +176,7 @@ def _phases(problem: Problem) -> tuple[Problem, ...]:
         _as_coarse(
             problem,
             tuple(kind.axis for kind in choice),
-            problem.fine * math.prod(len(kind.residues) for kind in choice),
+            problem.fine_channels * math.prod(len(kind.residues) for kind in choice),
         )
         for choice in _chosen(_kinds(problem))
     )
@@ -195,18 +201,18 @@ def phases(
         places = tuple(kind.axis.fine for kind in choice)
         if choice not in done:
             pairs = (n for pair in zip(places, counts, strict=True) for n in pair)
-            shape = (coarse.shape[0], *pairs, groups * problem.fine)
+            shape = (coarse.shape[0], *pairs, groups * problem.fine_channels)
             return meshes.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)[0]
         weights = kernel
         for n, kind in enumerate(choice):
             weights = jnp.moveaxis(_by_residue(weights, kind, n), n, rank + n)
         weights = replace_axes(weights, rank, rank + 1, (math.prod(weights.shape[rank:-1]),))
         out = done[choice](coarse, _turned(weights, geometry), numerics)
-        out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine))
+        out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine_channels))
         # from (N, a1, a2, ..., g, r1, r2, ..., i)
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
         out = lax.transpose(out, (0, *behind, rank + 1, 2 * rank + 2))
-        return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine,))
+        return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine_channels,))
 
     def together(choice: tuple[Alike, ...]) -> Array:
         """The results for the kinds chosen, and for all residues of the axes after these."""

@@ -15,7 +15,13 @@ from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form, Part, Parts
 from jaxconv._lowering.forms import window
-from jaxconv._lowering.forms.blocks import added, at_most, divisor, side_by_side, some
+from jaxconv._lowering.forms.blocks import (
+    concatenate_blocks,
+    divisor,
+    loop_over_groups,
+    slice_along,
+    sum_over_blocks,
+)
 from jaxconv._lowering.problem import Numerics, Problem
 
 #: Most taps in one piece of a kernel: with one fine channel a group, and with more. With twice as
@@ -47,7 +53,7 @@ def _some_groups(
     def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics)
 
-    return at_most(most, of_groups, first, second, geometry.groups)
+    return loop_over_groups(most, of_groups, first, second, geometry.groups)
 
 
 GROUPS = Form(
@@ -111,12 +117,12 @@ def blocks_to_kernel(
 
     def block(n: Index) -> Array:
         first, second = (
-            reorder(some(x, n * images, images, batch), geometry.data.spec, last.data.spec)
+            reorder(slice_along(x, n * images, images, batch), geometry.data.spec, last.data.spec)
             for x in (fine, coarse)
         )
         return _some_groups(groups, parts, first, second, geometry, numerics.wide)
 
-    out = added(block, fine.shape[batch] // images, fine, coarse)
+    out = sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
@@ -130,11 +136,11 @@ def blocks_to_coarse(
     kernel = reorder(kernel, geometry.kernel.spec, last.kernel.spec)
 
     def block(start: Index) -> Array:
-        data = reorder(some(fine, start, images, batch), geometry.data.spec, last.data.spec)
+        data = reorder(slice_along(fine, start, images, batch), geometry.data.spec, last.data.spec)
         out = _some_groups(groups, parts, data, kernel, geometry, numerics)
         return reorder(out, last.data.spec, geometry.data.spec)
 
-    return side_by_side(block, images, fine.shape[batch], batch, fine, kernel)
+    return concatenate_blocks(block, images, fine.shape[batch], batch, fine, kernel)
 
 
 def blocks_to_fine(
@@ -147,9 +153,9 @@ def blocks_to_fine(
     batch = geometry.data.batch
 
     def block(start: Index) -> Array:
-        return part(some(coarse, start, images, batch), kernel, numerics)
+        return part(slice_along(coarse, start, images, batch), kernel, numerics)
 
-    return side_by_side(block, images, coarse.shape[batch], batch, coarse, kernel)
+    return concatenate_blocks(block, images, coarse.shape[batch], batch, coarse, kernel)
 
 
 BLOCKS = Form(
@@ -168,7 +174,7 @@ BLOCKS = Form(
 
 def _pieces(problem: Problem) -> tuple[int, int]:
     """The kernel axis that pieces split, and how many of its taps one piece has."""
-    most = DEPTHWISE if problem.fine == 1 else OTHERS
+    most = DEPTHWISE if problem.fine_channels == 1 else OTHERS
     kernel = [a.kernel for a in problem.geometry.axes]
     at = next((n for n, k in enumerate(kernel) if k > 1), 0)
     return at, min(max(most * kernel[at] // math.prod(kernel), 1), kernel[at])
@@ -176,7 +182,7 @@ def _pieces(problem: Problem) -> tuple[int, int]:
 
 def _piece(problem: Problem, size: int) -> Problem:
     at, _ = _pieces(problem)
-    axes = list(window.of_padded(problem.geometry).axes)
+    axes = list(window.geometry_of_padded(problem.geometry).axes)
     axis = replace(axes[at], kernel=size)
     axes[at] = replace(axis, fine=axis.span - 1 + axis.extent)
     return replace(problem, geometry=replace(problem.geometry, axes=tuple(axes)))
@@ -197,7 +203,7 @@ def pieces_to_coarse(
     geometry = problem.geometry
     at, size = _pieces(problem)
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
-    fine = window.padded(fine, geometry)
+    fine = window.pad_fine(fine, geometry)
 
     def piece(part: Part, start: Index, size: int) -> Array:
         taps = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
@@ -221,12 +227,12 @@ def pieces_to_kernel(
     (part,) = parts
     at, size = _pieces(problem)
     axis = geometry.axes[at]
-    fine = window.padded(fine, geometry)
+    fine = window.pad_fine(fine, geometry)
 
     def piece(start: Index) -> Array:
         return part(_read(fine, axis, at, start, size), coarse, numerics)
 
-    return side_by_side(piece, size, axis.kernel, at, fine, coarse)
+    return concatenate_blocks(piece, size, axis.kernel, at, fine, coarse)
 
 
 def _read(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:

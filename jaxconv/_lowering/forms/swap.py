@@ -27,7 +27,14 @@ def _swapped(problem: Problem) -> tuple[Problem, ...]:
         for a in problem.geometry.axes
     )
     geometry = replace(problem.geometry, axes=axes)
-    return (replace(problem, geometry=geometry, fine=problem.coarse, coarse=problem.fine),)
+    return (
+        replace(
+            problem,
+            geometry=geometry,
+            fine_channels=problem.coarse_channels,
+            coarse_channels=problem.fine_channels,
+        ),
+    )
 
 
 def to_kernel(

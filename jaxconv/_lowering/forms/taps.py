@@ -57,7 +57,11 @@ def taps_to_data(
     geometry = problem.geometry
     ones = tuple(1 for _ in geometry.axes)
     terms = (
-        part(data, window.at(tap, kernel).reshape(*ones, *kernel.shape[-2:]), numerics.wide)
+        part(
+            data,
+            window.weights_of_tap(tap, kernel).reshape(*ones, *kernel.shape[-2:]),
+            numerics.wide,
+        )
         for tap, part in zip(window.taps(geometry), parts, strict=True)
     )
     return reduce(lax.add, terms)

@@ -12,7 +12,7 @@ from jaxconv._base.geometry import Geometry
 Tap = tuple[int, ...]
 
 
-def padded(fine: Array, geometry: Geometry) -> Array:
+def pad_fine(fine: Array, geometry: Geometry) -> Array:
     """The fine tensor, padded: from the first pixel that any window reads to the last.
 
     Axis by axis: XLA takes three times as long to compile a pad of two axes.
@@ -24,7 +24,7 @@ def padded(fine: Array, geometry: Geometry) -> Array:
     return fine
 
 
-def of_padded(geometry: Geometry) -> Geometry:
+def geometry_of_padded(geometry: Geometry) -> Geometry:
     """The geometry of the padded tensor."""
     axes = (replace(a, fine=a.span - 1 + a.extent, pad_low=0) for a in geometry.axes)
     return replace(geometry, axes=tuple(axes))
@@ -35,7 +35,7 @@ def taps(geometry: Geometry) -> Iterator[Tap]:
     return product(*(range(a.kernel) for a in geometry.axes))
 
 
-def read_by(tap: Tap, fine: Array, geometry: Geometry) -> Array:
+def read_tap(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     """What one tap reads of the padded fine tensor: a pixel for each coarse pixel."""
     starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
@@ -44,7 +44,7 @@ def read_by(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     return lax.slice(fine, starts, limits, strides)
 
 
-def shifted(tap: Tap, fine: Array, geometry: Geometry) -> Array:
+def shift_fine(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     """What one tap reads with stride 1 of the unpadded fine tensor, which is shifted over zeros."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
@@ -53,7 +53,7 @@ def shifted(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     return lax.pad(fine, jnp.zeros((), fine.dtype), config)
 
 
-def at(tap: Tap, kernel: Array) -> Array:
+def weights_of_tap(tap: Tap, kernel: Array) -> Array:
     """The weights of one tap; the other axes of the kernel follow the taps."""
     rest = kernel.shape[len(tap) :]
     starts, limits = (*tap, *(0 for _ in rest)), (*(t + 1 for t in tap), *rest)
