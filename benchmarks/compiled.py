@@ -6,6 +6,7 @@ the environments. A run that was interrupted goes on where its `--out` ends.
 """
 
 import argparse
+import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     targets = "; ".join(f"{p}: {', '.join(t)}" for p, t in compilers.TARGETS.items())
     add("--target", default="", help=f"{targets}; default the first")
     add("--interpreter", help="a Python that has the compiler; default this one")
-    add("--sample", type=int, default=0, help="so many of the rows, evenly")
+    add("--sample", type=int, default=0, help="so many of the rows, drawn at random")
     new.set_defaults(engines=["jaxconv", "lax"], cap=300.0, dtypes=["bf16"])
     return new
 
@@ -149,8 +150,9 @@ def main() -> None:
     """Compile what the flags ask for, write it row by row, and end with the summary."""
     asked = parse()
     jobs = layers.jobs(asked)
-    if asked.sample:
-        jobs = jobs[:: max(len(jobs) // asked.sample, 1)][: asked.sample]
+    if 0 < asked.sample < len(jobs):
+        drawn = random.Random(0).sample(range(len(jobs)), asked.sample)
+        jobs = [jobs[n] for n in sorted(drawn)]
     with open_pool(asked) as pool:
         head = {"schema": SCHEMA, "platform": asked.platform, "target": asked.target}
         head |= {"engines": {label: pool.versions[label] for label in asked.engines}}

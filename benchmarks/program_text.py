@@ -109,11 +109,21 @@ def _cycles(computations: Computations, name: str, of_branches) -> int:
         if op.opcode == "conditional" and inner:
             total += of_branches(inner)
         elif op.opcode == "while":
-            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', op.text)
-            total += sum(inner) * (int(trips[1]) if trips else 1)
+            total += sum(inner) * _trips(op, computations) if any(inner) else 0
         else:
             total += op.cycles + sum(inner)
     return total
+
+
+def _trips(loop: Operation, computations: Computations) -> int:
+    """How often a loop runs, as its text says, or the number that it counts to from 0."""
+    if said := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.text):
+        return int(said[1])
+    ends = [op.text for name in loop.called("condition") for op in computations[name]]
+    counts = [found[1] for text in ends if (found := re.search(r" constant\((\d+)\)", text))]
+    if len(counts) != 1 or "direction=LT" not in ends[-1]:
+        raise ValueError("unreadable: a loop that does not say how often it runs")
+    return int(counts[0])
 
 
 def _only_moves(op: Operation, computations: Computations) -> bool:

@@ -29,6 +29,13 @@ HloModule jit_f, is_scheduled=true
   ROOT %fusion.1 = (s32[], bf16[8,4]{1,0}) fusion(%t), kind=kOutput, calls=%inner, backend_config={"estimated_cycles":"10"}
 }
 
+%until (t.1: (s32[], bf16[8,4])) -> pred[] {
+  %c.1 = s32[]{:T(128)} constant(7)
+  %t.1 = (s32[], bf16[8,4]{1,0}) parameter(0)
+  %i.1 = s32[]{:T(128)} get-tuple-element(%t.1), index=0
+  ROOT %lt.0 = pred[]{:T(512)} compare(%i.1, %c.1), direction=LT
+}
+
 %dear (p.2: bf16[8,4]) -> bf16[8,4] {
   ROOT %fusion.2 = bf16[8,4]{1,0} fusion(%p.2), kind=kOutput, calls=%inner, backend_config={"estimated_cycles":"900"}
 }
@@ -41,7 +48,7 @@ ENTRY %main (x: bf16[8,4]) -> bf16[8,4] {
   %x = bf16[8,4]{1,0} parameter(0)
   %fusion.4 = bf16[4,8]{1,0} fusion(%x), kind=kLoop, calls=%moved, backend_config={"estimated_cycles":"100"}
   %copy.1 = bf16[8,4]{0,1:T(8,128)} copy(%x), backend_config={"estimated_cycles":"200"}
-  %while.1 = (s32[], bf16[8,4]{1,0}) while(%x), condition=%dear, body=%body, backend_config={"known_trip_count":{"n":"7"}}
+  %while.1 = (s32[], bf16[8,4]{1,0}) while(%x), condition=%until, body=%body
   ROOT %conditional.1 = bf16[8,4]{1,0} conditional(%x, %x, %x), branch_computations={%dear, %cheap}
 }
 """  # noqa: E501
@@ -72,6 +79,13 @@ def test_a_text_for_gpu():
     found = program_text.facts(GPU)
     assert (found["convolutions"], found["dots"], found["naive"]) == (1, 1, 1)
     assert found["cycles"] == found["copies"] == 0
+
+
+def test_loops_run_as_often_as_they_say():
+    told = TPU.replace("body=%body", 'body=%body, backend_config={"known_trip_count":{"n":"9"}}')
+    assert program_text.facts(told)["cycles"] == program_text.facts(TPU)["cycles"] + 2 * 10
+    with pytest.raises(ValueError, match="does not say how often it runs"):
+        program_text.facts(TPU.replace("direction=LT", "direction=NE"))
 
 
 def test_text_that_is_not_understood_is_an_error():

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from jaxconv._lowering import (
+    bundle,
     col2im,
     convolution,
     dot,
@@ -45,6 +46,7 @@ FORMS: dict[str, Form] = {
         split.PIECES,
         split.TAPS,
         split.FIRST_AXIS,
+        bundle.FORM,
     )
 }
 
