@@ -25,9 +25,21 @@ def to_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
     """From channels last to `layout`; a kernel becomes (coarse, fine per group, X)."""
     if layout == "NXC":
         return x
-    last = x.ndim - 1
-    order = (last, last - 1, *range(last - 1)) if kernel else (0, last, *range(1, last))
-    return np.ascontiguousarray(x.transpose(order))
+    return np.ascontiguousarray(x.transpose(_channels_first(x.ndim, kernel)))
+
+
+def _channels_first(rank: int, kernel: bool) -> Ints:
+    """Where the axes of a channels-first tensor stand channels last."""
+    last = rank - 1
+    return (last, last - 1, *range(last - 1)) if kernel else (0, last, *range(1, last))
+
+
+def shapes_in(layer: Layer, op: str, layout: str) -> list[Ints]:
+    """The shapes of the two operands of `op` in `layout`."""
+    shapes = zip(layer.operand_shapes(op), is_kernel(op), strict=False)
+    if layout == "NXC":
+        return [shape for shape, _ in shapes]
+    return [tuple(s[at] for at in _channels_first(len(s), kernel)) for s, kernel in shapes]
 
 
 def from_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:

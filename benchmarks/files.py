@@ -11,6 +11,7 @@ from the problem and are not stored.
 import csv
 import io
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import problem, roofline
@@ -35,17 +36,22 @@ REASON = 120  # characters
 
 def write(path: str, results: dict) -> None:
     """Write the results, whole or not at all."""
+    save(path, {"schema": SCHEMA} | results, ENGINE, _cells)
+
+
+def save(path: str, results: dict, columns: Sequence[str], cells: Callable) -> None:
+    """Write results whose engines have these columns; `cells` makes them of an engine's entry."""
     labels = list(results["engines"])
     text = io.StringIO()
-    for key, value in ({"schema": SCHEMA} | results).items():
+    for key, value in results.items():
         if key != "rows":
             text.write(f"# {key}: {_rounded_json(value)}\n")
     table = csv.writer(text, lineterminator="\n")
-    table.writerow([*ROW, *(f"{label} {name}" for label in labels for name in ENGINE)])
+    table.writerow([*ROW, *(f"{label} {name}" for label in labels for name in columns)])
     for row in results["rows"]:
         own = row | {"problem": row.get("problem", "").removesuffix(f'n"{row["layer"]}"')}
-        cells = [c for label in labels for c in _cells(row["engines"].get(label))]
-        table.writerow([*(own[name] for name in ROW), *cells])
+        of_row = [c for label in labels for c in cells(row["engines"].get(label))]
+        table.writerow([*(own[name] for name in ROW), *of_row])
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     partial = Path(f"{path}.partial")
     partial.write_text(text.getvalue())
@@ -54,14 +60,19 @@ def write(path: str, results: dict) -> None:
 
 def read(path: str | Path) -> dict:
     """The results that `write` wrote, with the work and the rates of every row."""
-    lines = Path(path).read_text().splitlines()
-    heads = [line[2:].split(": ", 1) for line in lines if line.startswith("# ")]
-    results = {key: json.loads(value) for key, value in heads}
+    results = load(path)
     if results.get("schema") != SCHEMA:
         raise SystemExit(f"{path}: not results of schema {SCHEMA}, as benchmarks.layers writes")
-    rows = csv.DictReader(line for line in lines if not line.startswith("# "))
-    results["rows"] = [_row(cells, results) for cells in rows]
+    results["rows"] = [_row(cells, results) for cells in results["rows"]]
     return results
+
+
+def load(path: str | Path) -> dict:
+    """The header that `save` wrote, and each row's cells by column."""
+    lines = Path(path).read_text().splitlines()
+    heads = [line[2:].split(": ", 1) for line in lines if line.startswith("# ")]
+    rows = csv.DictReader(line for line in lines if not line.startswith("# "))
+    return {key: json.loads(value) for key, value in heads} | {"rows": list(rows)}
 
 
 def _rounded_json(value) -> str:

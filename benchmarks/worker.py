@@ -1,8 +1,9 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
-{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}; {"do": "program", "job": {...}}. A
-reply to a request that raised is {"error": "...", "kind": exception class}.
+{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}; {"do": "program", "job": {...}};
+{"do": "compiler", "platform": p}; {"do": "compiled", "job": {...}}. A reply to a request that
+raised is {"error": "...", "kind": exception class}.
 Between requests the process sleeps on stdin.
 """
 
@@ -45,6 +46,14 @@ class Worker:
 
     def program(self, request: dict) -> dict:
         return {"program": self.engine.program(request["job"])}
+
+    def compiler(self, request: dict) -> dict:
+        from benchmarks import compilers
+
+        return {"versions": compilers.versions(request["platform"])}
+
+    def compiled(self, request: dict) -> dict:
+        return {"facts": self.engine.compiled(request["job"])}
 
     def prepare(self, request: dict) -> dict:
         self.drop(request)

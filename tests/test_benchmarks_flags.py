@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from benchmarks import ablation, compare, figures, flags, layers, report, summary, train_step
+from benchmarks import (
+    ablation,
+    compare,
+    compiled,
+    compiled_summary,
+    figures,
+    flags,
+    layers,
+    report,
+    summary,
+    train_step,
+)  # fmt: skip
 
 SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "once", "out"}
 SHARED |= {"path", "python", "repeats"}
@@ -13,6 +24,8 @@ COMMANDS = {
     layers: SHARED | ROWS | {"summary"},
     ablation: SHARED | ROWS | {"library", "lines"},
     train_step: SHARED,
+    compiled: SHARED | ROWS | {"interpreter", "platform", "sample", "target"},
+    compiled_summary: set(),
     compare: {"all", "confidence", "only", "threshold"},
     figures: {"check"},
     report: {"html", "subject"},

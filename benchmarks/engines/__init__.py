@@ -37,6 +37,7 @@ class Engine:
     prepare: Callable[[dict, list[np.ndarray]], dict[str, Timed]]
     versions: Callable[[], dict[str, str]]
     program: Callable[[dict], str] | None = None  # a digest of what a job's layer is compiled from
+    compiled: Callable[[dict], dict] | None = None  # what a compiler of `compilers` makes of it
 
 
 def name_of(label: str) -> str:
@@ -55,6 +56,7 @@ def load(label: str) -> Engine:
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
         return Engine(module.prepare, module.versions)
+    from benchmarks import compilers
     from benchmarks.engines import _xla
 
     packages, scope = [module.PACKAGE], module.scope(spelling) if spelling else None
@@ -65,6 +67,7 @@ def load(label: str) -> Engine:
         partial(_xla.prepare, module, scope),
         partial(_xla.versions, packages),
         partial(_xla.program, module, scope),
+        partial(compilers.compiled, module.contraction, form=spelling),
     )
 
 

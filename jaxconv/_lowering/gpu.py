@@ -1,8 +1,11 @@
 """GPU: a contraction becomes one of cuDNN's convolutions, by the first line that holds.
 
-The layouts stay as they are, since XLA chooses those of cuDNN by itself. XLA hands none of these to
-cuDNN, so other lines take them: more than three spatial axes, a data gradient with groups or
-dilations, and a dilated weights gradient.
+The layouts stay as they are, since XLA chooses those of cuDNN by itself. cuDNN has at most three
+spatial axes, and its data gradient neither groups nor dilations: with stride 1 that is a forward
+convolution by the reversed kernel. With larger strides it is one too, of a coarse tensor that XLA
+writes out with zeros between its pixels, unless one convolution computes all residues of the
+stride. Several would be more calls, and take no less memory. The lines are what XLA:GPU's compiler
+shows to help (`python -m benchmarks.compiled`); nothing has been timed.
 """
 
 from jaxconv._lowering.form import Line, Table
@@ -12,6 +15,21 @@ from jaxconv._lowering.problem import Problem
 
 def _no_backward_data(p: Problem) -> bool:
     return p.result == "fine" and (not p.dense or p.dilated or p.rank > 3)
+
+
+def _gathers(p: Problem) -> bool:
+    """Grouped, with several channels to sum, and split by XLA: a convolution gathers the batch."""
+    return not p.dense and p.summed > 1 and p.partitioned
+
+
+def _not_one_convolution(p: Problem) -> bool:
+    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.far(p))
+
+
+def _alike(p: Problem) -> bool:
+    """Residues of the stride that one convolution computes, without zeros in the coarse tensor."""
+    parts = phases.PHASES.parts
+    return parts is not None and _no_backward_data(p) and len(parts(p)) == 1
 
 
 TABLE: Table = (
@@ -25,19 +43,25 @@ TABLE: Table = (
     Line(
         "strided",
         phases.PHASES,
-        _no_backward_data,
-        "no backward data form; a forward one would write out the coarse tensor with zeros between",
+        _not_one_convolution,
+        "no backward data form, and one forward convolution would not do",
+    ),
+    Line(
+        "strided, alike",
+        phases.PHASES,
+        _alike,
+        "no backward data form, and one forward convolution computes all residues of the stride",
     ),
     Line(
         "strided, one tap",
         dot.FORM,
-        _no_backward_data,
+        _not_one_convolution,
         "no backward data form, and strides too large for phases",
     ),
     Line(
         "odd strides",
         taps.TAPS,
-        _no_backward_data,
+        _not_one_convolution,
         "no backward data form, and too many phases",
     ),
     Line(
@@ -47,21 +71,9 @@ TABLE: Table = (
         "no form has more than three spatial axes",
     ),
     Line(
-        "dilated weights gradient",
-        dots.BY_TAP,
-        lambda p: p.result == "kernel" and p.dilated and p.taps <= taps.MOST_TAPS,
-        "no backward filter form; a forward one would have the coarse tensor as its kernel",
-    ),
-    Line(
         "grouped, sharded",
         dots.BY_TAP,
-        lambda p: (
-            p.result == "coarse"
-            and not p.dense
-            and p.fine_channels > 1
-            and p.partitioned
-            and p.taps <= taps.MOST_TAPS
-        ),
+        lambda p: p.result == "coarse" and _gathers(p) and p.taps <= taps.MOST_TAPS,
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),
     Line("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),

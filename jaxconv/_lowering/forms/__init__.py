@@ -9,6 +9,7 @@
     cudnn.py                    GPU: the convolutions that cuDNN has
     phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
     swap.py                     weights gradients: the data in each other's place
+    bundle.py                   TPU: groups of few channels, several in one
     split.py, taps.py           by group, block or piece; by tap
     window.py, blocks.py        what forms are made of
 

@@ -1,0 +1,167 @@
+"""XLA's compilers for devices that are not here: what they need, and what they make of a layer.
+
+Nothing runs. A compiler wants an environment of its own, for its plugin is large; `INSTALL` has the
+commands, with the versions that results were made with.
+"""
+
+import contextlib
+import importlib.util
+import os
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from unittest import mock
+
+from benchmarks import program_text
+from benchmarks.layer import DTYPES, Layer
+
+#: By platform, what to install with pip, in this order.
+INSTALL = {
+    "tpu": ["'jax[tpu]==0.12.0.1' libtpu==0.0.50.1"],
+    "cuda": [
+        "jax==0.12.0.1",
+        "--no-deps jax-cuda12-plugin==0.12.0.1 jax-cuda12-pjrt==0.12.0.1 "
+        "nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79",
+    ],
+}
+NEEDED = {
+    "tpu": ("jax", "libtpu"),
+    "cuda": ("jax", "jax_cuda12_plugin", "jax-cuda12-pjrt"),
+}
+
+#: What a worker's process is started with.
+ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+
+#: By platform, what JAX calls a small topology of each target; the first is the default.
+GPUS = tomllib.loads((Path(__file__).parent / "gpu_targets.toml").read_text())
+TARGETS = {
+    "tpu": {
+        "v5e": "v5e:2x2",
+        "v4": "v4:2x2x1",
+        "v5p": "v5p:2x2x1",
+        "v6e": "v6e:2x2",
+        "tpu7x": "tpu7x:2x2x1",
+    },
+    "cuda": dict.fromkeys(GPUS, "1x1x1"),
+}
+OPTIONS = {"tpu": {}, "cuda": {"xla_gpu_autotune_level": "0"}}  # autotuning would run programs
+
+
+def versions(platform: str) -> dict[str, str]:
+    """The versions of a compiler's packages; one that is missing is told with the remedy."""
+    found = {}
+    for name in NEEDED[platform]:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            raise ImportError(missing(platform, name)) from None
+    return found
+
+
+def missing(platform: str, package: str) -> str:
+    """One sentence with the commands that install a compiler."""
+    commands = " && ".join(f"/envs/{platform}/bin/pip install {line}" for line in INSTALL[platform])
+    return (
+        f"{package} is missing: `python3.13 -m venv /envs/{platform} && {commands}`, then give "
+        f"`--interpreter /envs/{platform}/bin/python`"
+    )
+
+
+def is_here(platform: str) -> bool:
+    """Whether this interpreter has a compiler."""
+    names = {"tpu": "libtpu", "cuda": "jax_cuda12_plugin"}
+    return importlib.util.find_spec(names[platform]) is not None
+
+
+def describe(platform: str, target: str) -> dict[str, str]:
+    """What `get_topology_desc` takes besides the platform."""
+    if platform == "tpu":
+        return {"topology_name": TARGETS[platform][target]}
+    return {
+        "topology_name": target,
+        "target_config": gpu_text(GPUS[target]),
+        "topology": TARGETS[platform][target],
+    }
+
+
+def gpu_text(gpu: dict) -> str:
+    """A GPU as XLA's GpuTargetConfig in protobuf's text form."""
+    majors = {"dnn_version_info": gpu["dnn"], "runtime_version": gpu["runtime"]}
+    fields = {"gpu_device_info": gpu["info"], "platform_name": "CUDA"}
+    fields |= {name: dict(zip(("major", "minor"), n, strict=True)) for name, n in majors.items()}
+    return _proto(fields | {"device_description_str": gpu["name"]})
+
+
+def _proto(fields: dict) -> str:
+    def value(x) -> str:
+        return f" {{ {_proto(x)} }}" if isinstance(x, dict) else f': "{x}"'
+
+    return " ".join(
+        f"{name}: {x}" if isinstance(x, int | float) else f"{name}{value(x)}"
+        for name, x in fields.items()
+    )
+
+
+@cache
+def sharding(platform: str, target: str):
+    """Where arrays of a program for one device of a target are."""
+    import numpy as np
+    from jax.experimental import topologies
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    versions(platform)
+    os.environ |= ENVIRONMENT
+    found = topologies.get_topology_desc(platform=platform, **describe(platform, target))
+    return NamedSharding(Mesh(np.array(found.devices[:1]), ("one",)), PartitionSpec())
+
+
+def compiled(contraction: Callable, job: dict, form: str) -> dict:
+    """What a compiler makes of a job: the numbers of its program, memory and seconds."""
+    import jax
+
+    from benchmarks.arrays import shapes_in
+
+    jax.config.update("jax_enable_x64", job["dtype"] == "f64")
+    layer, op, layout = Layer.from_json(job["layer"]), job["op"], job["layout"]
+    where = sharding(job["platform"], job["target"])
+    types = [
+        jax.ShapeDtypeStruct(shape, DTYPES[job["dtype"]], sharding=where)
+        for shape in shapes_in(layer, op, layout)
+    ]
+    with forced(form) if form else contextlib.nullcontext():
+        lowered = jax.jit(contraction(layer, op, layout)).lower(*types)
+    start = time.perf_counter()
+    program = lowered.compile(compiler_options=OPTIONS[job["platform"]])
+    found = {"compile_s": time.perf_counter() - start}
+    found["temp_bytes"] = program.memory_analysis().temp_size_in_bytes
+    return found | program_text.facts(program.as_text())
+
+
+@contextlib.contextmanager
+def forced(name: str) -> Iterator[None]:
+    """The library's form of that name, on any platform: `jaxconv.forced` is about the CPU alone."""
+    from jaxconv._lowering import FORMS, TABLES
+    from jaxconv._lowering.plan import Regime, plan
+
+    if name not in FORMS:
+        raise ValueError(f"no form is called {name!r}; known: {', '.join(FORMS)}")
+    first = Regime(name, FORMS[name], lambda problem: True, "forced")
+
+    def planned(problem, platform, _=None):
+        found = plan(problem, TABLES.get(platform, TABLES[None]), first, inside=True)
+        if all(why != "forced" for _, why in found.steps()):
+            from benchmarks.engines import Unsupported
+
+            raise Unsupported(f"{name} cannot compute this contraction")
+        return found
+
+    with mock.patch("jaxconv._lowering.lower.planned", planned):
+        yield

@@ -1,0 +1,52 @@
+"""What the forms of another platform compute, on CPU."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxconv import _lowering
+from jaxconv._base.geometry import OPERANDS
+from jaxconv._lowering.forms import plain
+from jaxconv._ops import operate
+
+
+def taken_apart(
+    lhs, rhs, *, window_strides, padding, numbers, lhs_dilation=None, batch_group_count=1, **more
+):
+    """A convolution without what XLA:CPU does wrongly.
+
+    It aborts the process on some whose lhs is spread out: that is done before. And it leaks from
+    batch group to batch group what is not finite: each becomes a convolution of its own.
+    """
+    lhs_spec, rhs_spec, out_spec = numbers
+    more |= {"window_strides": window_strides, "numbers": numbers}
+    if lhs_dilation and max(lhs_dilation) > 1:
+        config = [(0, 0, 0)] * lhs.ndim
+        for axis, (low, high), dilation in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
+            config[axis] = (low, high, dilation - 1)
+        lhs = lax.optimization_barrier(lax.pad(lhs, jnp.zeros((), lhs.dtype), config))
+        padding = [(0, 0)] * len(padding)
+    groups = zip(
+        jnp.split(lhs, batch_group_count, lhs_spec[0]),
+        jnp.split(rhs, batch_group_count, rhs_spec[0]),
+        strict=True,
+    )
+    parts = [plain_convolution(*group, padding=padding, **more) for group in groups]
+    return lax.concatenate(parts, out_spec[1])
+
+
+plain_convolution = plain.conv_general_dilated
+
+
+def pretend(monkeypatch, platform, devices=1):
+    """Operations by a platform's forms, in a jitted function that nothing else will ever use."""
+
+    def contract(result, operands, *, sharding, **params):
+        first, second = (operands[slot] for slot in OPERANDS[result])
+        params |= {"platform": platform, "devices": devices, "exported": False, "forced": None}
+        return _lowering.lower(result, first, second, **params)
+
+    compiled = jax.jit(lambda *args: operate._run(*args), static_argnums=0)
+    monkeypatch.setattr(operate, "contract", contract)
+    monkeypatch.setattr(operate, "_COMPILED", dict.fromkeys(operate._COMPILED, compiled))
+    monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)

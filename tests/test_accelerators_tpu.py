@@ -1,0 +1,111 @@
+"""What the TPU's forms compute, on CPU, and which contractions get which form."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv._lowering.forms import bundle
+from jaxconv._lowering.plan import choose_plan
+from tests.support import exact, oracle
+from tests.support.grid import CASES
+from tests.support.pretend import pretend
+from tests.support.random_problems import SLOTS
+from tests.test_lowering_plans import axis, names, problem
+
+F32, BF16 = np.float32, jnp.bfloat16
+
+
+@pytest.fixture
+def on_tpu(monkeypatch):
+    pretend(monkeypatch, "tpu")
+
+
+GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.src_shape[0]]
+
+
+def each_case(cases, every):
+    """Parameters: cases by name, all but some slow."""
+    return [
+        pytest.param(case, id=case.name, marks=() if case in cases[::every] else pytest.mark.slow)
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize("case", each_case(GROUPED, 8))
+def test_values(on_tpu, case):
+    arrays, expected = exact.exact_arrays(case, F32)
+    result = case.bind(jaxconv)(*(array.astype(F32) for array in arrays))
+    exact.demand_equal(result, oracle.round_to(expected, F32), case)
+
+
+@pytest.mark.parametrize("case", each_case([c for c in GROUPED if not c.bias], 12))
+def test_values_in_16_bits_are_rounded_once(on_tpu, case):
+    arrays, expected = exact.exact_arrays(case, BF16)
+    result = case.bind(jaxconv)(*(array.astype(BF16) for array in arrays))
+    exact.demand_equal(result, oracle.round_to(expected, BF16), case)
+
+
+@pytest.mark.parametrize("case", each_case(GROUPED, 10))
+def test_non_finite_values_stay_in_their_group(on_tpu, case):
+    arrays = [array.astype(F32) for array in exact.exact_arrays(case, F32)[0]]
+    op = jax.jit(case.bind(jaxconv))
+    finite = np.asarray(op(*arrays))
+    for poisoned, which, at in exact.poisonings(case, arrays):
+        exact.demand_contained(case, which, at, np.asarray(op(*poisoned)), finite)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+@pytest.mark.parametrize("op", ["convolution", "conv_transpose"])
+def test_an_infinity_makes_no_nan_in_another_group(on_tpu, op, bad):
+    src = np.ones((2, 5, 5, 8), F32)
+    src[1, 2, 2, 5] = bad
+    weights = np.ones((3, 3, 2, 8) if op == "convolution" else (3, 3, 8 // 4, 8), F32)
+    got = np.asarray(getattr(jaxconv, op)(src, weights, groups=4))
+    clean = np.isfinite(got).all((0, 1, 2))
+    assert clean.tolist() == [True] * 4 + [False] * 2 + [True] * 2
+    assert np.isfinite(got[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (problem("coarse", [axis()] * 2, 32, 4, 4), ["bundle", "reference", "reference"]),
+        (problem("fine", [axis()] * 2, 32, 4, 4), ["bundle", "reference", "reference"]),
+        (problem("kernel", [axis()] * 2, 32, 4, 4), ["bundle", "reference"]),
+        (problem("kernel", [axis()] * 2, 32, 4, 4, devices=4), ["reference"]),
+        (problem("coarse", [axis()] * 2, 64, 16, 16), ["reference"]),
+        (problem("coarse", [axis()] * 2, 8, 16, 16), ["bundle", "reference", "reference"]),
+        (problem("coarse", [axis()] * 2, 64, 1, 1), ["reference"]),
+        (problem("fine", [axis()] * 2, 64, 1, 2), ["bundle", "reference", "reference"]),
+        (problem("coarse", [axis(224, 16, 16, pad=0)] * 2, fine=3), ["dot"]),
+        (problem("fine", [axis(224, 16, 16, pad=0)] * 2, fine=3), ["dot"]),
+        (problem("kernel", [axis(224, 16, 16, pad=0)] * 2, fine=3), ["reference"]),
+        (problem("fine", [axis(224, 16, 16, pad=0)] * 2, fine=8), ["reference"]),
+        (problem("coarse", [axis(64, 2, 2, pad=0)] * 2, fine=128), ["dot"]),
+        (problem("coarse", [axis(65, 2, 2, pad=0)] * 2, fine=128), ["reference"]),
+        (problem("coarse", [axis(8, 2, 2, pad=0)] * 2, fine=128), ["reference"]),
+        (problem("fine", [axis(56, 1, 2, pad=0)] * 2), ["dot"]),
+        (problem("kernel", [axis(56, 1, 2, pad=0)] * 2), ["reference"]),
+        (problem("coarse", [axis()] * 2, batch=None), ["reference"]),
+    ],
+)
+def test_lines_of_the_table(asked, found):
+    assert names(choose_plan(asked, None)) == found
+
+
+def test_a_bundle_fits_the_matrix_unit():
+    assert bundle.size(problem("coarse", [axis()], 32, 4, 4)) == 32
+    assert bundle.size(problem("coarse", [axis()], 64, 8, 4)) == 16
+    assert bundle.size(problem("coarse", [axis()], 7, 24, 24)) == 1
+    assert bundle.size(problem("coarse", [axis()], 4, 256, 2)) == 1
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_symbolic_batch(slot):
+    asked = problem(slot, [axis()] * 2, 32, 4, 4, batch=None)
+    assert names(choose_plan(asked, None))[0] == "bundle"
+    assert names(choose_plan(replace(asked, batch=0), None)) == ["zeros"]

@@ -1,0 +1,217 @@
+"""What compilers make of a layer is read from their text, written, read back and summed up."""
+
+import pytest
+
+from benchmarks import compiled, compilers, files, program_text
+from benchmarks.arrays import shapes_in, to_layout
+from benchmarks.compiled_summary import summary
+from benchmarks.layer import OPS
+from benchmarks.pool import ROOT
+from benchmarks.table import layers
+
+TPU = """
+HloModule jit_f, is_scheduled=true
+
+%inner (p: bf16[8,4]) -> bf16[8,4] {
+  %p = bf16[8,4]{1,0} parameter(0)
+  ROOT %convolution.1 = bf16[8,4]{1,0} convolution(%p, %p), window={size=1}
+}
+
+%moved (p.1: bf16[8,4]) -> bf16[4,8] {
+  %p.1 = bf16[8,4]{1,0} parameter(0)
+  ROOT %transpose.1 = bf16[4,8]{1,0} transpose(%p.1), dimensions={1,0}
+}
+
+%body (t: (s32[], bf16[8,4])) -> (s32[], bf16[8,4]) {
+  %t = (s32[], bf16[8,4]{1,0}) parameter(0)
+  ROOT %fusion.1 = (s32[], bf16[8,4]{1,0}) fusion(%t), kind=kOutput, calls=%inner, backend_config={"estimated_cycles":"10"}
+}
+
+%until (t.1: (s32[], bf16[8,4])) -> pred[] {
+  %c.1 = s32[]{:T(128)} constant(7)
+  %t.1 = (s32[], bf16[8,4]{1,0}) parameter(0)
+  %i.1 = s32[]{:T(128)} get-tuple-element(%t.1), index=0
+  ROOT %lt.0 = pred[]{:T(512)} compare(%i.1, %c.1), direction=LT
+}
+
+%dear (p.2: bf16[8,4]) -> bf16[8,4] {
+  ROOT %fusion.2 = bf16[8,4]{1,0} fusion(%p.2), kind=kOutput, calls=%inner, backend_config={"estimated_cycles":"900"}
+}
+
+%cheap (p.3: bf16[8,4]) -> bf16[8,4] {
+  ROOT %fusion.3 = bf16[8,4]{1,0} fusion(%p.3), kind=kOutput, calls=%inner, backend_config={"estimated_cycles":"5"}
+}
+
+ENTRY %main (x: bf16[8,4]) -> bf16[8,4] {
+  %x = bf16[8,4]{1,0} parameter(0)
+  %fusion.4 = bf16[4,8]{1,0} fusion(%x), kind=kLoop, calls=%moved, backend_config={"estimated_cycles":"100"}
+  %copy.1 = bf16[8,4]{0,1:T(8,128)} copy(%x), backend_config={"estimated_cycles":"200"}
+  %while.1 = (s32[], bf16[8,4]{1,0}) while(%x), condition=%until, body=%body
+  ROOT %conditional.1 = bf16[8,4]{1,0} conditional(%x, %x, %x), branch_computations={%dear, %cheap}
+}
+"""  # noqa: E501
+GPU = """
+ENTRY %main (x: f32[8,4]) -> f32[8,4] {
+  %x = f32[8,4]{1,0} parameter(0)
+  %cudnn-conv = (f32[8,4]{1,0}, u8[0]{0}) custom-call(%x, %x), custom_call_target="__cudnn$convForward"
+  %gemm = (f32[8,4]{1,0}, s8[64]{0}) custom-call(%x, %x), custom_call_target="__cublas$gemm"
+  ROOT %convolution.2 = f32[8,4]{1,0} convolution(%x, %x), window={size=1}
+}
+"""  # noqa: E501
+
+
+def test_a_text_for_tpu():
+    assert program_text.facts(TPU) == {
+        "cycles": 100 + 200 + 7 * 10 + 5,
+        "most_cycles": 100 + 200 + 7 * 10 + 900,
+        "convolutions": 0,
+        "dots": 0,
+        "naive": 0,
+        "loops": 1,
+        "copies": 2,
+        "copy_bytes": 2 * 64,
+    }
+
+
+def test_a_text_for_gpu():
+    found = program_text.facts(GPU)
+    assert (found["convolutions"], found["dots"], found["naive"]) == (1, 1, 1)
+    assert found["cycles"] == found["copies"] == 0
+
+
+def test_loops_run_as_often_as_they_say():
+    told = TPU.replace("body=%body", 'body=%body, backend_config={"known_trip_count":{"n":"9"}}')
+    assert program_text.facts(told)["cycles"] == program_text.facts(TPU)["cycles"] + 2 * 10
+    with pytest.raises(ValueError, match="does not say how often it runs"):
+        program_text.facts(TPU.replace("direction=LT", "direction=NE"))
+
+
+def test_text_that_is_not_understood_is_an_error():
+    with pytest.raises(ValueError, match="unreadable"):
+        program_text.facts(GPU.replace("ENTRY", "entry"))
+
+
+@pytest.mark.parametrize("layout", ["NXC", "NCX"])
+@pytest.mark.parametrize("op", OPS)
+def test_shapes_are_those_of_the_arrays(op, layout):
+    import numpy as np
+
+    for layer in layers("tiny")[::7]:
+        shapes = layer.operand_shapes(op)
+        kernels = (False, op != "weights")
+        arrays = [to_layout(np.zeros(s), layout, k) for s, k in zip(shapes, kernels, strict=True)]
+        assert shapes_in(layer, op, layout) == [x.shape for x in arrays]
+
+
+def test_a_gpu_is_described_as_xla_reads_it():
+    text = compilers.gpu_text(compilers.GPUS["h100"])
+    assert text.startswith("gpu_device_info { threads_per_block_limit: 1024 ")
+    assert "cuda_compute_capability { major: 9 }" in text
+    assert 'platform_name: "CUDA" dnn_version_info { major: 9 minor: 8 }' in text
+
+
+# From flags to a file and back.
+
+
+def entry(cycles, temp=1 << 20, **more):
+    numbers = dict.fromkeys(compiled.NUMBERS, 0) | {"cycles": cycles, "temp_bytes": temp}
+    return {"status": "ok", "compile_s": 0.5} | numbers | more
+
+
+def results(*rows):
+    head = {"schema": compiled.SCHEMA, "platform": "tpu", "target": "v5e"}
+    return head | {"engines": {"jaxconv": {}, "lax": {}}, "rows": list(rows)}
+
+
+def row(name, op="forward", **engines):
+    kept = {"layer": name, "class": "dense 2-D", "op": op, "dtype": "bf16", "layout": "NXC"}
+    return kept | {"problem": "conv g1mb1ic1ih4oc1oh4kh1", "engines": engines}
+
+
+SLOW = {"status": "capped", "reason": "compiled took over 3 s"}
+ROWS = [
+    row("a", jaxconv=entry(50, 1 << 22), lax=entry(100)),
+    row("b", "data", jaxconv=entry(200, naive=1, dots=2), lax=entry(100)),
+    row("c", "data", jaxconv=entry(100, 0), lax=entry(25, 1)),
+    row("d", jaxconv=SLOW, lax=entry(100)),
+]
+
+
+def test_rows_come_back(tmp_path):
+    path = str(tmp_path / "x.csv")
+    compiled.write(path, results(*ROWS))
+    found = compiled.read(path)
+    assert [r["engines"] for r in found["rows"]] == [r["engines"] for r in ROWS]
+    assert found["target"] == "v5e"
+
+
+def test_other_files_are_refused(tmp_path):
+    path = str(tmp_path / "x.csv")
+    files.write(path, {"engines": {}, "rows": []})
+    with pytest.raises(SystemExit, match="not results of schema 'compiled 1'"):
+        compiled.read(path)
+
+
+def test_a_run_goes_on_with_the_same_compilers_only(tmp_path):
+    path = str(tmp_path / "x.csv")
+    compiled.write(path, results(*ROWS))
+    asked = compiled.parse(["compiled", "--out", path])
+    assert len(compiled.known(asked, results())) == len(ROWS)
+    with pytest.raises(SystemExit, match="written with another target; give another file"):
+        compiled.known(asked, results() | {"target": "v6e"})
+
+
+def test_the_summary():
+    lines = summary(results(*ROWS)).splitlines()
+    assert lines[0] == "jaxconv / lax, tpu v5e, estimates"
+    cells = {line[:8].strip(): line[8:].split() for line in lines[2:-1]}
+    assert cells["all"] == ["3", "1.587", "4", "0.5", "1.587", "4", "1.000", "1", "1"]
+    assert cells["forward"] == ["1", "0.500", "0.5", "0.5", "4.000", "4", "1.000", "0", "0"]
+    assert lines[-1] == "jaxconv: d forward: capped: compiled took over 3 s"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--target", "h100"], "--target: h100; known for tpu: v5e, v4"),
+        (["--engines", "torch"], "--engines: torch compiles nothing; known: jaxconv, lax"),
+    ],
+)
+def test_flags_that_make_no_sense(given, told, capsys):
+    with pytest.raises(SystemExit):
+        compiled.parse(["compiled", *given])
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_a_missing_compiler_is_told_with_its_remedy(platform, monkeypatch):
+    if compilers.is_here(platform):
+        monkeypatch.setitem(compilers.NEEDED, platform, ("no-such-package",))
+    with pytest.raises(ImportError, match=r"is missing: `python3.13 -m venv .*pip install "):
+        compilers.versions(platform)
+
+
+# With the compilers.
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_a_compiler_that_is_here(platform, tmp_path, monkeypatch, capsys):
+    if not compilers.is_here(platform):
+        pytest.skip(compilers.missing(platform, "the compiler"))
+    out = tmp_path / "x.csv"
+    command = [
+        "compiled", "--platform", platform, "--out", str(out), "--dtypes", "f32",
+        "--problem", "g4mb2ic16ih8oc16oh8kh3ph1",
+    ]  # fmt: skip
+    monkeypatch.chdir(ROOT)
+    compiled.main(command)
+    first = out.read_text()
+    assert "[3/3]" in capsys.readouterr().out
+    compiled.main(command)
+    assert "[" not in capsys.readouterr().out  # all rows are there
+    assert out.read_text() == first
+    for found in compiled.read(out)["rows"]:
+        for one in found["engines"].values():
+            assert one["status"] == "ok"
+            assert bool(one["cycles"]) == (platform == "tpu")
+            assert one["naive"] == 0
