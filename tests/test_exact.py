@@ -311,3 +311,13 @@ def test_the_grid_is_uneven(op):
         assert some(lambda axis: axis.rest > axis.stride)
     if op in ("convolution", "conv_transpose"):
         assert {case.bias for case in cases} == {False, True}
+
+
+def test_a_sum_of_nothing_is_zero():
+    """There is no image, or both taps read padding alone."""
+    src, diff = np.ones((0, 4, 3), np.float32), np.ones((0, 3, 5), np.float32)
+    found = jaxconv.convolution_backward_weights(src, diff, (2, 3, 5))
+    np.testing.assert_array_equal(found, np.zeros((2, 3, 5)))
+    src, weights = np.ones((1, 1, 3), np.float32), np.ones((2, 3, 5), np.float32)
+    found = jaxconv.convolution(src, weights, dilations=2, pads_begin=1, pads_end=1)
+    np.testing.assert_array_equal(found, np.zeros((1, 1, 5)))

@@ -426,7 +426,7 @@ LOWERING: tuple[Fault, ...] = (
         "_lowering/forms/reference.py",
         "meshes.vary_alike(jnp.zeros(shape, numerics.dtype)",
         "meshes.vary_alike(jnp.ones(shape, numerics.dtype)",
-        "test_lowering_forms.py -k zeros",
+        "test_exact.py -k nothing",
     ),
     Fault(
         "infinities cross from group to group within a bundle",
