@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._rules.op import OPS
-from jaxconv._tools import explain
 from tests.support import oracle
 from tests.support.exact import BF16, F16, F32, F64, demand_equal, exact_arrays
 from tests.support.grid import SHAPE_KINDS, SPELLINGS, Case
@@ -134,12 +133,10 @@ def axes(draw, forward, mode, largest):
 
 def claims(form, case, dtype):
     """Whether a form is part of the plan that forcing it makes."""
-    bound, (first, second, *bias) = case.bind(jaxconv), case.input_shapes
-    resolved = jaxconv.resolve(case.op, first, second, **bound.keywords)
-    inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape in (first, second)]
+    given = [jax.ShapeDtypeStruct(shape, dtype) for shape in case.input_shapes]
     try:
         with jaxconv.forced(form):
-            explain._plan(resolved, inputs, np.dtype(F32 if bias else dtype), "cpu")
+            jaxconv.explain_jaxpr(case.bind(jaxconv), *given)
     except ValueError:
         return False
     return True

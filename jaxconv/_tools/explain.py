@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,14 +14,15 @@ from jax.export import is_symbolic_dim
 
 from jaxconv import _lowering
 from jaxconv._base.dtypes import ACCUMULATION, canonical
-from jaxconv._base.geometry import OPERANDS, Axis
+from jaxconv._base.geometry import Axis
+from jaxconv._base.jax_names import equations
 from jaxconv._base.messages import either, shown
-from jaxconv._base.reshape import move_groups
 from jaxconv._base.typing import DType, Typed
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
+from jaxconv._tools.explain_jaxpr import plan_in
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,17 @@ def explain(
     tensors = {n: jax.ShapeDtypeStruct(shape, dtype) for n, shape in shapes.items()}
     rest = {k: v for k, v in given.items() if k not in tensors}
     function = partial(inspect.FUNCTIONS[name], **rest)
-    out = jax.eval_shape(function, **tensors)
-    memory = jax.jit(function).lower(**tensors).compile().memory_analysis()
-    inputs = [tensors[n] for n in record.inputs]
-    platform = jax.default_backend()
-    steps = Counter(_plan(resolved, inputs, out.dtype, platform).steps())
+    traced = jax.jit(function).trace(**tensors)
+    memory = traced.lower().compile().memory_analysis()
+    platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
+    (plan,) = filter(None, (plan_in(e, platform) for e in equations(traced.jaxpr)))
+    steps = Counter(plan.steps())
     return Explanation(
         platform=platform,
         steps=tuple(steps),
         counts=tuple(steps.values()),
         flops=_flops(resolved),
-        bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, out)),
+        bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, traced.out_info)),
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
         no_onednn=_lowering.unavailable() if platform == "cpu" else None,
         resolved=resolved,
@@ -124,23 +125,6 @@ def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
             return dtype
     accepted = either(d.name for d in ACCUMULATION)
     raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
-
-
-def _plan(
-    resolved: Resolved, inputs: Sequence[Typed], dtype: DType, platform: str
-) -> _lowering.Plan:
-    """The plan of the contraction that the operation is."""
-    geometry, record = resolved.geometry, OPS[resolved.op]
-    result = record.slot(record.result)
-    operands = {record.slot(name): x for name, x in zip(record.inputs, inputs, strict=True)}
-    if resolved.groups_on_fine and result != "kernel":
-        move = partial(move_groups, groups=geometry.groups, source=geometry.kernel.fine)
-        moved = jax.eval_shape(partial(move, target=geometry.kernel.coarse), operands["kernel"])
-        operands["kernel"] = moved
-    first, second = (operands[slot] for slot in OPERANDS[result])
-    forced = _lowering.forced_here()
-    problem = _lowering.problem_of(result, first, second, geometry, dtype, platform)
-    return _lowering.choose_plan(problem, platform, forced)
 
 
 def _flops(resolved: Resolved) -> int:

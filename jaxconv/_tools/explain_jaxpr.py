@@ -12,7 +12,6 @@ from jax import lax
 from jaxconv import _lowering
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import Equation, equations
-from jaxconv._base.typing import DType, Typed
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax.from_lax import compute
 from jaxconv._lax.install import to_install
@@ -88,20 +87,26 @@ def _convolution(equation: Equation) -> Convolution | None:
         within = equations(jax.make_jaxpr(computed)(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
-    for slot, contraction_of in PRIMITIVES.items():
-        if primitive is contraction_of:
-            plan = _plan(slot, *types, geometry=params["geometry"], dtype=params["dtype"])
-            first, second = (t.str_short() for t in types)
-            return Convolution("jaxconv", (first, second), slot, params["geometry"], plan)
+    if plan := plan_in(equation, "cpu"):
+        first, second = (t.str_short() for t in types)
+        steps = Counter(plan.steps())
+        told = "\n  ".join(
+            f"{form}{f' (x {count})' if count > 1 else ''}: {why}"
+            for (form, why), count in steps.items()
+        )
+        return Convolution(
+            "jaxconv", (first, second), plan.problem.result, params["geometry"], told
+        )
     return None
 
 
-def _plan(result: Slot, first: Typed, second: Typed, *, geometry: Geometry, dtype: DType) -> str:
-    """How a contraction of these types is computed on one CPU device."""
-    problem = _lowering.problem_of(result, first, second, geometry, dtype, "cpu")
-    plan = _lowering.choose_plan(problem, "cpu", _lowering.forced_here())
-    steps = Counter(plan.steps())
-    return "\n  ".join(
-        f"{form}{f' (x {count})' if count > 1 else ''}: {why}"
-        for (form, why), count in steps.items()
-    )
+def plan_in(equation: Equation, platform: str) -> _lowering.Plan | None:
+    """The plan for the contraction in an equation, on one device; None if it is no contraction."""
+    for slot, primitive in PRIMITIVES.items():
+        if equation.primitive is primitive:
+            (first, second), params = equation.operands, equation.params
+            problem = _lowering.problem_of(
+                slot, first, second, params["geometry"], params["dtype"], platform
+            )
+            return _lowering.choose_plan(problem, platform, params["forced"])
+    return None

@@ -347,16 +347,16 @@ RULES = (
     Fault(
         "explain leaves out the bytes of the result",
         "_tools/explain.py",
-        "for x in (*inputs, out)",
+        "for x in (*inputs, traced.out_info)",
         "for x in inputs",
         "test_explain.py -k operations_are",
     ),
     Fault(
-        "explain plans published weights as they stand",
-        "_tools/explain.py",
-        'if resolved.groups_on_fine and result != "kernel":',
-        "if False:",
-        "test_explain.py -k second_reading",
+        "explain knows nothing of a forced form",
+        "_tools/explain_jaxpr.py",
+        'platform, params["forced"])',
+        "platform, None)",
+        "test_explain.py",
     ),
     Fault(
         "measure takes a vector of ints for an array",
