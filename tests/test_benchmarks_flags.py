@@ -1,6 +1,7 @@
 """Each command has flags of its own: --help shows these, and what makes no sense is refused."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
 
@@ -12,10 +13,9 @@ from benchmarks import (
     figures,
     flags,
     layers,
-    report,
     summary,
     train_step,
-)  # fmt: skip
+)
 
 SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "once", "out"}
 SHARED |= {"path", "python", "repeats"}
@@ -28,9 +28,12 @@ COMMANDS = {
     compiled_summary: set(),
     compare: {"all", "confidence", "only", "threshold"},
     figures: {"check"},
-    report: {"html", "subject"},
     summary: set(),
 }
+if find_spec("matplotlib"):  # which draws reports
+    from benchmarks import report
+
+    COMMANDS[report] = {"html", "subject"}
 each_command = pytest.mark.parametrize("module", COMMANDS, ids=lambda m: m.__name__)
 
 
