@@ -121,8 +121,8 @@ def print_devices() -> None:
 def qualify() -> int:
     """Test oneDNN's call, and print the verdict; return 1 if it is against the call."""
     print(
-        "\nIs oneDNN right and safe here? In processes of their own: random cases, exact, while\n"
-        "oneDNN prints which of its implementations run; then eight threads at once.\n",
+        "\nIs oneDNN right and safe here? In processes of their own: random cases, exact,\n"
+        "while oneDNN prints which of its implementations run; then eight threads.\n",
         flush=True,
     )
     verdict = qualify_call()
