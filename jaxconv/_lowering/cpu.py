@@ -1,9 +1,8 @@
 """CPU: which form computes which contraction.
 
-The first line that holds, and whose form can compute the contraction, decides.
-
-Contractions to the fine tensor are first rewritten as contractions to the coarse tensor. oneDNN,
-where jaxlib carries it, then computes what it is fast at. Below it are the portable forms.
+The first line that holds, and whose form can compute the contraction, decides. Contractions
+to the fine tensor are first rewritten as contractions to the coarse tensor. oneDNN, where jaxlib
+carries it, then computes what it is fast at. Below it are the portable forms.
 """
 
 import math
