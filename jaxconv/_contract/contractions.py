@@ -44,7 +44,8 @@ PLATFORMS = (None, "cpu", "gpu")
 
 def contract(
     result: Slot,
-    operands: dict[Slot, Array],
+    first: Array,
+    second: Array,
     *,
     geometry: Geometry,
     precision: Precision,
@@ -56,7 +57,7 @@ def contract(
 
     Args:
       result: the slot to fill.
-      operands: the other two, by slot.
+      first, second: the tensors of the other two slots, in the order of `OPERANDS`.
       geometry: the sizes that all three share.
       precision: as lax takes it.
       dtype: type of the result; sums are at least float32.
@@ -64,7 +65,6 @@ def contract(
         backend may do so first (see `_lowering.lower`).
       sharding: that of the result, on explicit mesh axes.
     """
-    first, second = (operands[slot] for slot in OPERANDS[result])
     first, second = meshes.vary_alike(first, second)
     out: Array = PRIMITIVES[result].bind(
         first,
@@ -91,17 +91,17 @@ def _register(result: Slot) -> None:
 
     def transpose(wrt: Slot) -> Any:
         def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
-            operands: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
-            aval = type_of_sought(operands.pop(wrt))
+            tensors: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
+            aval = type_of_sought(tensors[wrt])
             # The one rounding of a cotangent that is wider than the operands.
-            operands[result] = lax.convert_element_type(cotangent, aval.dtype)
+            tensors[result] = lax.convert_element_type(cotangent, aval.dtype)
             params |= {
                 "dtype": aval.dtype,
                 "early_rounding": False,
                 "sharding": meshes.explicit(aval),
             }
             del params["forced"]
-            return contract(wrt, operands, **params)
+            return contract(wrt, *(tensors[slot] for slot in OPERANDS[wrt]), **params)
 
         return rule
 

@@ -7,8 +7,8 @@ RULES = (
     Fault(
         "a contraction takes its operands in the wrong order",
         "_contract/contractions.py",
-        "first, second = (operands[slot] for slot in OPERANDS[result])",
-        "second, first = (operands[slot] for slot in OPERANDS[result])",
+        "    out: Array = PRIMITIVES[result].bind(\n        first,\n        second,",
+        "    out: Array = PRIMITIVES[result].bind(\n        second,\n        first,",
         "test_literal.py",
     ),
     Fault(
