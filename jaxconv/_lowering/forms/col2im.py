@@ -71,4 +71,5 @@ FORM = Form(
     {"coarse": _by_images(to_coarse), "fine": _by_images(convolution.to_fine)},
     cannot=_cannot,
     gathers=True,
+    contender=True,
 )
