@@ -241,8 +241,8 @@ RULES = (
     Fault(
         "install: the precisions of a reversed weights gradient change places",
         "_lax/from_lax.py",
-        'precision[::-1] if slots == ("coarse", "fine") else precision',
-        "precision",
+        "first, second, precision = rhs, lhs, precision[::-1]",
+        "first, second = rhs, lhs",
         "test_install.py",
     ),
     Fault(
