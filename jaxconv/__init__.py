@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from jaxconv._tools.explain_jaxpr import Convolutions, explain_jaxpr
     from jaxconv._tools.inspect import resolve
     from jaxconv._tools.measure import measure
+    from jaxconv._tools.profile import Report, profile
 
 __version__ = "0.1.0"
 
@@ -84,6 +85,7 @@ __all__ = [
     "Convolutions",
     "Explanation",
     "Measured",
+    "Report",
     "Resolved",
     "UntestedJaxlibWarning",
     "contractions_saveable",
@@ -101,6 +103,7 @@ __all__ = [
     "lax",
     "measure",
     "onednn",
+    "profile",
     "resolve",
     "uninstall",
 ]
@@ -110,6 +113,7 @@ _MODULES = {
     "Convolutions": "_tools.explain_jaxpr",
     "Explanation": "_tools.explain",
     "Measured": "_lowering",
+    "Report": "_tools.profile",
     "UntestedJaxlibWarning": "_lowering",
     "contractions_saveable": "_tools.checkpoint",
     "explain": "_tools.explain",
@@ -120,6 +124,7 @@ _MODULES = {
     "lax": "lax",
     "measure": "_tools.measure",
     "onednn": "onednn",
+    "profile": "_tools.profile",
     "resolve": "_tools.inspect",
     "uninstall": "_lax.install",
 }
