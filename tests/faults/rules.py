@@ -353,9 +353,9 @@ RULES = (
     ),
     Fault(
         "explain knows nothing of a forced form",
-        "_tools/explain_jaxpr.py",
-        'platform, params["forced"])',
-        "platform, None)",
+        "_contract/contractions.py",
+        "return _lowering.choose_plan(problem, platform, forced)",
+        "return _lowering.choose_plan(problem, platform, None)",
         "test_explain.py",
     ),
     Fault(
