@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from jaxconv._tools.measure import measure
     from jaxconv._tools.notebook import load_ipython_extension as load_ipython_extension
     from jaxconv._tools.notebook import unload_ipython_extension as unload_ipython_extension
+    from jaxconv._tools.profile import Report, profile
 
 __version__ = "0.1.0"
 
@@ -87,6 +88,7 @@ __all__ = [
     "Convolutions",
     "Explanation",
     "Measured",
+    "Report",
     "Resolved",
     "UntestedJaxlibWarning",
     "contractions_saveable",
@@ -105,6 +107,7 @@ __all__ = [
     "lax",
     "measure",
     "onednn",
+    "profile",
     "resolve",
     "uninstall",
 ]
@@ -114,6 +117,7 @@ _MODULES = {
     "Convolutions": "_tools.explain_jaxpr",
     "Explanation": "_tools.explain",
     "Measured": "_lowering",
+    "Report": "_tools.profile",
     "UntestedJaxlibWarning": "_lowering",
     "contractions_saveable": "_tools.checkpoint",
     "enabled": "_lax.install",
@@ -126,6 +130,7 @@ _MODULES = {
     "load_ipython_extension": "_tools.notebook",
     "measure": "_tools.measure",
     "onednn": "onednn",
+    "profile": "_tools.profile",
     "resolve": "_tools.inspect",
     "uninstall": "_lax.install",
     "unload_ipython_extension": "_tools.notebook",

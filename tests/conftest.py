@@ -89,4 +89,4 @@ def however_little(patched):
     """For the little data of tests, too, isolate forms."""
     from jaxconv._lowering import isolate
 
-    patched(isolate, "LITTLE", 0)
+    patched(isolate, "MIN_ELEMENTS", 0)

@@ -108,7 +108,7 @@ import numpy as np
 from jaxconv._lowering import isolate
 from tests.support.forms import EACH_SLOT, GROUPED, operands
 
-isolate.LITTLE = 0  # in functions of their own, as for real sizes
+isolate.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
 for name in EACH_SLOT:

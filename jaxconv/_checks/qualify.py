@@ -54,7 +54,7 @@ FEWEST_CALLS = 50
 
 def qualify_call() -> Verdict:
     """Test the call in this environment, say how that goes, and keep the verdict."""
-    if reason := onednn_here.impossible():
+    if reason := onednn_here.why_impossible():
         return Verdict(False, reason)
     verdict = judge()
     kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
@@ -143,7 +143,7 @@ def sweep(seed: int) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if named := selftest.named():
         sys.exit(named[0].split(";")[0])
-    cpu.LITTLE_WORK = 0  # so that small cases call oneDNN, too
+    cpu.MIN_ONEDNN_WORK = 0  # so that small cases call oneDNN, too
     rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
     while done < FEWEST_CASES or time.monotonic() < end:
         done += 1

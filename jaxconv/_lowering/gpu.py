@@ -23,7 +23,7 @@ def _gathers(p: Problem) -> bool:
 
 
 def _not_one_convolution(p: Problem) -> bool:
-    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.far(p))
+    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.reaches_far(p))
 
 
 def _alike(p: Problem) -> bool:
@@ -73,7 +73,7 @@ TABLE: Table = (
     Line(
         "grouped, sharded",
         dots.BY_TAP,
-        lambda p: p.result == "coarse" and _gathers(p) and p.taps <= taps.MOST_TAPS,
+        lambda p: p.result == "coarse" and _gathers(p) and p.taps <= taps.MAX_TAPS,
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),
     Line("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),

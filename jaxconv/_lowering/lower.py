@@ -31,7 +31,7 @@ def lower(
     adding a bias (`early_rounding`), has 16 bits there. Only here is a sum rounded twice.
     """
     if _may_call(platform, devices, exported):
-        onednn_here.tell()
+        onednn_here.warn_once()
     problem = problem_of(
         result, first, second, geometry, dtype, platform, devices=devices, exported=exported
     )

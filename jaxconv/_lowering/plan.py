@@ -16,7 +16,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import OPERANDS, Geometry
 from jaxconv._base.reshape import reorder
 from jaxconv._lowering.form import Form
-from jaxconv._lowering.isolate import isolated
+from jaxconv._lowering.isolate import isolate_form
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
@@ -112,7 +112,7 @@ def emit_plan(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Ar
         with jax.named_scope(plan.form.name):  # what profiles show
             return _emit(plan, numerics, first, second)
 
-    return (isolated(run) if plan.isolated else run)(first, second)
+    return (isolate_form(run) if plan.isolated else run)(first, second)
 
 
 def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
