@@ -12,6 +12,7 @@ relative to the document:
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
     networks FILE [ENGINE...]    a line a network's training step: milliseconds
     compiled FILE [ENGINE...]    the same of seconds to compile
+    lines PLATFORM               the table of that platform: a line, its form, and why
 
 A row's time is its fastest call.
 """
@@ -25,6 +26,7 @@ from absl.flags import DEFINE_boolean
 from benchmarks import files, flags
 from benchmarks.layer import OPS
 from benchmarks.summary import FAR, SLOWER, held, sides, time_of
+from jaxconv._lowering import tables
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
@@ -41,7 +43,7 @@ def written(text: str, folder: Path) -> str:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
         words = arguments.split()
         runs = [files.read(folder / word) for word in words if word.endswith(".csv")]
-        if not runs:
+        if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
         lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
         return opening + "\n" + "\n".join(lines) + "\n\n" + closing
@@ -127,6 +129,13 @@ def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
     return run, wanted or list(run["engines"])
 
 
+def lines(_: list[dict], platforms: list[str]) -> list[str]:
+    """A line a line of the platform's table."""
+    [platform] = platforms
+    table = tables.TABLES[platform]
+    return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
+
+
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "overall": overall,
     "counts": counts,
@@ -134,6 +143,7 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "rows": rows,
     "networks": networks,
     "compiled": compiled,
+    "lines": lines,
 }
 
 
@@ -180,8 +190,8 @@ def _about(run: dict) -> str:
     return ", ".join(filter(None, [" ".join([machine["cpu"], isa]).strip(), *kinds]))
 
 
-def _table(head: list[str], lines: list[list[str]]) -> list[str]:
-    rule = "|".join(["---", *["---:"] * (len(head) - 1)])
+def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:
+    rule = "|".join(["---", *[align] * (len(head) - 1)])
     return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
 
 

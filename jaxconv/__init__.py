@@ -53,6 +53,7 @@ oneDNN Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` needs no
 changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -70,13 +71,16 @@ from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
     from jaxconv import lax, onednn
-    from jaxconv._lax.install import install, installed, uninstall
+    from jaxconv._lax.install import enabled, install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
     from jaxconv._tools.checkpoint import contractions_saveable
     from jaxconv._tools.explain import Explanation, explain
     from jaxconv._tools.explain_jaxpr import Convolutions, explain_jaxpr
     from jaxconv._tools.inspect import resolve
     from jaxconv._tools.measure import measure
+    from jaxconv._tools.notebook import load_ipython_extension as load_ipython_extension
+    from jaxconv._tools.notebook import unload_ipython_extension as unload_ipython_extension
+    from jaxconv._tools.profile import Report, profile
 
 __version__ = "0.1.0"
 
@@ -84,6 +88,7 @@ __all__ = [
     "Convolutions",
     "Explanation",
     "Measured",
+    "Report",
     "Resolved",
     "UntestedJaxlibWarning",
     "contractions_saveable",
@@ -93,6 +98,7 @@ __all__ = [
     "convolution",
     "convolution_backward_data",
     "convolution_backward_weights",
+    "enabled",
     "explain",
     "explain_jaxpr",
     "forced",
@@ -101,6 +107,7 @@ __all__ = [
     "lax",
     "measure",
     "onednn",
+    "profile",
     "resolve",
     "uninstall",
 ]
@@ -110,18 +117,23 @@ _MODULES = {
     "Convolutions": "_tools.explain_jaxpr",
     "Explanation": "_tools.explain",
     "Measured": "_lowering",
+    "Report": "_tools.profile",
     "UntestedJaxlibWarning": "_lowering",
     "contractions_saveable": "_tools.checkpoint",
+    "enabled": "_lax.install",
     "explain": "_tools.explain",
     "explain_jaxpr": "_tools.explain_jaxpr",
     "forced": "_lowering",
     "install": "_lax.install",
     "installed": "_lax.install",
     "lax": "lax",
+    "load_ipython_extension": "_tools.notebook",
     "measure": "_tools.measure",
     "onednn": "onednn",
+    "profile": "_tools.profile",
     "resolve": "_tools.inspect",
     "uninstall": "_lax.install",
+    "unload_ipython_extension": "_tools.notebook",
 }
 
 
@@ -137,3 +149,7 @@ if not TYPE_CHECKING:  # a type checker would take it that every name is there
 
 def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("_"))]
+
+
+if (_told := os.environ.get("JAXCONV_INSTALL", "0")) not in ("", "0"):
+    import_module("jaxconv._lax.install").install_as_told(_told)

@@ -1,6 +1,7 @@
 """`python -m jaxconv`: is it right on this machine, and how fast?"""
 
 import argparse
+import os
 import platform
 import sys
 import textwrap
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import jax
@@ -23,8 +24,11 @@ from jaxconv._checks import selfcheck, selftest, terminal
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.qualify import qualify_call
 
-USAGE = """\
+RUN = "python -m jaxconv run [--profile] SCRIPT [ARGUMENT ...]"
+
+USAGE = f"""\
 python -m jaxconv [--quick | --selftest [N] | --qualify] [--seed S]
+{RUN}
 
 Checks the six operations against their defining sum on JAX's default device,
 then times a few layers against plain jax.lax, forward and gradients.
@@ -37,6 +41,11 @@ then times a few layers against plain jax.lax, forward and gradients.
   --seed S        of the random cases; 0 by default
   --help          show this text
 
+run is JAXCONV_INSTALL=1 python SCRIPT [ARGUMENT ...], and SCRIPT may be whatever
+may follow python, such as -m MODULE. With --profile, which is
+JAXCONV_INSTALL=profile, the program at its end lists on stderr how its
+convolutions were computed.
+
 JAX_PLATFORMS=cpu (or cuda, tpu, ...) in the environment chooses the backend.
 
 Exit code: 0 all right, 1 wrong numbers, an operation that raises, or a verdict
@@ -47,12 +56,17 @@ against oneDNN, 2 no usable backend or an unknown flag.
 #: multiply f32 in TF32, and TPUs in bf16, which keeps 8 bits.
 AGREEMENT = 0.02
 
+#: The entry point that JAX imports when it starts.
+PLUGIN = "jaxconv_plugin"
+
 WIDTH = 80
 SHOWN = 3  # complaints of one operation
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command with these flags; return the exit code."""
+    if list(argv[1:2]) == ["run"]:
+        return run(argv[2:])
     parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--qualify", action="store_true")
@@ -92,6 +106,23 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def run(words: Sequence[str]) -> int:
+    """Become `python WORDS` with JAXCONV_INSTALL set; return 2 if that cannot be.
+
+    Scripts set variables that JAX reads when imported, and here it is imported: so Python starts
+    anew.
+    """
+    told, words = ("profile", words[1:]) if words[:1] == ["--profile"] else ("1", words)
+    if not words:
+        print(f"run: there must be a script, or -m and a module: {RUN}", file=sys.stderr)
+        return 2
+    if PLUGIN not in (point.value for point in entry_points(group="jax_plugins")):
+        print(f"run: JAX would not find {PLUGIN}: install jaxconv by pip", file=sys.stderr)
+        return 2
+    os.environ["JAXCONV_INSTALL"] = told
+    os.execv(sys.executable, [sys.executable, *words])
+
+
 def print_versions() -> None:
     """Print what a bug report needs, except the devices."""
     versions = {package: _version(package) for package in ("jax", "jaxlib", "numpy", "ml_dtypes")}
@@ -116,6 +147,7 @@ def print_devices() -> None:
     if backend == "cpu":
         reason = _lowering.unavailable()
         print(f"oneDNN: {'in use' if reason is None else 'not in use, ' + reason}")
+    print(f"install: {'on' if jaxconv.enabled() else 'off; JAXCONV_INSTALL=1 turns it on'}")
 
 
 def qualify() -> int:
@@ -224,7 +256,8 @@ def race() -> int:
     wrong = 0
     for racer in racers():
         try:
-            forward, gradients = _time(racer)
+            with jaxconv.installed(False):  # whatever JAXCONV_INSTALL says
+                forward, gradients = _time(racer)
         except Exception as error:  # shown as a line, not as a traceback
             print(f"{racer.name:28}FAIL\n{_indented(selfcheck.one_line(error))}", flush=True)
             wrong += 1

@@ -15,7 +15,7 @@ import pytest
 
 import jaxconv
 from benchmarks import figures
-from jaxconv._lowering import cpu, onednn_here
+from jaxconv._lowering import onednn_here
 from jaxconv._rules.op import OPS
 from tests.support.peers import peer
 
@@ -192,12 +192,6 @@ def test_the_api_pages_have_every_public_name():
     modules = (jaxconv, jaxconv.lax, jaxconv.onednn)
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     assert sorted(shown) == sorted({*public, "jaxconv"})
-
-
-def test_the_page_about_speed_has_the_table_of_the_cpu():
-    rows = [f"| {line.name} | {line.form.name} | {line.why} |" for line in cpu.TABLE]
-    text = "\n".join(["| line | form | why |", "|---|---|---|", *rows, ""])
-    assert text in (ROOT / "docs" / "how-it-is-fast.md").read_text(), text
 
 
 def test_the_page_about_versions_has_the_releases_of_jaxlib():

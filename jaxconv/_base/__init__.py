@@ -7,5 +7,6 @@ messages.py    how errors show values
 meshes.py      explicit mesh axes and `shard_map`: the shardings of operands and results
 reshape.py     axes split, merged and moved, shardings kept
 contexts.py    the contexts that are part of the key of every jit
+lowerings.py   reports and the log hear of each convolution that JAX lowers
 jax_names.py   every JAX name without a promise, and its replacement
 """

@@ -6,6 +6,7 @@ order. The modules below are importable by documented paths, but come without a 
 tests run on the oldest and the newest supported JAX.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -19,6 +20,10 @@ from jax.experimental import jet
 # Attributes of XLA's instructions, for `isolate.py`. An experimental module. A branch that is
 # always taken, its condition behind a barrier, would replace attributes, and compile longer.
 from jax.experimental.xla_metadata import set_xla_metadata
+
+# `source_info_util.current`: the lines of Python that wrote what is being lowered. A module of
+# `jax.extend`, which keeps no promise. Without it reports would name no lines.
+from jax.extend import source_info_util
 
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
 # `custom_transpose` that has a batching rule, should JAX get one back.
@@ -41,10 +46,12 @@ __all__ = [
     "evaluate",
     "is_exported",
     "jet",
+    "lower_one_by_one",
     "lowering_of",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
+    "names_around",
     "programs_are_cached",
     "retyped",
     "set_for_all_threads",
@@ -52,6 +59,7 @@ __all__ = [
     "type_of_sought",
     "types_lowered",
     "varying_axes",
+    "written_at",
 ]
 
 #: Its options are unknown to type checkers in JAX 0.10, and known in 0.12.
@@ -96,6 +104,27 @@ def lowering_of(primitive: Primitive, platform: str | None) -> Any:
     special = mlir._platform_specific_lowerings[platform] if platform else {}
     entry: Any = special.get(primitive) or mlir._lowerings[primitive]
     return entry.rule
+
+
+def lower_one_by_one(primitive: Primitive) -> None:
+    """Call the lowering rule for each use of a primitive, from here on.
+
+    JAX calls a rule once for all equal uses in a program. That it need not is a documented argument
+    of `register_lowering`, which has no way back.
+    """
+    mlir.register_lowering(primitive, lowering_of(primitive, "cpu"), "cpu", cacheable=False)
+
+
+def names_around(ctx: mlir.LoweringRuleContext) -> str:
+    """The functions, transformations and `jax.named_scope`s around what is being lowered."""
+    return str(ctx.name_stack)
+
+
+def written_at() -> list[tuple[str, int]]:
+    """The files and lines that wrote what is being lowered, the innermost first."""
+    found: Any = source_info_util.current().traceback
+    frames = traceback.walk_tb(found.as_python_traceback() if found else None)
+    return [(frame.f_code.co_filename, line) for frame, line in frames][::-1]
 
 
 def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:

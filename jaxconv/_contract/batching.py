@@ -45,7 +45,7 @@ def batch_contraction(
     operands = dict(zip(OPERANDS[result], args, strict=True))
     mapped = {s: d for s, d in zip(OPERANDS[result], dims, strict=True) if d is not None}
     if not mapped:
-        return contract(result, operands, geometry=geometry, **params), None
+        return contract(result, *args, geometry=geometry, **params), None
     size = next(operands[slot].shape[dim] for slot, dim in mapped.items())
     if isinstance(size, int) and size == 0:  # groups and channels may not be empty
         shapes = (
@@ -65,7 +65,8 @@ def batch_contraction(
         operands[slot] = _fold(operands[slot], dim, sites[slot])
     if len(folded) == 3:
         geometry = geometry.with_groups(geometry.groups * size)
-    out = contract(result, operands, geometry=geometry, **(params | {"sharding": None}))
+    first, second = (operands[slot] for slot in OPERANDS[result])
+    out = contract(result, first, second, geometry=geometry, **(params | {"sharding": None}))
     out, dim = _unfold(out, size, sites[result]), sites[result].axis
     if params["sharding"] is not None:
         mesh, spec = params["sharding"].mesh, list(params["sharding"].spec)

@@ -14,15 +14,16 @@ are these three primitives and nothing else, whatever a backend makes of them.
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv._base import contexts, meshes
+from jaxconv._base import contexts, lowerings, meshes
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.jax_names import (
+    Equation,
     Primitive,
     ad,
     batching,
@@ -32,9 +33,13 @@ from jaxconv._base.jax_names import (
     mlir,
     retyped,
     type_of_sought,
+    types_lowered,
 )
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
+
+if TYPE_CHECKING:
+    from jaxconv._lowering import Plan
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
@@ -44,7 +49,8 @@ PLATFORMS = (None, "cpu", "gpu")
 
 def contract(
     result: Slot,
-    operands: dict[Slot, Array],
+    first: Array,
+    second: Array,
     *,
     geometry: Geometry,
     precision: Precision,
@@ -56,7 +62,7 @@ def contract(
 
     Args:
       result: the slot to fill.
-      operands: the other two, by slot.
+      first, second: the tensors of the other two slots, in the order of `OPERANDS`.
       geometry: the sizes that all three share.
       precision: as lax takes it.
       dtype: type of the result; sums are at least float32.
@@ -64,7 +70,6 @@ def contract(
         backend may do so first (see `_lowering.lower`).
       sharding: that of the result, on explicit mesh axes.
     """
-    first, second = (operands[slot] for slot in OPERANDS[result])
     first, second = meshes.vary_alike(first, second)
     out: Array = PRIMITIVES[result].bind(
         first,
@@ -79,6 +84,24 @@ def contract(
     return out
 
 
+def plan_in(
+    equation: Equation, platform: str | None, *, devices: int = 1, exported: bool = False
+) -> "Plan | None":
+    """The plan for the contraction in an equation; None if it is no contraction."""
+    from jaxconv import _lowering
+
+    for slot, primitive in PRIMITIVES.items():
+        if equation.primitive is primitive:
+            (first, second), params = equation.operands, equation.params
+            geometry, dtype, forced = (params[n] for n in ("geometry", "dtype", "forced"))
+            program: Any = {"devices": devices, "exported": exported}
+            problem = _lowering.problem_of(
+                slot, first, second, geometry, dtype, platform, **program
+            )
+            return _lowering.choose_plan(problem, platform, forced)
+    return None
+
+
 def _register(result: Slot) -> None:
     """Give the primitive that fills `result` all its rules."""
     primitive, slots = PRIMITIVES[result], OPERANDS[result]
@@ -91,17 +114,17 @@ def _register(result: Slot) -> None:
 
     def transpose(wrt: Slot) -> Any:
         def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
-            operands: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
-            aval = type_of_sought(operands.pop(wrt))
+            tensors: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
+            aval = type_of_sought(tensors[wrt])
             # The one rounding of a cotangent that is wider than the operands.
-            operands[result] = lax.convert_element_type(cotangent, aval.dtype)
+            tensors[result] = lax.convert_element_type(cotangent, aval.dtype)
             params |= {
                 "dtype": aval.dtype,
                 "early_rounding": False,
                 "sharding": meshes.explicit(aval),
             }
             del params["forced"]
-            return contract(wrt, operands, **params)
+            return contract(wrt, *(tensors[slot] for slot in OPERANDS[wrt]), **params)
 
         return rule
 
@@ -138,7 +161,13 @@ def _register(result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            lower = lowered(platform, devices_to_split_over(ctx), is_exported(ctx))
+            devices, exported = devices_to_split_over(ctx), is_exported(ctx)
+            lower = lowered(platform, devices, exported)
+            if lowerings.heard():
+                equation = Equation(primitive, *types_lowered(ctx), params)
+                plan = plan_in(equation, platform, devices=devices, exported=exported)
+                if plan is not None:
+                    lowerings.tell(ctx, equation, tuple(plan.steps()), devices)
             return mlir.lower_fun(lower, multiple_results=False)(ctx, *operands, **params)
 
         return rule

@@ -74,16 +74,16 @@ def compute(
         lhs = reorder(lhs, lhs_spec, geometry.data.spec)
         if found.dilated:
             rhs = move_groups(lax.rev(rhs, kernel.spatial), groups, kernel.fine, kernel.coarse)
-    slots: tuple[Slot, Slot] = (
-        "coarse" if found.dilated else "fine",
-        "kernel" if not to_kernel else "fine" if found.dilated else "coarse",
-    )
+    first, second = lhs, rhs
+    if to_kernel and found.dilated:  # lhs is coarse, rhs fine
+        first, second, precision = rhs, lhs, precision[::-1]
     moved = to_kernel and found.dilated and groups > 1  # sharded after the groups have moved
     out = contract(
         found.result,
-        dict(zip(slots, (lhs, rhs), strict=True)),
+        first,
+        second,
         geometry=geometry,
-        precision=precision[::-1] if slots == ("coarse", "fine") else precision,
+        precision=precision,
         dtype=dtype,
         sharding=None if moved else sharding,
     )

@@ -4,6 +4,9 @@ One hook reaches every library on JAX, since all their convolutions are one prim
 replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and type it stay.
 """
 
+import atexit
+import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -11,13 +14,22 @@ from typing import Any
 
 from jax import lax
 
-from jaxconv._base import dtypes, meshes
+import jaxconv
+from jaxconv._base import dtypes, lowerings, meshes
 from jaxconv._base.contexts import INSTALLED
-from jaxconv._base.jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
+from jaxconv._base.jax_names import (
+    Equation,
+    devices_to_split_over,
+    lowering_of,
+    mlir,
+    set_for_all_threads,
+    types_lowered,
+)
 from jaxconv._base.typing import Shape, Typed
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 
-#: Why a convolution stays with lax though it has a contraction.
+#: Why a convolution stays with lax though it may have a contraction.
+NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
 
 
@@ -56,8 +68,36 @@ def install(platform: str = "cpu") -> None:
             f"install: `platform` must be 'cpu'; got {platform!r}. On GPU and TPU nothing is "
             f"installed yet: there, lax's convolutions are compiled as they are"
         )
-    _register()
+    register()
     set_for_all_threads(INSTALLED, True)
+
+
+def enabled() -> bool:
+    """Whether :func:`install` or :func:`installed` holds here, in this thread.
+
+    Example:
+      >>> import jaxconv
+      >>> with jaxconv.installed():
+      ...     jaxconv.enabled()
+      True
+    """
+    return bool(INSTALLED.value)
+
+
+def install_as_told(told: str) -> None:
+    """What importing the package does with JAXCONV_INSTALL, if it is not 0.
+
+    The programs that are profiled end before the report is printed, on stderr.
+    """
+    if told not in ("1", "profile"):
+        said = f"JAXCONV_INSTALL must be 1, profile or 0; got {told!r}, so nothing is installed"
+        warnings.warn(said, stacklevel=2)
+        return
+    if told == "profile":
+        profiling = jaxconv.profile()
+        atexit.register(print, profiling.__enter__(), file=sys.stderr)
+        atexit.register(profiling.__exit__, None, None, None)  # is called before
+    install()
 
 
 def uninstall() -> None:
@@ -84,7 +124,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       ...     jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
       [1.0, 12.0, 24.0, 40.0]
     """
-    _register()
+    register()
     context: AbstractContextManager[Any] = INSTALLED(bool(yes))
     return context
 
@@ -113,10 +153,13 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
     """The lowering rule of lax's convolution on CPU."""
     operands, (result,) = types_lowered(ctx)
-    found: Mapped | str = "not installed"
+    equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
+    found: Mapped | str = NOT_INSTALLED
     if INSTALLED.value:
         found = to_install(operands, result, **params)
     if isinstance(found, str):
+        if lowerings.heard():
+            lowerings.tell(ctx, equation, found, devices_to_split_over(ctx))
         return original(ctx, lhs, rhs, **params)
     computed = partial(
         compute,
@@ -125,10 +168,11 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any
         dtype=dtypes.canonical(result.dtype),
         sharding=meshes.explicit(result),
     )
-    return mlir.lower_fun(computed, multiple_results=False)(ctx, lhs, rhs)
+    with lowerings.of_lax(equation):
+        return mlir.lower_fun(computed, multiple_results=False)(ctx, lhs, rhs)
 
 
-def _register() -> None:
+def register() -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
     original = lowering_of(lax.conv_general_dilated_p, "cpu")
     if not (isinstance(original, partial) and original.func is _lower):

@@ -61,6 +61,8 @@ class Form:
     gathers: bool = False
     #: slots for which the form has several operations, which XLA must not fuse with neighbours
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
+    #: was the fastest for some layer that a table gives to another form: `measure` times the form
+    contender: bool = False
 
     def fills(self, problem: Problem) -> bool:
         """Whether the form can compute a contraction."""

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from jaxconv._base.geometry import Slot
+from jaxconv._base.geometry import OPERANDS, Slot
+
+T = TypeVar("T")
 
 #: The slot of each tensor of a convolution, and of a transposed convolution, whose src is coarse.
 CONVOLUTION: Mapping[str, Slot] = {
@@ -36,6 +39,11 @@ class Op:
     def slot(self, tensor: str) -> Slot:
         """The slot of a tensor of this name."""
         return self.slots[tensor]
+
+    def order_by_slot(self, pair: tuple[T, T]) -> tuple[T, T]:
+        """What belongs to the two inputs, in the order in which contractions take their slots."""
+        slots = self.slot(self.inputs[0]), self.slot(self.inputs[1])
+        return pair if slots == OPERANDS[self.slot(self.result)] else pair[::-1]
 
 
 OPS = {

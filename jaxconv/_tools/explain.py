@@ -18,11 +18,11 @@ from jaxconv._base.geometry import Axis
 from jaxconv._base.jax_names import equations
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Typed
+from jaxconv._contract.contractions import plan_in
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
-from jaxconv._tools.explain_jaxpr import plan_in
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,11 @@ def _count_flops(resolved: Resolved) -> int:
     """Count two for each triple of elements that the defining sum multiplies."""
     layout, groups = resolved.geometry.data, resolved.groups
     src, dst = (shape[layout.channel] for shape in (resolved.src_shape, resolved.dst_shape))
-    pairs = math.prod(_count_pairs(axis) for axis in resolved.geometry.axes)
+    pairs = math.prod(count_pairs(axis) for axis in resolved.geometry.axes)
     return int(2 * resolved.src_shape[layout.batch] * src * dst // groups * pairs)
 
 
-def _count_pairs(axis: Axis) -> int:
+def count_pairs(axis: Axis) -> int:
     """Count the pairs of a tap and a coarse pixel that read inside the fine axis."""
     return _count_up_to(axis, axis.fine - 1 + axis.pad_low) - _count_up_to(axis, axis.pad_low - 1)
 

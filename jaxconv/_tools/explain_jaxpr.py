@@ -9,10 +9,9 @@ from typing import Any
 import jax
 from jax import lax
 
-from jaxconv import _lowering
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import Equation, equations
-from jaxconv._contract.contractions import PRIMITIVES
+from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import compute
 from jaxconv._lax.install import to_install
 
@@ -97,16 +96,4 @@ def _convolution(equation: Equation) -> Convolution | None:
         return Convolution(
             "jaxconv", (first, second), plan.problem.result, params["geometry"], told
         )
-    return None
-
-
-def plan_in(equation: Equation, platform: str) -> _lowering.Plan | None:
-    """Plan the contraction in an equation, on one device; None for other equations."""
-    for slot, primitive in PRIMITIVES.items():
-        if equation.primitive is primitive:
-            (first, second), params = equation.operands, equation.params
-            problem = _lowering.problem_of(
-                slot, first, second, params["geometry"], params["dtype"], platform
-            )
-            return _lowering.choose_plan(problem, platform, params["forced"])
     return None

@@ -13,19 +13,10 @@ from jax import lax
 
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._lowering import CHOSEN, Measured, Problem
+from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
 
-#: Forms to time beside the table's choice: each form was the fastest for some layer.
-CONTENDERS = (
-    _lowering.PORTABLE,
-    "onednn",
-    "convolution",
-    "im2col",
-    "col2im",
-    "dot",
-    "multiply-adds",
-    "by group",
-)
+#: The forms to time beside the table's choice.
+CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
 
 #: Multiply-adds a result of a form to time: more take long to compile.
 MAX_TERMS = 128

@@ -338,8 +338,8 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "what XLA splits over devices loops over windows",
         "_lowering/forms/im2col.py",
-        '"kernel": to_kernel}, gathers=True)',
-        '"kernel": to_kernel})',
+        '"kernel": to_kernel}, gathers=True, contender',
+        '"kernel": to_kernel}, contender',
         PLANS,
     ),
     Fault(

@@ -7,8 +7,8 @@ RULES = (
     Fault(
         "a contraction takes its operands in the wrong order",
         "_contract/contractions.py",
-        "first, second = (operands[slot] for slot in OPERANDS[result])",
-        "second, first = (operands[slot] for slot in OPERANDS[result])",
+        "    out: Array = PRIMITIVES[result].bind(\n        first,\n        second,",
+        "    out: Array = PRIMITIVES[result].bind(\n        second,\n        first,",
         "test_literal.py",
     ),
     Fault(
@@ -241,8 +241,8 @@ RULES = (
     Fault(
         "install: the precisions of a reversed weights gradient change places",
         "_lax/from_lax.py",
-        'precision[::-1] if slots == ("coarse", "fine") else precision',
-        "precision",
+        "first, second, precision = rhs, lhs, precision[::-1]",
+        "first, second = rhs, lhs",
         "test_install.py",
     ),
     Fault(
@@ -353,9 +353,9 @@ RULES = (
     ),
     Fault(
         "explain knows nothing of a forced form",
-        "_tools/explain_jaxpr.py",
-        'platform, params["forced"])',
-        "platform, None)",
+        "_contract/contractions.py",
+        "return _lowering.choose_plan(problem, platform, forced)",
+        "return _lowering.choose_plan(problem, platform, None)",
         "test_explain.py",
     ),
     Fault(

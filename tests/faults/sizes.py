@@ -284,8 +284,8 @@ SIZES = (
     Fault(
         "a pair of precisions does not follow its operands",
         "_ops/operate.py",
-        "precisions = precisions[::-1]",
-        "precisions = precisions[::1]",
+        "op.order_by_slot(precisions)",
+        "precisions",
         "test_transforms_autodiff.py -k precision",
     ),
     Fault(

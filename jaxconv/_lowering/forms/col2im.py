@@ -72,4 +72,5 @@ FORM = Form(
     {"coarse": _loop_over_images(to_coarse), "fine": _loop_over_images(convolution.to_fine)},
     cannot=_cannot,
     gathers=True,
+    contender=True,
 )

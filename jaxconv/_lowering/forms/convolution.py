@@ -85,4 +85,5 @@ FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     isolated=(),  # XLA fuses nothing with a convolution
+    contender=True,
 )

@@ -48,6 +48,7 @@ FORM = Form(
     "dot",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     cannot=lambda p: not (p.pointwise or p.tiles),
+    contender=True,
 )
 
 #: Rows of a part, and most parts. XLA:CPU splits a dot over cores by its sums, not by its rows: few

@@ -143,4 +143,4 @@ def _choose_pixels(total: int, block: int, whole: int) -> int:
     return next((n for n in range(most, most // 2, -1) if total % n == 0), most)
 
 
-FORM = Form("im2col", {"coarse": to_coarse, "kernel": to_kernel}, gathers=True)
+FORM = Form("im2col", {"coarse": to_coarse, "kernel": to_kernel}, gathers=True, contender=True)

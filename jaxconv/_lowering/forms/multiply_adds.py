@@ -202,7 +202,7 @@ def _widen(x: Array, dtype: DType) -> Array:
     return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
 
 
-FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel})
+FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel}, contender=True)
 CHANNELS_FIRST = Form(
     "multiply-adds, channels first", {"coarse": to_coarse}, gathers=True, channels_first=True
 )

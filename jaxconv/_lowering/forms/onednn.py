@@ -209,4 +209,5 @@ FORM = Form(
     cannot=_cannot,
     any_kernel=True,  # oneDNN reorders any kernel to a layout of its own
     isolated=("kernel",),
+    contender=True,
 )

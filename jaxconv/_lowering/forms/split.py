@@ -62,6 +62,7 @@ GROUPS = Form(
     cannot=lambda p: p.dense,
     gathers=True,
     parts=_split_groups,
+    contender=True,
 )
 
 
