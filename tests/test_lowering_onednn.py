@@ -287,7 +287,7 @@ from jaxconv._base.geometry import OPERANDS
 from tests.support.random_problems import SLOTS, draw
 
 assert _lowering.unavailable() is None, _lowering.unavailable()
-if {named} and (wrong := selftest.named()):
+if {named} and (wrong := selftest.check_named()):
     sys.exit("; ".join(wrong))
 calls = []
 for number, problem in enumerate(draw({seed}, {count})):

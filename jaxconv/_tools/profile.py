@@ -22,7 +22,7 @@ from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
 from jaxconv._lowering import Problem
-from jaxconv._tools.explain import met
+from jaxconv._tools.explain import count_pairs
 
 #: Columns of a printed report, most kinds of convolution that it lists for each reason, and most
 #: that a notebook lists.
@@ -273,7 +273,7 @@ def _flops(slot: Slot, contraction: Equation) -> int | None:
     geometry, (first, second) = contraction.params["geometry"], contraction.operands
     p = Problem.of(slot, first, second, geometry)
     pairs = p.fine_channels * p.coarse_channels * geometry.groups
-    return _counted(p.batch, pairs, *map(met, geometry.axes))
+    return _counted(p.batch, pairs, *map(count_pairs, geometry.axes))
 
 
 def _flops_of_lax(equation: Equation) -> int | None:
@@ -296,9 +296,11 @@ def _met_by_lax(*axis: Any) -> int | None:
         return None
     extent, taps, places, stride, low, between, dilation = axis
     if between == 1:
-        return met(Axis(extent, taps, places, stride, dilation, low))
+        return count_pairs(Axis(extent, taps, places, stride, dilation, low))
     if stride == 1:
-        return met(Axis(places, taps, extent, between, dilation, dilation * (taps - 1) - low))
+        return count_pairs(
+            Axis(places, taps, extent, between, dilation, dilation * (taps - 1) - low)
+        )
     return int(taps * places // between)
 
 

@@ -30,7 +30,7 @@ GRAPHS = (
     Fault(
         "oneDNN: a shape of zeros counts as one",
         "onednn/_convolutions.py",
-        "if attribute is None or _zeros(entries(attribute) or [1]):",
+        "if attribute is None or _are_zeros(entries(attribute) or [1]):",
         "if attribute is None:",
         NAMES,
     ),

@@ -282,7 +282,7 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "the self-test leaves out the named cases",
         "_checks/selftest.py",
-        "    wrong = named()",
+        "    wrong = check_named()",
         "    wrong: list[str] = []",
         "test_selftest.py",
     ),

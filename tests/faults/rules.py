@@ -340,8 +340,8 @@ RULES = (
     Fault(
         "explain counts products with the first zero of padding",
         "_tools/explain.py",
-        "- _up_to(axis, axis.pad_low - 1)",
-        "- _up_to(axis, axis.pad_low - 2)",
+        "- _count_up_to(axis, axis.pad_low - 1)",
+        "- _count_up_to(axis, axis.pad_low - 2)",
         "test_explain.py -k counted",
     ),
     Fault(
