@@ -286,6 +286,48 @@ def test_threads():
     assert found["all"] == found["inside"]
 
 
+@pytest.mark.usefixtures("restored")
+def test_while_programs_run_and_are_compiled():
+    expected, done, wrong = depthwise(X, K), threading.Event(), []
+
+    def run():
+        while not done.is_set():
+            for function in (compiled, jax.jit(lambda x, k: depthwise(x, k))):
+                wrong.append(not np.array_equal(function(X, K), expected))
+
+    compiled = jax.jit(depthwise)
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        jaxconv.install()
+        same(compiled(X, K), expected)
+        jaxconv.uninstall()
+        same(compiled(X, K), expected)
+    done.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(wrong) > 1
+    assert not any(wrong)
+
+
+@pytest.mark.usefixtures("restored")
+def test_within_a_function_that_is_traced():
+    """It holds from there on, for the program that is being traced as well."""
+
+    def switched(x, k):
+        jaxconv.install()
+        return depthwise(x, k)
+
+    without = jax.jit(depthwise).lower(X, K).as_text()
+    within = jax.jit(switched).lower(X, K).as_text()
+    assert jaxconv.enabled()
+    assert jax.jit(depthwise).lower(X, K).as_text() != without
+    assert "feature_group_count = 6" in without
+    assert "feature_group_count = 6" not in within
+    same(jax.jit(switched)(X, K), depthwise(X, K))
+
+
 # The library itself, and what it is told beside.
 
 
