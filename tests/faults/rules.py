@@ -318,8 +318,8 @@ RULES = (
     Fault(
         "a context becomes known to JAX when `install` is first used",
         "_lax/install.py",
-        "from jaxconv._base.contexts import INSTALLED\n",
-        "import jax\n\nINSTALLED = jax.make_user_context(False)\n",
+        "from jaxconv._base.contexts import CHOICE, INSTALLED\n",
+        "import jax\n\nfrom jaxconv._base.contexts import CHOICE\n\nINSTALLED = jax.make_user_context(False)\n",
         "test_package.py",
     ),
     Fault(
@@ -368,7 +368,7 @@ RULES = (
     Fault(
         "measure times forms that need much memory",
         "_tools/measure.py",
-        "memory is not None and _large(memory)",
+        "memory is not None and _takes_much(memory)",
         "memory is None and _large(memory)",
         "test_measure.py -k hopeless",
     ),
