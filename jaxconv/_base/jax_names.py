@@ -40,6 +40,7 @@ __all__ = [
     "abstract_result",
     "ad",
     "batching",
+    "change_type",
     "default_matmul_precision",
     "devices_to_split_over",
     "equations",
@@ -53,7 +54,6 @@ __all__ = [
     "mlir",
     "names_around",
     "programs_are_cached",
-    "retyped",
     "set_for_all_threads",
     "set_xla_metadata",
     "type_of_sought",
@@ -150,7 +150,7 @@ def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
 # JAX hands objects to the rules of a primitive whose attributes no documentation names.
 
 
-def retyped(aval: Any, **changes: Any) -> Any:
+def change_type(aval: Any, **changes: Any) -> Any:
     """Change the shape, dtype or sharding of a type, in an abstract evaluation.
 
     A public constructor of types with shardings and varying axes would replace this.
