@@ -12,3 +12,6 @@ FORCED = jax.make_user_context(None)
 
 #: Whether `jaxconv.install` holds.
 INSTALLED = jax.make_user_context(False)
+
+#: What `jaxconv.install` was given as `only` and `without`: None, or names.
+CHOICE = jax.make_user_context((None, None))

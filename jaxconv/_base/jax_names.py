@@ -21,10 +21,6 @@ from jax.experimental import jet
 # always taken, its condition behind a barrier, would replace attributes, and compile longer.
 from jax.experimental.xla_metadata import set_xla_metadata
 
-# `source_info_util.current`: the lines of Python that wrote what is being lowered. A module of
-# `jax.extend`, which keeps no promise. Without it reports would name no lines.
-from jax.extend import source_info_util
-
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
 # `custom_transpose` that has a batching rule, should JAX get one back.
 from jax.extend.core import Primitive
@@ -44,22 +40,21 @@ __all__ = [
     "default_matmul_precision",
     "devices_to_split_over",
     "equations",
+    "equations_around",
     "evaluate",
     "is_exported",
     "jet",
-    "lower_one_by_one",
+    "lower_each",
     "lowering_of",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
-    "names_around",
     "programs_are_cached",
     "set_for_all_threads",
     "set_xla_metadata",
     "type_of_sought",
     "types_lowered",
     "varying_axes",
-    "written_at",
 ]
 
 #: Its options are unknown to type checkers in JAX 0.10, and known in 0.12.
@@ -106,25 +101,46 @@ def lowering_of(primitive: Primitive, platform: str | None) -> Any:
     return entry.rule
 
 
-def lower_one_by_one(primitive: Primitive) -> None:
-    """Call the lowering rule for each use of a primitive, from here on.
+def lower_each(ctx: mlir.LoweringRuleContext) -> None:
+    """Call this lowering rule again for equal uses of its primitive in the same program.
 
-    JAX calls a rule once for all equal uses in a program. That it need not is a documented argument
-    of `register_lowering`, which has no way back.
+    JAX calls it once for all of them. `register_lowering` has an argument that says otherwise, but
+    for good, and programs for several platforms then fail to lower. Without this, reports would
+    count equal convolutions once.
     """
-    mlir.register_lowering(primitive, lowering_of(primitive, "cpu"), "cpu", cacheable=False)
+    module: Any = ctx.module_context
+    cache = module.lowering_cache
+    if not isinstance(cache, _Forgetful):
+        cache = module.lowering_cache = _Forgetful(cache)
+    cache.primitives.add(ctx.primitive)
 
 
-def names_around(ctx: mlir.LoweringRuleContext) -> str:
-    """The functions, transformations and `jax.named_scope`s around what is being lowered."""
-    return str(ctx.name_stack)
+class _Forgetful(dict[Any, Any]):
+    """A cache of lowerings that keeps none of some primitives."""
+
+    def __init__(self, known: dict[Any, Any]) -> None:
+        super().__init__(known)
+        self.primitives: set[Any] = set()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key.primitive not in self.primitives:
+            super().__setitem__(key, value)
 
 
-def written_at() -> list[tuple[str, int]]:
-    """The files and lines that wrote what is being lowered, the innermost first."""
-    found: Any = source_info_util.current().traceback
-    frames = traceback.walk_tb(found.as_python_traceback() if found else None)
-    return [(frame.f_code.co_filename, line) for frame, line in frames][::-1]
+def equations_around() -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """The equations that this thread is lowering, the innermost first.
+
+    Of each, the functions, transformations and `jax.named_scope`s around it, as JAX joins them, and
+    the files and lines that wrote it, the innermost first. JAX tells a rule neither, so they are
+    read from its frames; if it names them otherwise, reports name no lines and no scopes.
+    """
+    for frame, _ in traceback.walk_stack(None):
+        if frame.f_code.co_name == "jaxpr_subcomp":
+            source: Any = getattr(frame.f_locals.get("eqn"), "source_info", None)
+            if source is not None:
+                python = source.traceback.as_python_traceback() if source.traceback else None
+                lines = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(python)]
+                yield str(frame.f_locals.get("name_stack", "") + source.name_stack), lines[::-1]
 
 
 def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:

@@ -165,11 +165,11 @@ def _register(result: Slot) -> None:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
             devices, exported = devices_to_split_over(ctx), is_exported(ctx)
             lower = lowered(platform, devices, exported)
-            if lowerings.heard():
+            if lowerings.heard(ctx):
                 equation = Equation(primitive, *types_lowered(ctx), params)
                 plan = plan_in(equation, platform, devices=devices, exported=exported)
                 if plan is not None:
-                    lowerings.tell(ctx, equation, tuple(plan.steps()), devices)
+                    lowerings.tell(equation, tuple(plan.steps()), devices)
             return mlir.lower_fun(lower, multiple_results=False)(ctx, *operands, **params)
 
         return rule

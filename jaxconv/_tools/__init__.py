@@ -5,5 +5,6 @@ explain.py         `explain`: which forms compute an operation, why, and at what
 explain_jaxpr.py   `explain_jaxpr`: the convolutions of a program, and the plan of each
 profile.py         `profile`: the convolutions that JAX compiles in a block
 measure.py         `measure`: which form is fastest on this machine
+notebook.py        `%load_ext jaxconv`
 checkpoint.py      a policy for `jax.checkpoint`
 """

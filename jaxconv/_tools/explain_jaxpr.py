@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,8 +11,7 @@ from jax import lax
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import Equation, equations
 from jaxconv._contract.contractions import plan_in
-from jaxconv._lax.from_lax import compute
-from jaxconv._lax.install import to_install
+from jaxconv._lax.install import computed, to_install
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,7 @@ def _convolution(equation: Equation) -> Convolution | None:
         found = to_install(types, results[0], **params)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
-        precision = (lax.Precision.DEFAULT,) * 2
-        computed = partial(compute, found, precision=precision, dtype=results[0].dtype)
-        within = equations(jax.make_jaxpr(computed)(*types))
+        within = equations(jax.make_jaxpr(computed(found, results[0], params))(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):

@@ -17,7 +17,7 @@ from jax import lax
 
 from jaxconv._base import lowerings
 from jaxconv._base.geometry import Axis, Slot
-from jaxconv._base.jax_names import Equation, lower_one_by_one
+from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
@@ -196,8 +196,7 @@ def profile() -> Iterator[Report]:
     The report has the convolutions of this library and those of `jax.lax` on CPU, taken over by
     :func:`install` or not: how often, what computes them and why, the share of the work that this
     library computes, the lines of Python that wrote them, and how long the programs took to
-    compile. `print` shows it, notebooks show a table, `rows` and `to_csv` have all of it, and
-
+    compile. `print` shows it, notebooks show a table, and `rows` and `to_csv` have all of it.
 
     JAX compiles a program once. So profile the first call of a function, or its `lower`, which runs
     nothing; or call `jax.clear_caches` before. Functions that are compiled already do not become
@@ -214,8 +213,6 @@ def profile() -> Iterator[Report]:
       (['fine', 'kernel'], 1.0)
     """
     install.register()
-    for primitive in (lax.conv_general_dilated_p, *PRIMITIVES.values()):
-        lower_one_by_one(primitive)
     report = Report()
     lowerings.LISTENERS.append(report._hear)
     jax.monitoring.register_event_duration_secs_listener(report._time)
