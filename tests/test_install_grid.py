@@ -71,7 +71,7 @@ def test_calls_drawn_at_random(block):
     assert {way for way in ways if not isinstance(way, str)} == {
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
-    assert {way for way in ways if isinstance(way, str)} <= {from_lax.TWICE, install.FASTER}
+    assert {way for way in ways if isinstance(way, str)} <= {from_lax.BOTH_STRIDES, install.FASTER}
 
 
 def test_weights_gradients_in_blocks_of_any_layout(patched):

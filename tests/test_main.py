@@ -311,7 +311,7 @@ def test_timings_are_printed(monkeypatch, capsys):
 
 
 def test_columns_are_ours_and_plain_and_how_often_ours_fits_into_plain():
-    assert __main__._columns((0.002, 0.005)).split() == ["2.00", "5.00", "2.5"]
+    assert __main__._show_times((0.002, 0.005)).split() == ["2.00", "5.00", "2.5"]
 
 
 def test_what_differs_from_lax_is_not_timed(monkeypatch, capsys):

@@ -36,6 +36,7 @@ __all__ = [
     "abstract_result",
     "ad",
     "batching",
+    "change_type",
     "default_matmul_precision",
     "devices_to_split_over",
     "equations",
@@ -49,7 +50,6 @@ __all__ = [
     "maps_over_devices",
     "mlir",
     "programs_are_cached",
-    "retyped",
     "set_for_all_threads",
     "set_xla_metadata",
     "type_of_sought",
@@ -166,7 +166,7 @@ def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
 # JAX hands objects to the rules of a primitive whose attributes no documentation names.
 
 
-def retyped(aval: Any, **changes: Any) -> Any:
+def change_type(aval: Any, **changes: Any) -> Any:
     """Change the shape, dtype or sharding of a type, in an abstract evaluation.
 
     A public constructor of types with shardings and varying axes would replace this.

@@ -50,7 +50,7 @@ def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
             f"{op}: `out_sharding` must be on the mesh in context, {context}; got {mesh}. "
             f"A PartitionSpec takes the mesh from there"
         )
-    rule = _broken_rule(mesh, spec, shape)
+    rule = _find_broken_rule(mesh, spec, shape)
     if rule:
         raise ValueError(
             f"{op}: `out_sharding` must {rule}; got {spec} for a result of shape {shape}"
@@ -58,7 +58,7 @@ def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
     return NamedSharding(mesh, spec)
 
 
-def _broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
+def _find_broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
     """Find the rule by which `spec` does not fit the mesh and the shape, if any."""
     used = [name for entry in spec for name in names(entry)]
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
@@ -95,7 +95,7 @@ def check_meshes(
         )
 
 
-def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
+def find_sharding(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
     """Find the sharding of a contraction's result type, unless the user names a sharding.
 
     Each axis follows the operand that has the axis; contracted axes are summed. An axis that
@@ -121,10 +121,10 @@ def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: 
             entry = one[data.channel] or other[kernel.coarse]
             if geometry.groups % parts(sharding.mesh, entry) == 0:
                 entries[data.channel] = entry
-    return NamedSharding(sharding.mesh, divisible(sharding.mesh, shape, entries))
+    return NamedSharding(sharding.mesh, divisible_spec(sharding.mesh, shape, entries))
 
 
-def divisible(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> PartitionSpec:
+def divisible_spec(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> PartitionSpec:
     """Make a spec of the entries that divide their axes and use no mesh axis again."""
     used: set[Any] = set()
     spec: list[Any] = [None] * len(shape)
@@ -148,7 +148,7 @@ def names(entry: Any) -> Iterable[Any]:
     return entry if isinstance(entry, tuple) else (entry,)
 
 
-def alike(x: Array, other: Array, axis: int) -> Array:
+def shard_alike(x: Array, other: Array, axis: int) -> Array:
     """Give a vector the sharding of one axis of another tensor, on explicit mesh axes.
 
     JAX combines shardings that differ, so a bias would change the sharding of the result.
@@ -175,7 +175,7 @@ def vary_alike(*operands: Array) -> tuple[Array, ...]:
     )
 
 
-def in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Array]:
+def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Array]:
     """Make a lowering run in automatic axes where the mesh has explicit axes.
 
     Inside, the compiler propagates shardings, so that a lowering may slice and reshape at will.
@@ -195,7 +195,7 @@ def in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Arr
         types = jax.typeof(first), jax.typeof(second)
         if sharding is not None or any(map(explicit, types)):
             shape = geometry.shape(result, first.shape, second.shape)
-            sharding = sharding or of_result(result, *types, geometry, shape)
+            sharding = sharding or find_sharding(result, *types, geometry, shape)
             plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
         return plain(first, second)
 

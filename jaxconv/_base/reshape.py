@@ -19,7 +19,7 @@ def replace_axes(x: Array, axis: int, count: int, extents: Shape) -> Array:
     if typed is None:
         return lax.reshape(x, shape)
     kept = [*typed.spec[: axis + 1], *[None] * (len(extents) - 1), *typed.spec[axis + count :]]
-    spec = meshes.divisible(typed.mesh, shape, dict(enumerate(kept)))
+    spec = meshes.divisible_spec(typed.mesh, shape, dict(enumerate(kept)))
     return lax.reshape(x, shape, out_sharding=NamedSharding(typed.mesh, spec))
 
 

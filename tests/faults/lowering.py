@@ -438,7 +438,7 @@ LOWERING: tuple[Fault, ...] = (
     Fault(
         "a bundle's weights gradient keeps the channels of other groups",
         "_lowering/forms/bundle.py",
-        "jnp.where(_own(count), out, jnp.zeros((), out.dtype)).sum(-5)",
+        "jnp.where(_own_pairs(count), out, jnp.zeros((), out.dtype)).sum(-5)",
         "out.sum(-5)",
         FORMS,
     ),

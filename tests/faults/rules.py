@@ -185,7 +185,7 @@ RULES = (
     Fault(
         "lax: a weights gradient is moved to another layout than lhs has",
         "_lax/from_lax.py",
-        "rhs = reorder(rhs, _exchanged(rhs_spec), geometry.data.spec)",
+        "rhs = reorder(rhs, _exchange(rhs_spec), geometry.data.spec)",
         "rhs = reorder(rhs, rhs_spec, geometry.data.spec)",
         "test_install_grid.py",
     ),
@@ -369,7 +369,7 @@ RULES = (
         "measure times forms that need much memory",
         "_tools/measure.py",
         "memory is not None and _takes_much(memory)",
-        "memory is None and _large(memory)",
+        "memory is None and _takes_much(memory)",
         "test_measure.py -k hopeless",
     ),
     Fault(

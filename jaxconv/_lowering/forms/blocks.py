@@ -20,7 +20,7 @@ def _count_all(first: Array, geometry: Geometry) -> int:
     return geometry.groups
 
 
-def by_group(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
+def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
     """Make a channels-last form for one group a form for all groups, each contiguous.
 
     The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
@@ -47,7 +47,7 @@ def by_group(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[E
     return decorate
 
 
-def divisor(total: int, most: int) -> int:
+def find_divisor(total: int, most: int) -> int:
     """Find the largest divisor of `total` that is at most `most`, or 1."""
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
@@ -99,7 +99,7 @@ def loop_over_groups(
 
     Groups are on the last axis of the operands and of the result.
     """
-    size = divisor(groups, most)
+    size = find_divisor(groups, most)
     if size == groups:
         return form(groups, first, second)
     parts = [split_groups(x, groups // size) for x in (first, second)]

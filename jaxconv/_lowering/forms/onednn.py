@@ -11,7 +11,7 @@ from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import onednn_call, window
-from jaxconv._lowering.forms.blocks import divisor, sum_over_blocks
+from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
 from jaxconv._lowering.problem import Numerics, Problem
 
 
@@ -186,11 +186,11 @@ def _choose_block(
     copies = 4 * math.prod(fine[1:-2]) * columns * fine[-1]
     images = min(MAX_COARSE_BYTES // image, MAX_COPIES_BYTES // copies)
     if images >= 1:
-        return divisor(fine[0], images), coarse[1]
+        return find_divisor(fine[0], images), coarse[1]
     first = axes[0]
     rows = min(coarse[1] * MAX_COARSE_BYTES // image, coarse[1] * MAX_COPIES_BYTES // copies)
     least = min(MIN_BLOCK_WINDOWS * -(-first.extent // first.stride), coarse[1])
-    found = divisor(coarse[1], max(rows, least))
+    found = find_divisor(coarse[1], max(rows, least))
     return 1, found if found >= least else coarse[1]
 
 
