@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +16,11 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._base.geometry import OPERANDS
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn as form
 from jaxconv._lowering.forms import onednn_call
 from tests.support import oracle
-from tests.support.random_problems import SLOTS, draw
 
 HERE = pytest.mark.skipif(
     _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
@@ -146,13 +143,6 @@ def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
     local = jax.shard_map(jaxconv.convolution, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
     assert calls(local, split, weights)
     np.testing.assert_array_equal(jax.jit(local)(split, weights), jaxconv.convolution(src, weights))
-
-
-@HERE
-def test_a_16_bit_result_is_written_in_16_bits():
-    """Where the processor computes in them: no float32 result is rounded afterwards."""
-    text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()
-    assert ("f32" in text) != onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
 
 
 @HERE
@@ -391,16 +381,3 @@ with ThreadPoolExecutor(8) as threads:
 def test_eight_threads_neither_wait_forever_nor_differ():
     """Independent branches, a loop, a gradient and a vmap; a hang runs into the time limit."""
     assert int(python(STRESS.format(seconds=4))) >= 8
-
-
-@HERE
-@pytest.mark.parametrize("slot", SLOTS)
-def test_threads_of_one_process_agree(slot):
-    problem = draw(seed=21, count=1, ranks=(2,))[0]
-    tensors = problem.integers()
-    given = [tensors[s].astype(np.float32) for s in OPERANDS[slot]]
-    run = jax.jit(problem.operation(slot))
-    with ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(lambda _: np.asarray(run(*given)), range(16)))
-    for result in results:
-        np.testing.assert_array_equal(result, problem.expected(slot, tensors))
