@@ -41,9 +41,6 @@ def off():
     jaxconv.uninstall()
 
 
-profiles = pytest.mark.skipif(not hasattr(jaxconv, "profile"), reason="no jaxconv.profile here")
-
-
 # The variable.
 
 
@@ -95,7 +92,6 @@ print(time.process_time() - start)
     assert min(float(python("-c", code, path=path).stdout) for _ in range(7)) < 1e-3  # seconds
 
 
-@profiles
 def test_the_variable_profiles(path):
     ran = python("-c", f"{TAKEN}\nprint(taken())", path=path, told="profile")
     assert ran.stdout == "True\n"
