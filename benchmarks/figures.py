@@ -31,6 +31,15 @@ from benchmarks.summary import FAR, SLOWER, held, sides, time_of
 from jaxconv._lowering import tables
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
+#: What tables call the engines of committed results.
+WORDS = {
+    "jaxconv@portable": "jaxconv without oneDNN",
+    "jaxconv@new": "jaxconv, JAX 0.12",
+    "+install@new": " with jaxconv, JAX 0.12",
+    "@new": ", JAX 0.12",
+    "+install": " with jaxconv",
+    "torch": "PyTorch",
+}
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
 
 
@@ -210,6 +219,8 @@ def _about(run: dict) -> str:
 
 
 def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:
+    for label, words in WORDS.items():
+        head = [cell.replace(label, words) for cell in head]
     rule = "|".join(["---", *[align] * (len(head) - 1)])
     return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
 

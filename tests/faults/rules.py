@@ -318,8 +318,9 @@ RULES = (
     Fault(
         "a context becomes known to JAX when `install` is first used",
         "_lax/install.py",
-        "from jaxconv._base.contexts import INSTALLED\n",
-        "import jax\n\nINSTALLED = jax.make_user_context(False)\n",
+        "from jaxconv._base.contexts import CHOICE, INSTALLED\n",
+        "import jax\n\nfrom jaxconv._base.contexts import CHOICE\n\n"
+        "INSTALLED = jax.make_user_context(False)\n",
         "test_package.py",
     ),
     Fault(
