@@ -88,7 +88,7 @@ def asked_anew():
     """What is remembered of this process is forgotten, before and after."""
     remembered = (
         onednn_here.why_impossible,
-        onednn_here._untested,
+        onednn_here._why_untested,
         onednn_here.multiplies,
         onednn_here.features,
     )

@@ -29,7 +29,7 @@ def untested(monkeypatch, tmp_path):
 
 
 def forget():
-    onednn_here._untested.cache_clear()
+    onednn_here._why_untested.cache_clear()
     onednn_here._warn.cache_clear()
 
 

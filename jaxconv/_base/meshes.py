@@ -181,7 +181,7 @@ def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..
     Inside, the compiler propagates shardings, so that a lowering may slice and reshape at will.
     """
 
-    def typed(
+    def lower_typed(
         first: Array,
         second: Array,
         *,
@@ -199,4 +199,4 @@ def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..
             plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
         return plain(first, second)
 
-    return typed
+    return lower_typed

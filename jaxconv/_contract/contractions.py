@@ -143,7 +143,7 @@ def _register(result: Slot) -> None:
         ]
         return out[0], out[1:]
 
-    def lowered(platform: str | None, devices: int, exported: bool) -> Any:
+    def lowering_for(platform: str | None, devices: int, exported: bool) -> Any:
         from jaxconv import _lowering  # half of the package, which only compiling needs
 
         lower = partial(
@@ -153,7 +153,7 @@ def _register(result: Slot) -> None:
 
     def evaluate(*operands: Any, **params: Any) -> Any:
         """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
-        return lowered(jax.default_backend(), 1, False)(*operands, **params)
+        return lowering_for(jax.default_backend(), 1, False)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)
     primitive.def_impl(evaluate)
@@ -164,7 +164,7 @@ def _register(result: Slot) -> None:
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
             devices, exported = devices_to_split_over(ctx), is_exported(ctx)
-            lower = lowered(platform, devices, exported)
+            lower = lowering_for(platform, devices, exported)
             if lowerings.heard(ctx):
                 equation = Equation(primitive, *types_lowered(ctx), params)
                 plan = plan_in(equation, platform, devices=devices, exported=exported)

@@ -123,7 +123,7 @@ def find_contraction(
 ) -> Mapped | str:
     """Find the contraction of a convolution of operands of these shapes, or why there is none.
 
-    The parameters are those of `jax.lax.conv_general_dilated_p`, and well-formed.
+    The parameters of `jax.lax.conv_general_dilated_p` are well-formed.
     """
     (batch, features, *spatial), (outputs, _, *window), _ = dimension_numbers
     if not spatial:

@@ -1,4 +1,4 @@
-"""What a user may write: arguments and shapes become a geometry, or an error.
+"""The rules for users: arguments and shapes become a geometry, or an error.
 
 op.py           the six operations: their tensors, and the slot of each tensor
 arguments.py    the tensors: arrays of one accepted type

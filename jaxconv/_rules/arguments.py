@@ -19,7 +19,7 @@ class HoldsArray(Protocol):
         """The array."""
 
 
-#: What operations take for a tensor.
+#: The tensors that operations take.
 TensorLike = ArrayLike | HoldsArray
 
 

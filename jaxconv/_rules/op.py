@@ -41,7 +41,7 @@ class Op:
         return self.slots[tensor]
 
     def order_by_slot(self, pair: tuple[T, T]) -> tuple[T, T]:
-        """What belongs to the two inputs, in the order in which contractions take their slots."""
+        """Put a pair that belongs to the inputs in the order in which contractions take slots."""
         slots = self.slot(self.inputs[0]), self.slot(self.inputs[1])
         return pair if slots == OPERANDS[self.slot(self.result)] else pair[::-1]
 

@@ -1,6 +1,6 @@
 """The padding rules, one function each, for one axis.
 
-The names are those of the geometry: f is the fine extent, c the coarse extent, `extent` the
+The names are the geometry's: f is the fine extent, c the coarse extent, `extent` the
 extent of the dilated kernel.
 """
 

@@ -1,4 +1,4 @@
-"""The six operations under the names of the oneDNN Graph API, today's and the older ones."""
+"""The six operations under the names of the oneDNN Graph API, today's and older names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

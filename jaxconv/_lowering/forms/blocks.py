@@ -36,11 +36,11 @@ def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[
                 return form(first, second, geometry=geometry, numerics=numerics)
             one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
 
-            def together(count: int, *operands: Array) -> Array:
+            def compute(count: int, *operands: Array) -> Array:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
                 return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            return loop_over_groups(most(first, geometry), together, first, second, geometry.groups)
+            return loop_over_groups(most(first, geometry), compute, first, second, geometry.groups)
 
         return each
 

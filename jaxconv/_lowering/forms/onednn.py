@@ -38,7 +38,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 #
 # dW[t, s, i, o] is a sum over images n, rows y and columns x of fine[n, y + t, x + s, i] times
 # coarse[n, y, x, o]. With (n, x) as channels, the coarse tensor is a kernel of as many taps as it
-# has rows. It slides over the rows of the fine tensor, and gives the taps t. The taps s are a batch
+# has rows, which slides over the fine rows, and gives the taps t. The taps s are a batch
 # of shifted copies. The fine channels i are a second spatial axis, along which nothing slides. In
 # 3-D, all axes but the last are rows. Strided rows are split by residue, which joins the batch.
 
