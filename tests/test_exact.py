@@ -92,8 +92,20 @@ def data(key):
     return arguments, expected
 
 
-@each_formats
-@pytest.mark.parametrize("form", [None, pytest.param("portable", marks=pytest.mark.slow)])
+#: Each pair of formats twice, and two or three pairs for each operation.
+PORTABLE = list(BY_FORMATS)[::3]
+
+
+@pytest.mark.parametrize(
+    ("form", "key"),
+    [
+        *(pytest.param(None, key, id="-".join(key)) for key in BY_FORMATS),
+        *(
+            pytest.param("portable", key, id="-".join((*key, "portable")), marks=pytest.mark.slow)
+            for key in PORTABLE
+        ),
+    ],
+)
 def test_result_is_the_exact_sum_rounded_once(form, key):
     arguments, expected = data(key)
     with jaxconv.forced(form):

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import jaxconv
 from jaxconv import __main__
-from jaxconv._checks import reference, selfcheck
-from jaxconv._checks.layer import Layer
+from jaxconv._checks import selfcheck
 
 ROOT = Path(__file__).parent.parent
 OPERATIONS = [
@@ -213,29 +211,6 @@ def test_an_operation_that_raises(only, broken, capsys):
 
 
 # The reference itself
-
-
-def test_the_reference_on_a_sum_by_hand():
-    # 2 taps in steps of 2 over 4 places of 2 channels, after one zero; the last is not reached
-    layer = Layer((4,), (2,), (2,), (1,), (1,), (0,), (2, 1))
-    image = np.array([[1, 2], [3, 4], [5, 6], [7, 8]])
-    fine = np.stack([image, -image])
-    kernel = np.array([[[1], [10]], [[100], [1000]]])
-    coarse = np.array([[[3], [5]], [[0], [1]]])
-    assert layer.shapes == {"fine": fine.shape, "kernel": kernel.shape, "coarse": coarse.shape}
-    np.testing.assert_array_equal(
-        reference.contract(layer, "coarse", {"fine": fine, "kernel": kernel}),
-        [[[2100], [6543]], [[-2100], [-6543]]],
-    )
-    np.testing.assert_array_equal(
-        reference.contract(layer, "fine", {"kernel": kernel, "coarse": coarse}),
-        [[[300, 3000], [5, 50], [500, 5000], [0, 0]], [[0, 0], [1, 10], [100, 1000], [0, 0]]],
-    )
-    np.testing.assert_array_equal(
-        reference.contract(layer, "kernel", {"coarse": coarse, "fine": fine}),
-        # the first image as 5*(3, 4) and 3*(1, 2) + 5*(5, 6), less (3, 4) and (5, 6)
-        [[[15 - 3], [20 - 4]], [[28 - 5], [36 - 6]]],
-    )
 
 
 # Timings
