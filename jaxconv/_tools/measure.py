@@ -124,21 +124,26 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
         limit = HOPELESS * min(best.values(), default=math.inf)
         try:
             call = _compiled(problem, form, operands)
-            if call is None or _seconds(call) > 2 * limit:  # the first one warms up
+            if call is None or seconds(call) > 2 * limit:  # the first one warms up
                 continue
-            once = min(_seconds(call), _seconds(call))
+            once = min(seconds(call), seconds(call))
         except (ValueError, jax.errors.JaxRuntimeError):
             if form == CHOSEN:
                 raise
             continue  # the form or its parts cannot compute it, or memory is short
         if once <= limit:
             calls[form], best[form] = call, once
+    race(calls, best)
+    return {form: round(1e3 * taken, 4) for form, taken in best.items()}
+
+
+def race(calls: dict[str, Callable[[], Any]], best: dict[str, float]) -> None:
+    """Let several calls take turns, and keep the fewest seconds of each."""
     rounds, end = 0, time.perf_counter() + BUDGET
     while len(calls) > 1 and (rounds < ROUNDS or time.perf_counter() < end):
         rounds += 1
-        for form, call in calls.items():
-            best[form] = min(best[form], _seconds(call))
-    return {form: round(1e3 * seconds, 4) for form, seconds in best.items()}
+        for name, call in calls.items():
+            best[name] = min(best[name], seconds(call))
 
 
 def contenders(problem: Problem) -> list[str]:
@@ -187,7 +192,8 @@ def _large(memory: Any) -> bool:
     return bool(memory.temp_size_in_bytes > allowed)
 
 
-def _seconds(call: Callable[[], Any]) -> float:
+def seconds(call: Callable[[], Any]) -> float:
+    """Seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -22,11 +22,11 @@ from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
 from jaxconv._lowering import Problem
+from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
 from jaxconv._tools.explain import met
 
-#: Columns of a printed report, most kinds of convolution that it lists for each reason, and most
-#: that a notebook lists.
-WIDTH, MOST_LISTED, MOST_IN_A_TABLE = 100, 5, 40
+#: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
+MOST_LISTED, MOST_IN_A_TABLE = 5, 40
 
 #: Columns before the operands of a row.
 INDENT = 22
@@ -120,6 +120,15 @@ class Report:
                     {n: "; ".join(x) if isinstance(x, tuple) else x for n, x in cells.items()}
                 )
 
+    def compare(self) -> Comparison:
+        """Time each kind of convolution that this library computes against lax's, one by one.
+
+        Values are compared, too, on small integers. How long it takes is said before. Nothing else
+        should run on the machine. Printed, the result is a table, the least gain first.
+        """
+        kinds = ((_row(alike), alike[0]) for alike in list(self._heard.values()))
+        return compare((_cells(row), row.count, told) for row, told in kinds)
+
     def __str__(self) -> str:
         rows = self.rows
         if not rows:
@@ -127,13 +136,14 @@ class Report:
         total = sum(row.work for row in rows)
         lines = [textwrap.fill(self._summary(rows), WIDTH)]
         groups: dict[str, list[Row]] = {}
+        written = {row.lines for row in rows}  # a line that all have says nothing
         for row in sorted(rows, key=lambda row: row.to is not None):  # lax's own first
             groups.setdefault(row.how, []).append(row)
         for how, group in groups.items():
             percent = _percent(sum(row.work for row in group), total)
             lines += ["", textwrap.fill(f"{how} ({percent} of the work)", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'to':8}{'operands':46}  line, layer"]
-            lines += map(_line_of, group[:MOST_LISTED])
+            lines += (_line_of(row, len(written) > 1) for row in group[:MOST_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
 
@@ -145,14 +155,8 @@ class Report:
         lines = [self._summary(rows), "", "| x | MFLOP | to | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
         for row in rows[:MOST_IN_A_TABLE]:
-            cells = (
-                row.count,
-                _mega(row.flops and row.work),
-                row.to or "",
-                _operands(row),
-                row.how,
-                _written(row),
-            )
+            work, to = _mega(row.flops and row.work), row.to or ""
+            cells = (row.count, work, to, _operands(row), row.how, _written(row, True))
             lines.append(f"| {' | '.join(str(c).replace('|', '/') for c in cells)} |")
         left = len(rows) - MOST_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
@@ -306,14 +310,16 @@ def _counted(*factors: Any) -> int | None:
 # Words.
 
 
-def _line_of(row: Row) -> str:
+def _cells(row: Row) -> str:
+    """A row in one line, but for where it was written."""
+    return f"{row.count:>4}{_mega(row.flops and row.work):>8}  {row.to or 'lax':8}{_operands(row)}"
+
+
+def _line_of(row: Row, with_line: bool) -> str:
     """A row in one line of a terminal, or two."""
-    cells = (
-        f"{row.count:>4}{_mega(row.flops and row.work):>8}  {row.to or 'lax':8}{_operands(row):46}"
-    )
-    written = _written(row)
-    if len(cells) + 2 + len(written) <= WIDTH:
-        return f"{cells}  {written}"
+    cells, written = fitted(_cells(row)), _written(row, with_line)
+    if len(cells) <= 68 and len(written) <= WIDTH - 70:
+        return f"{cells:68}  {written}"
     most = WIDTH - INDENT
     written = written if len(written) <= most else f"…{written[1 - most :]}"
     return f"{cells}\n{'':{INDENT}}{written}"
@@ -338,12 +344,11 @@ def _operands(row: Row) -> str:
     return f"{short} {row.window}".strip()
 
 
-def _written(row: Row) -> str:
-    """The first line, unless a library's, and scope; and how many others there are."""
-    scope = _scope(row.names)
-    path, _, line = row.lines[0].rpartition(":")
+def _written(row: Row, with_line: bool) -> str:
+    """The first line and scope, and how many others there are."""
+    scope, (path, _, line) = _scope(row.names), row.lines[0].rpartition(":")
     more = max(len(row.lines), len(row.names)) - 1
-    words = [] if scope and lowerings.is_installed(path) else [f"{Path(path).name}:{line}"]
+    words = [f"{Path(path).name}:{line}"] if with_line or not scope else []
     return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
 
 
