@@ -3,9 +3,11 @@
 import csv
 import inspect
 import logging
+import re
 import sysconfig
 import threading
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv._base import lowerings
+from jaxconv._lax import from_lax
 from jaxconv._lax.install import computed
 from jaxconv._tools import compare
 from jaxconv._tools import profile as module
@@ -299,3 +302,12 @@ def test_a_program_for_several_platforms():
         exported = jax.export.export(jax.jit(strided), platforms=("cpu", "tpu"))(X, W)
     assert report.rows[0].count == 1
     assert np.array_equal(exported.call(X, W), strided(X, W))
+
+
+def test_the_page_has_each_reason_to_stay_with_lax():
+    page = Path(__file__).parents[1].joinpath("docs/adopt.md").read_text()
+    printed = re.findall(r"^\| ([^|]*) \|", page.split("## What stays with lax")[1], re.MULTILINE)
+    modules = vars(from_lax) | vars(module.install)
+    reasons = {x for name, x in modules.items() if name.isupper() and isinstance(x, str)}
+    assert len(reasons) == 6
+    assert reasons <= set(printed)

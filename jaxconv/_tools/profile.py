@@ -16,11 +16,12 @@ import jax
 from jax import lax
 
 from jaxconv._base import lowerings
-from jaxconv._base.geometry import Axis, Slot
+from jaxconv._base.geometry import Slot
 from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
+from jaxconv._lax.from_lax import Mapped, mapped
 from jaxconv._lowering import Problem
 from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
 from jaxconv._tools.explain import met
@@ -242,7 +243,7 @@ def _row(alike: list[Lowered]) -> Row:
         to=slots[0] if slots else None,
         form=", ".join(forms),
         why=how if isinstance(how, str) else lowerings.told(how),
-        flops=_flops_of_lax(equation) if contraction is None else _flops(slots[0], contraction),
+        flops=_flops(equation),
         devices=devices,
         lines=tuple(Counter(told.line for told in alike)),
         names=tuple(name for name in Counter(told.names for told in alike) if name),
@@ -269,41 +270,29 @@ def _window(params: dict[str, Any]) -> str:
     return ", ".join(f"{name} {'x'.join(map(str, values))}" for name, values in told.items())
 
 
-def _flops(slot: Slot, contraction: Equation) -> int | None:
-    """Two for each triple of elements that a contraction multiplies."""
-    geometry, (first, second) = contraction.params["geometry"], contraction.operands
-    p = Problem.of(slot, first, second, geometry)
-    pairs = p.fine_channels * p.coarse_channels * geometry.groups
-    return _counted(p.batch, pairs, *map(met, geometry.axes))
+def _flops(equation: Equation) -> int | None:
+    """Two for each triple of elements that are multiplied; None for symbolic extents.
 
-
-def _flops_of_lax(equation: Equation) -> int | None:
-    """The same of a convolution of lax's; where both dilations meet a stride, about."""
-    (lhs, rhs), (result,), params = equation[1:]
-    (_, _, *spatial), (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
-    axes = zip(
-        [lhs.shape[at] for at in spatial], [rhs.shape[at] for at in window],
-        [result.shape[at] for at in out], params["window_strides"],
-        [low for low, _ in params["padding"]], params["lhs_dilation"], params["rhs_dilation"],
-        strict=True,
-    )  # fmt: skip
-    channels = [result.shape[batch], result.shape[features], rhs.shape[inputs]]
-    return _counted(*channels, *(_met_by_lax(*axis) for axis in axes))
-
-
-def _met_by_lax(*axis: Any) -> int | None:
-    """The pairs of a tap and a result on one axis that read an element of lhs."""
-    if not all(isinstance(n, int) for n in axis):
-        return None
-    extent, taps, places, stride, low, between, dilation = axis
-    if between == 1:
-        return met(Axis(extent, taps, places, stride, dilation, low))
-    if stride == 1:
-        return met(Axis(places, taps, extent, between, dilation, dilation * (taps - 1) - low))
-    return int(taps * places // between)
-
-
-def _counted(*factors: Any) -> int | None:
+    Products with the zeros of lhs_dilation count only where there is a stride, too.
+    """
+    (first, second), (result,), params = equation[1:]
+    if geometry := params.get("geometry"):
+        slot = next(slot for slot, p in PRIMITIVES.items() if p is equation.primitive)
+        p = Problem.of(slot, first, second, geometry)
+        channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
+        pairs = list(map(met, geometry.axes))
+    else:
+        _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
+        channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
+        apart = ("precision", "preferred_element_type", "out_sharding")
+        sizes = {name: value for name, value in params.items() if name not in apart}
+        found = mapped(first.shape, second.shape, **sizes)
+        if isinstance(found, Mapped):
+            pairs = list(map(met, found.geometry.axes))
+        else:
+            extents = zip(out, window, strict=True)
+            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
+    factors = [*channels, *pairs]
     return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
 
 
