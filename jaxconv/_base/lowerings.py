@@ -119,9 +119,14 @@ def _installed() -> tuple[str, ...]:
 
 
 def _set_up_log() -> None:
-    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr."""
+    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr.
+
+    Without it, a program that logs at INFO does not get a line for each of its convolutions, unless
+    it sets the level of this logger.
+    """
     asked = os.environ.get("JAXCONV_LOG")
     if not asked:
+        LOG.setLevel(LOG.level or logging.WARNING)
         return
     if asked.lower() not in LEVELS:
         raise ValueError(f"JAXCONV_LOG must be {either(LEVELS)}; got {asked!r}")

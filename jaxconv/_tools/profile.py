@@ -104,10 +104,14 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The share of all multiplications and additions that this library computes."""
+        """The share of all multiplications and additions that this library computes.
+
+        The share of all convolutions, where no extents are known.
+        """
         rows = self.rows
-        total = sum(row.work for row in rows)
-        return sum(row.work for row in rows if row.to) / total if total else 1.0
+        sizes = [row.work for row in rows] if any(r.work for r in rows) else [r.count for r in rows]
+        taken = (size for size, row in zip(sizes, rows, strict=True) if row.to)
+        return sum(taken) / max(sum(sizes), 1)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to a file, with a line of their names above."""
