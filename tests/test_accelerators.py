@@ -104,7 +104,7 @@ def test_lines_of_the_table():
 )
 def test_even_padding(one, pad, before, after):
     """Against the definition: the results asked for are those in the middle."""
-    even = cudnn._Even.of(one)
+    even = cudnn._EvenPadding.of(one)
     assert even == (pad, before, after)
     reads = {one.stride * q - one.pad_low for q in range(one.coarse)}
     count = (one.fine + 2 * pad - one.extent) // one.stride + 1
