@@ -12,6 +12,7 @@ relative to the document:
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
     networks FILE [ENGINE...]    a line a network's training step: milliseconds
     compiled FILE [ENGINE...]    the same of seconds to compile
+    applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
     lines PLATFORM               the table of that platform: a line, its form, and why
 
 A row's time is its fastest call.
@@ -25,10 +26,20 @@ from absl.flags import DEFINE_boolean
 
 from benchmarks import files, flags
 from benchmarks.layer import OPS
+from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, sides, time_of
 from jaxconv._lowering import tables
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
+#: What tables call the engines of committed results.
+WORDS = {
+    "jaxconv@portable": "jaxconv without oneDNN",
+    "jaxconv@new": "jaxconv, JAX 0.12",
+    "+install@new": " with jaxconv, JAX 0.12",
+    "@new": ", JAX 0.12",
+    "+install": " with jaxconv",
+    "torch": "PyTorch",
+}
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
 
 
@@ -129,6 +140,22 @@ def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
     return run, wanted or list(run["engines"])
 
 
+def applications(runs: list[dict], ops: list[str]) -> list[str]:
+    """A line a model, and the geometric means."""
+    [run], [op] = runs, ops
+    rows, gains, others = [row for row in run["rows"] if row["op"] == op], [], []
+    cells = []
+    for row in rows:
+        plain, ours, torch = (time_of(row, e) for e in ("keras", "keras+install", "keras@torch"))
+        gains.append(plain / ours)
+        others.append(torch / ours)
+        times = [f"{_digits(1e3 * seconds, 3)}" for seconds in (plain, ours, torch)]
+        cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}"])
+    means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
+    head = ["ms", "JAX", "JAX with jaxconv", "PyTorch", "times faster than JAX", "than PyTorch"]
+    return _table(head, [*cells, ["geometric mean", "", "", "", *means]])
+
+
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
     """A line a line of the platform's table."""
     [platform] = platforms
@@ -143,6 +170,7 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "rows": rows,
     "networks": networks,
     "compiled": compiled,
+    "applications": applications,
     "lines": lines,
 }
 
@@ -191,6 +219,8 @@ def _about(run: dict) -> str:
 
 
 def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:
+    for label, words in WORDS.items():
+        head = [cell.replace(label, words) for cell in head]
     rule = "|".join(["---", *[align] * (len(head) - 1)])
     return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
 

@@ -77,19 +77,36 @@ def test_an_infinity_makes_no_nan_in_another_group(on_tpu, op, bad):
         (problem("fine", [axis()] * 2, 32, 4, 4), ["bundle", "reference", "reference"]),
         (problem("kernel", [axis()] * 2, 32, 4, 4), ["bundle", "reference"]),
         (problem("kernel", [axis()] * 2, 32, 4, 4, devices=4), ["reference"]),
-        (problem("coarse", [axis()] * 2, 64, 16, 16), ["reference"]),
-        (problem("coarse", [axis()] * 2, 8, 16, 16), ["bundle", "reference", "reference"]),
+        (problem("coarse", [axis()] * 2, 64, 32, 16), ["bundle", "reference", "reference"]),
+        (problem("coarse", [axis()] * 2, 3, 16, 16), ["reference"]),
+        (problem("coarse", [axis()] * 2, 2, 8, 8), ["bundle", "reference", "reference"]),
         (problem("coarse", [axis()] * 2, 64, 1, 1), ["reference"]),
         (problem("fine", [axis()] * 2, 64, 1, 2), ["bundle", "reference", "reference"]),
         (problem("coarse", [axis(224, 16, 16, pad=0)] * 2, fine=3), ["dot"]),
         (problem("fine", [axis(224, 16, 16, pad=0)] * 2, fine=3), ["dot"]),
         (problem("kernel", [axis(224, 16, 16, pad=0)] * 2, fine=3), ["reference"]),
         (problem("fine", [axis(224, 16, 16, pad=0)] * 2, fine=8), ["reference"]),
-        (problem("coarse", [axis(64, 2, 2, pad=0)] * 2, fine=128), ["dot"]),
-        (problem("coarse", [axis(65, 2, 2, pad=0)] * 2, fine=128), ["reference"]),
-        (problem("coarse", [axis(8, 2, 2, pad=0)] * 2, fine=128), ["reference"]),
+        (problem("coarse", [axis(8, 16, 16, pad=4)] * 2, fine=3), ["reference"]),
+        (problem("coarse", [axis(64, 2, 2, pad=0)] * 2, fine=128), ["reference"]),
+        (problem("fine", [axis(64, 2, 2, pad=0)] * 2, fine=128, batch=4), ["dot"]),
+        (problem("fine", [axis(64, 2, 2, pad=0)] * 2, fine=128), ["reference"]),
+        (problem("fine", [axis(64, 2, 2, pad=0)] * 2, fine=64, batch=4), ["reference"]),
         (problem("fine", [axis(56, 1, 2, pad=0)] * 2), ["dot"]),
         (problem("kernel", [axis(56, 1, 2, pad=0)] * 2), ["reference"]),
+        (problem("coarse", [axis(56, 1, 2, pad=0)] * 2), ["reference"]),
+        (problem("coarse", [axis(32, 1)] * 2), ["dot"]),
+        (problem("coarse", [axis(28, 1)] * 2), ["reference"]),
+        (problem("fine", [axis(28, 1)] * 2, batch=4), ["dot"]),
+        (problem("coarse", [axis(32, 1)], batch=4), ["reference"]),
+        (problem("coarse", [axis(32, 1)] * 2, batch=None), ["reference"]),
+        (problem("coarse", [axis()] * 2, batch=4), ["dot by tap"]),
+        (problem("fine", [axis()] * 2, batch=4), ["flip", "dot by tap"]),
+        (problem("kernel", [axis()] * 2, batch=4), ["reference"]),
+        (problem("coarse", [axis()] * 2, fine=3, batch=4), ["reference"]),
+        (problem("coarse", [axis(8)] * 2, batch=2), ["reference"]),
+        (problem("coarse", [axis(kernel=5)] * 2, batch=4), ["reference"]),
+        (problem("coarse", [axis(dilation=2)] * 2, batch=4), ["reference"]),
+        (problem("coarse", [axis(stride=2)] * 2, batch=4), ["reference"]),
         (problem("coarse", [axis()] * 2, batch=None), ["reference"]),
     ],
 )
@@ -98,10 +115,10 @@ def test_lines_of_the_table(asked, found):
 
 
 def test_a_bundle_fits_the_matrix_unit():
-    assert bundle.size(problem("coarse", [axis()], 32, 4, 4)) == 32
-    assert bundle.size(problem("coarse", [axis()], 64, 8, 4)) == 16
-    assert bundle.size(problem("coarse", [axis()], 7, 24, 24)) == 1
-    assert bundle.size(problem("coarse", [axis()], 4, 256, 2)) == 1
+    assert bundle.count_groups(problem("coarse", [axis()], 32, 4, 4)) == 32
+    assert bundle.count_groups(problem("coarse", [axis()], 64, 8, 4)) == 16
+    assert bundle.count_groups(problem("coarse", [axis()], 7, 24, 24)) == 1
+    assert bundle.count_groups(problem("coarse", [axis()], 4, 256, 2)) == 1
 
 
 @pytest.mark.parametrize("slot", SLOTS)

@@ -17,8 +17,9 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
+from jaxconv._base.messages import shown
 from jaxconv._lax import install
-from tests.support.forms import each, integers
+from tests.support.forms import integers
 from tests.support.programs import collectives
 
 X, K = integers((4, 8, 7, 6), 1), integers((3, 3, 1, 12), 2)
@@ -384,44 +385,17 @@ def test_precision(lhs_dilation, k, expected):
     assert re.findall(r"#stablehlo<precision (\w+)>", text) == expected.split(", ")
 
 
-# What stays with lax.
-
-F32 = np.float32
-STAYS = {
-    "int32": ((2, 4, 6), (6, 4, 3), np.int32, {}),
-    "int8 to int32": ((2, 4, 6), (6, 4, 3), np.int8, {"preferred_element_type": np.int32}),
-    "float16 to bfloat16": (
-        (2, 4, 6),
-        (6, 4, 3),
-        np.float16,
-        {"preferred_element_type": jnp.bfloat16},
-    ),
-    "float8": ((2, 4, 6), (6, 4, 3), jnp.float8_e4m3fn, {}),
-    "a dot algorithm": ((2, 4, 6), (6, 4, 3), F32, {"precision": "F32_F32_F32"}),
-    "no spatial axis": ((2, 4), (6, 4), F32, {"window_strides": (), "padding": []}),
-    "no channels": ((2, 0, 6), (6, 0, 3), F32, {}),
-    "no result": ((2, 4, 6), (6, 4, 7), F32, {}),
-    "stride and lhs_dilation": (
-        (2, 4, 6),
-        (6, 4, 3),
-        F32,
-        {"window_strides": (2,), "lhs_dilation": (2,)},
-    ),
-}
-
-
-@each("given", STAYS)
-def test_what_stays_with_lax(given):
-    lhs, rhs, dtype, arguments = given
-    lhs, rhs = integers(lhs, 1, dtype), integers(rhs, 2, dtype)
-    arguments = {"window_strides": (1,), "padding": [(0, 0)]} | arguments
-    function = jax.jit(partial(lax.conv_general_dilated, **arguments))
-    text, theirs = function.lower(lhs, rhs).as_text(), function(lhs, rhs)
+def test_a_stride_together_with_lhs_dilation_stays_with_lax():
+    """As does what `jaxconv.lax` hands on, which test_lax.py asks about."""
+    lhs, rhs = integers((2, 4, 6), 1), integers((6, 4, 3), 2)
+    function = jax.jit(
+        partial(lax.conv_general_dilated, window_strides=(2,), padding="VALID", lhs_dilation=(2,))
+    )
+    text = function.lower(lhs, rhs).as_text()
     (listed,) = jaxconv.explain_jaxpr(function, lhs, rhs).listed
     assert (listed.result, listed.geometry) == (None, None)
     with jaxconv.installed():
         assert function.lower(lhs, rhs).as_text() == text
-        same(function(lhs, rhs), theirs)
 
 
 def test_complex_numbers_are_three_convolutions():
@@ -464,7 +438,9 @@ def test_the_convolutions_of_a_program_are_listed():
 
         x, _ = lax.scan(again, jax.checkpoint(lambda x: jnp.sin(depthwise(x, k)))(x), length=3)
         x = lax.conv_transpose(x, up, (2, 2), "SAME") + jaxconv.convolution(x, up[:1, :1]).sum()
-        return x.sum() + lax.conv(x.astype(int), x.astype(int), (1, 1), "VALID").sum().astype(F32)
+        return x.sum() + lax.conv(x.astype(int), x.astype(int), (1, 1), "VALID").sum().astype(
+            np.float32
+        )
 
     found = jaxconv.explain_jaxpr(step, X, integers((3, 3, 1, 6), 2), integers((3, 3, 6, 4), 3))
     listed = [(c.written_by, c.result, c.count) for c in found.listed]
@@ -482,3 +458,74 @@ def test_the_convolutions_of_a_program_are_listed():
 def test_equal_convolutions_are_counted():
     listed = jaxconv.explain_jaxpr(lambda x, k: depthwise(x, k) + depthwise(x, 2 * k), X, K).listed
     assert [c.count for c in listed] == [2]
+
+
+# What is left out.
+
+
+@pytest.fixture
+def chosen():
+    yield jaxconv.install
+    jaxconv.uninstall()
+
+
+def taken(x=X, k=K):
+    """The contractions of a step, forward and both gradients, that are taken over."""
+    rows = jaxconv.explain_jaxpr(jax.value_and_grad(loss, (0, 1)), x, k).listed
+    return [row.result for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["coarse", "kernel", "fine"]),
+        ({"only": "fine"}, [None, None, "fine"]),
+        ({"only": ["fine", "kernel"]}, [None, "kernel", "fine"]),
+        ({"without": "kernel"}, ["coarse", None, "fine"]),
+        ({"only": ("coarse", "kernel"), "without": "kernel"}, ["coarse", None, None]),
+        ({"only": "phases"}, [None, None, "fine"]),
+        ({"without": ("phases", "coarse")}, [None, "kernel", None]),
+    ],
+)
+def test_a_choice_by_contraction_or_form(chosen, given, expected):
+    plain = jax.jit(lambda *a: jax.value_and_grad(loss, (0, 1))(*a))
+    theirs = plain(X, K)
+    chosen(**given)
+    assert taken() == expected
+    with jaxconv.profile() as report:
+        same(plain(X, K), theirs)
+    assert sorted(str(row.to) for row in report.rows) == sorted(map(str, expected))
+    left = {row.why for row in report.rows if not row.to}
+    assert all(why.startswith("left out by install(") for why in left)
+    chosen()
+    assert taken() == ["coarse", "kernel", "fine"]
+
+
+def test_uninstall_forgets_the_choice(chosen):
+    chosen(without=["coarse", "fine", "kernel"])
+    jaxconv.uninstall()
+    with jaxconv.installed():
+        assert taken() == ["coarse", "kernel", "fine"]
+
+
+def test_a_form_that_the_program_does_not_use_is_not_left_out(chosen):
+    """A program that XLA splits does not call oneDNN, whatever one device would do."""
+    mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
+    x = jax.device_put(integers((8, 8, 8, 6), 1), NamedSharding(mesh, P("i")))
+    chosen(without="onednn")
+    with jaxconv.profile() as report:
+        jax.jit(lambda x, k: depthwise(x, k)).lower(x, K)
+    (row,) = report.rows
+    assert (row.to, row.devices) == ("coarse", 8)
+
+
+@pytest.mark.parametrize("argument", ["only", "without"])
+@pytest.mark.parametrize("given", ["weights", ["kernel", "dott"], 3, []])
+def test_names_that_are_none(argument, given):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        jaxconv.install(**{argument: given})
+    text = str(caught.value)
+    assert text.startswith(f"install: `{argument}` must be ")
+    assert "coarse, fine, kernel" in text
+    assert "onednn" in text
+    assert text.endswith(f"; got {shown(given)}")

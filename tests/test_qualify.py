@@ -29,7 +29,7 @@ def untested(monkeypatch, tmp_path):
 
 
 def forget():
-    onednn_here._untested.cache_clear()
+    onednn_here._why_untested.cache_clear()
     onednn_here._warn.cache_clear()
 
 
@@ -100,7 +100,7 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
 HURRY = """
 import jaxconv._checks.qualify as q
 q.SWEEP_SECONDS = q.THREADS_SECONDS = 3
-q.FEWEST_CASES = 1
+q.MIN_CASES = 1
 """
 WRONG_STRIDE = """
 from jaxconv._lowering.forms import onednn_call as c

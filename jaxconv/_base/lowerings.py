@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxconv._base.jax_names import Equation, names_around, written_at
+from jaxconv._base.jax_names import Equation, equations_around, lower_each
 from jaxconv._base.messages import either
 
 #: A form's name and why it was chosen, for each form in use, the outermost first.
@@ -58,15 +58,18 @@ LISTENERS: list[Callable[[Lowered], None]] = []
 _OF_LAX: ContextVar[Equation | None] = ContextVar("_OF_LAX", default=None)
 
 
-def heard() -> bool:
-    """Whether someone listens."""
-    return bool(LISTENERS) or LOG.isEnabledFor(logging.INFO)
+def heard(ctx: Any) -> bool:
+    """Whether someone listens to what is being lowered; then JAX lowers each equal use."""
+    if not LISTENERS and not LOG.isEnabledFor(logging.INFO):
+        return False
+    lower_each(ctx)
+    return True
 
 
-def tell(ctx: Any, equation: Equation, how: Steps | str, devices: int) -> None:
+def tell(equation: Equation, how: Steps | str, devices: int) -> None:
     """Tell the listeners of a contraction, or of a convolution of lax's that stays with lax."""
     contraction = None if isinstance(how, str) else equation
-    told = Lowered(_OF_LAX.get() or equation, contraction, how, devices, names_around(ctx), _line())
+    told = Lowered(_OF_LAX.get() or equation, contraction, how, devices, *_origin())
     LOG.info("%s", told)
     for listener in LISTENERS:
         listener(told)
@@ -89,35 +92,41 @@ def told(how: Steps | str) -> str:
     return "; ".join(f"{form}: {why}" for form, why in dict.fromkeys(how))
 
 
-def is_installed(path: str) -> bool:
-    """Whether a file is of an installed package or of Python, and not a user's own."""
-    return path.startswith((*_roots(), "<frozen"))
+def _origin() -> tuple[str, str]:
+    """The innermost name around a convolution, and the innermost line of a user's own code.
 
-
-def _line() -> str:
-    """The innermost line of a user's own code that wrote a convolution, or else of a library's.
-
-    JAX forgets who called a jitted function, such as an operation of this package. Then this is the
-    line that had the program compiled.
+    Of library code, if no user's wrote it. Where JAX does not know, as of an operation that is
+    called outside of any jit, the line is the one that has it compiled.
     """
+    around = list(equations_around())
+    stack = [(frame.f_code.co_filename, line) for frame, line in walk_stack(None)]
     own = (str(Path(jax.__file__).parent), str(Path(__file__).parents[1]))
-    for frames in (written_at(), [(f.f_code.co_filename, n) for f, n in walk_stack(None)]):
-        lines = [(path, n) for path, n in frames if not path.startswith(own)]
-        users = [line for line in lines if not is_installed(line[0])]
-        for path, n in (*users, *lines):
-            return f"{path}:{n}"
-    return "unknown:0"
+    lines = [
+        (path, line)
+        for lines in (*(lines for _, lines in around), stack)
+        for path, line in lines
+        if not path.startswith(own)
+    ]
+    users = [line for line in lines if not line[0].startswith((*_installed(), "<frozen"))]
+    path, line = (users or lines or [("unknown", 0)])[0]
+    return next(filter(None, (name for name, _ in around)), ""), f"{path}:{line}"
 
 
 @cache
-def _roots() -> tuple[str, ...]:
+def _installed() -> tuple[str, ...]:
+    """The folders of Python and of what is installed beside it."""
     return tuple({sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def _set_up_log() -> None:
-    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr."""
+    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr.
+
+    Without it, a program that logs at INFO does not get a line for each of its convolutions, unless
+    it sets the level of this logger.
+    """
     asked = os.environ.get("JAXCONV_LOG")
     if not asked:
+        LOG.setLevel(LOG.level or logging.WARNING)
         return
     if asked.lower() not in LEVELS:
         raise ValueError(f"JAXCONV_LOG must be {either(LEVELS)}; got {asked!r}")

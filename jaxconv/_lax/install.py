@@ -7,25 +7,32 @@ replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and typ
 import atexit
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from jax import lax
+import jax
+from jax import Array, lax
+from jax.sharding import NamedSharding
 
 import jaxconv
 from jaxconv._base import dtypes, lowerings, meshes
-from jaxconv._base.contexts import INSTALLED
+from jaxconv._base.contexts import CHOICE, INSTALLED
+from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
     devices_to_split_over,
+    equations,
+    is_exported,
     lowering_of,
     mlir,
     set_for_all_threads,
     types_lowered,
 )
-from jaxconv._base.typing import Shape, Typed
+from jaxconv._base.messages import either, shown
+from jaxconv._base.typing import DType, Shape, Typed
+from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 
 #: Why a convolution stays with lax though it may have a contraction.
@@ -33,7 +40,12 @@ NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
 
 
-def install(platform: str = "cpu") -> None:
+def install(
+    platform: str = "cpu",
+    *,
+    only: str | Sequence[str] | None = None,
+    without: str | Sequence[str] | None = None,
+) -> None:
     """Compute every convolution of `jax.lax` by this library, on CPU, from here on.
 
     Flax, Equinox, Haiku, Keras, `jax.numpy.convolve`, `jax.scipy.signal` and JAX's own derivatives
@@ -47,14 +59,20 @@ def install(platform: str = "cpu") -> None:
     `precision`, and, because lax is faster, weights gradients from one channel to one.
     :func:`jaxconv.explain_jaxpr` lists how the convolutions of a program are computed.
 
-    Calling it again changes nothing.
+    Another call replaces the one before.
 
     Args:
       platform: "cpu". On GPU and TPU lax's convolutions stay as they are, also in a program that
         is exported for several platforms.
+      only, without: names of contractions or of forms, one or several, to find out by halves what
+        is to blame for a suspicion. A contraction is named by the slot that it fills: "coarse" (a
+        convolution, or a data gradient of stride 1), "fine" (a transposed convolution, or another
+        data gradient) or "kernel" (a weights gradient); a form as :func:`profile` shows it,
+        "onednn" say. Convolutions stay with lax unless one of their names is in `only`, and where
+        one is in `without`.
 
     Raises:
-      ValueError: another platform.
+      ValueError: another platform, or an unknown name.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxconv
@@ -68,7 +86,9 @@ def install(platform: str = "cpu") -> None:
             f"install: `platform` must be 'cpu'; got {platform!r}. On GPU and TPU nothing is "
             f"installed yet: there, lax's convolutions are compiled as they are"
         )
+    choice = _names("only", only), _names("without", without)
     register()
+    set_for_all_threads(CHOICE, choice)
     set_for_all_threads(INSTALLED, True)
 
 
@@ -108,6 +128,7 @@ def uninstall() -> None:
       >>> jaxconv.uninstall()
     """
     set_for_all_threads(INSTALLED, False)
+    set_for_all_threads(CHOICE, (None, None))
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
@@ -129,12 +150,58 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     return context
 
 
-def to_install(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
+def to_install(
+    operands: Sequence[Typed],
+    result: Typed,
+    *,
+    devices: int = 1,
+    exported: bool = False,
+    **params: Any,
+) -> Mapped | str:
     """The contraction that replaces a convolution of lax's of these types, or why none does."""
     found = as_contraction(operands, result, **params)
-    if isinstance(found, Mapped) and not gains(found, *(operand.shape for operand in operands)):
+    if isinstance(found, str):
+        return found
+    if not gains(found, *(operand.shape for operand in operands)):
         return FASTER
+    only, without = CHOICE.value
+    if only is None and without is None:
+        return found
+    names: set[str] = {found.result}
+    if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
+        program = jax.make_jaxpr(computed(found, params, result.dtype))(*operands)
+        plans = (plan_in(e, "cpu", devices=devices, exported=exported) for e in equations(program))
+        names |= {form for plan in plans if plan for form, _ in plan.steps()}
+    if only is not None and not names & {*only}:
+        return f"left out by install(only={', '.join(only)})"
+    if without is not None and names & {*without}:
+        return f"left out by install(without={', '.join(without)})"
     return found
+
+
+def computed(
+    found: Mapped, params: dict[str, Any], dtype: DType, sharding: NamedSharding | None = None
+) -> Callable[..., Array]:
+    """What computes a convolution of lax's, of two operands."""
+    precision = params["precision"] or (lax.Precision.DEFAULT,) * 2
+    return partial(compute, found, precision=precision, dtype=dtype, sharding=sharding)
+
+
+def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """The names that `install` was given; None for all."""
+    if given is None:
+        return None
+    from jaxconv._lowering import FORMS  # half of the package
+
+    known = (*OPERANDS, *FORMS)
+    names = (
+        (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    )
+    if not names or any(name not in known for name in names):
+        raise ValueError(
+            f"install: `{argument}` must be one or several of {either(known)}; got {shown(given)}"
+        )
+    return names
 
 
 def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
@@ -153,23 +220,19 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
     """The lowering rule of lax's convolution on CPU."""
     operands, (result,) = types_lowered(ctx)
+    devices, heard = devices_to_split_over(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
     found: Mapped | str = NOT_INSTALLED
     if INSTALLED.value:
-        found = to_install(operands, result, **params)
+        exported = is_exported(ctx)
+        found = to_install(operands, result, devices=devices, exported=exported, **params)
     if isinstance(found, str):
-        if lowerings.heard():
-            lowerings.tell(ctx, equation, found, devices_to_split_over(ctx))
+        if heard:
+            lowerings.tell(equation, found, devices)
         return original(ctx, lhs, rhs, **params)
-    computed = partial(
-        compute,
-        found,
-        precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
-        dtype=dtypes.canonical(result.dtype),
-        sharding=meshes.explicit(result),
-    )
+    ours = computed(found, params, dtypes.canonical(result.dtype), meshes.explicit(result))
     with lowerings.of_lax(equation):
-        return mlir.lower_fun(computed, multiple_results=False)(ctx, lhs, rhs)
+        return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)
 
 
 def register() -> None:

@@ -137,7 +137,7 @@ def _few_sums(p: Problem) -> bool:
     if p.result != "kernel" or p.bits != 32 or not p.dense or not p.counted:
         return False
     sums = p.fine_channels * p.coarse_channels
-    return p.pointwise and sums <= MAX_ONE_CORE_SUMS and p.work >= dot.ROWS * sums
+    return p.pointwise and sums <= MAX_ONE_CORE_SUMS and p.work >= dot.MIN_PART_ROWS * sums
 
 
 def _few_results(p: Problem) -> bool:

@@ -5,7 +5,7 @@ result. XLA's fusion would put the normalisation or activation before a convolut
 convolution's loop, to be computed again for every tap, and the whole sum inside each consumer of
 the sum: training steps took up to four times as long. A barrier does not help, since XLA:CPU drops
 barriers before fusion. A function that is not inlined helps: fusion never crosses the border of a
-function. This is for CPU only.
+function. Forms are isolated on CPU only.
 """
 
 import math

@@ -33,7 +33,7 @@ class Trim:
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
-    def operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
+    def crop_operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
         """Crop the operands."""
         pair = zip(OPERANDS[result], (first, second), strict=True)
         return tuple(self._crop(slot, x) for slot, x in pair)
@@ -45,7 +45,7 @@ class Trim:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
         return lax.squeeze(x, [spatial[n] for n in self.units]) if self.units else x
 
-    def result(self, slot: Slot, x: Array) -> Array:
+    def pad_result(self, slot: Slot, x: Array) -> Array:
         """Pad the result to full size with zeros."""
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         if self.units:

@@ -63,7 +63,7 @@ def unavailable() -> str | None:
         return reason
     if asked == ALWAYS:
         return None
-    return _untested() or (CACHED if programs_are_cached() else None)
+    return _why_untested() or (CACHED if programs_are_cached() else None)
 
 
 @cache
@@ -77,7 +77,7 @@ def why_impossible() -> str | None:
 
 
 @cache
-def _untested() -> str | None:
+def _why_untested() -> str | None:
     """Say why the call may be wrong or hang: the verdict of a sweep here, or no sweep."""
     found = onednn_verdict.read(features(), held_to())
     if found:
@@ -95,7 +95,7 @@ def warn_once() -> None:
     reason = unavailable()
     if reason is None:
         return
-    if reason == _untested():
+    if reason == _why_untested():
         _warn(f"jaxconv runs without oneDNN, more slowly: {reason}")
     elif reason == CACHED:
         _log(f"jaxconv runs without oneDNN, more slowly: {reason}")

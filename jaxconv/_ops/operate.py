@@ -1,4 +1,4 @@
-"""What all six operations do: check, resolve, contract, add the bias, round once."""
+"""The steps of all six operations: check, resolve, contract, add the bias, round once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
     )
     if bias is not None:
         channel = geometry.data.channel
-        bias = meshes.alike(lax.convert_element_type(bias, sums), out, channel)
+        bias = meshes.shard_alike(lax.convert_element_type(bias, sums), out, channel)
         bias = lax.expand_dims(bias, [axis for axis in range(out.ndim) if axis != channel])
         out = lax.convert_element_type(jnp.add(out, bias), call.dtype)
     if published:
@@ -96,8 +96,8 @@ def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
     return out
 
 
-def _compiled(op: Op) -> Callable[..., Array]:
-    """`_run` under the operation's name, which is what jaxprs and profiles show.
+def _compile(op: Op) -> Callable[..., Array]:
+    """Compile `_run` under the operation's name, for jaxprs and profiles.
 
     Meshes are checked inside, once for each trace, so that calls do not pay for the check.
     """
@@ -112,4 +112,4 @@ def _compiled(op: Op) -> Callable[..., Array]:
     return jax.jit(run, static_argnums=0)
 
 
-_COMPILED = {name: _compiled(op) for name, op in OPS.items()}
+_COMPILED = {name: _compile(op) for name, op in OPS.items()}

@@ -22,6 +22,6 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Undo it, for `%unload_ext jaxconv`."""
+    """Undo `%load_ext jaxconv`, for `%unload_ext jaxconv`."""
     jaxconv.uninstall()
     shell.magics_manager.magics["cell"].pop(MAGIC, None)

@@ -20,7 +20,7 @@ def _count_all(first: Array, geometry: Geometry) -> int:
     return geometry.groups
 
 
-def by_group(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
+def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
     """Make a channels-last form for one group a form for all groups, each contiguous.
 
     The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
@@ -36,18 +36,18 @@ def by_group(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[E
                 return form(first, second, geometry=geometry, numerics=numerics)
             one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
 
-            def together(count: int, *operands: Array) -> Array:
+            def compute(count: int, *operands: Array) -> Array:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
                 return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            return loop_over_groups(most(first, geometry), together, first, second, geometry.groups)
+            return loop_over_groups(most(first, geometry), compute, first, second, geometry.groups)
 
         return each
 
     return decorate
 
 
-def divisor(total: int, most: int) -> int:
+def find_divisor(total: int, most: int) -> int:
     """Find the largest divisor of `total` that is at most `most`, or 1."""
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
@@ -99,7 +99,7 @@ def loop_over_groups(
 
     Groups are on the last axis of the operands and of the result.
     """
-    size = divisor(groups, most)
+    size = find_divisor(groups, most)
     if size == groups:
         return form(groups, first, second)
     parts = [split_groups(x, groups // size) for x in (first, second)]

@@ -47,7 +47,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     """Sum the products of each tap with all pixels, shifted to the pixels of the result."""
     channels = kernel.shape[-1]
     weights = jnp.moveaxis(kernel, -2, 0).reshape(kernel.shape[-2], -1)
-    windows = dot.by_weights(fine, weights, numerics)  # N, X, (taps, o)
+    windows = dot.contract_channels(fine, weights, numerics)  # N, X, (taps, o)
     terms = []
     for n, tap in enumerate(window.taps(geometry)):
         products = lax.slice_in_dim(windows, n * channels, (n + 1) * channels, axis=fine.ndim - 1)

@@ -96,8 +96,8 @@ def images_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
     """Multiply (n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
-    bits = jnp.moveaxis(_split_weights(dot.as_bits(kernel), geometry), -1, -2)
-    weights = dot.as_numbers(bits, kernel.dtype)  # as integers, see `dot._channels_first`
+    bits = jnp.moveaxis(_split_weights(dot.cast_to_bits(kernel), geometry), -1, -2)
+    weights = dot.cast_to_floats(bits, kernel.dtype)  # as integers, see `dot._channels_first`
     out = _multiply(weights, _flatten(_read_pixels(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 

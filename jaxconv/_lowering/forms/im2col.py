@@ -17,8 +17,8 @@ from jaxconv._lowering import isolate
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import dot, window
 from jaxconv._lowering.forms.blocks import (
-    by_group,
     concatenate_blocks,
+    map_groups,
     slice_along,
     sum_over_blocks,
 )
@@ -51,15 +51,15 @@ def _count_groups(fine: Array, geometry: Geometry) -> int:
     return geometry.groups * MAX_GROUPS_BYTES // max(_count_bytes(fine, geometry), 1)
 
 
-@by_group(_count_groups)
+@map_groups(_count_groups)
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Multiply the windows by the kernel."""
-    source = window.pad_fine(dot.movable(fine), geometry)
+    source = window.pad_fine(dot.make_movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def product(start: Index, size: int) -> Array:
         windows = jnp.concatenate(_read_taps(source, geometry, along, start, size), -1)
-        return dot.by_weights(dot.as_numbers(windows, fine.dtype), weights, numerics)
+        return dot.contract_channels(dot.cast_to_floats(windows, fine.dtype), weights, numerics)
 
     along, size = _choose_block(fine, geometry)
     total = geometry.axes[along].coarse
@@ -68,7 +68,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     )
 
 
-@by_group(_count_groups)
+@map_groups(_count_groups)
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Multiply the windows by the coarse tensor, summed over all pixels."""
     data = geometry.data
@@ -79,7 +79,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
         view = replace(geometry, data=data._replace(spatial=spatial))
 
     def pad_and_move(fine: Array) -> Array:
-        padded = window.pad_fine(dot.movable(fine), geometry)
+        padded = window.pad_fine(dot.make_movable(fine), geometry)
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
     # Otherwise XLA would move and pad the pixels of each tap, in a loop for each tap.
@@ -89,8 +89,8 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
         reads = _read_taps(source, view, along, start, size)
         windows = jnp.concatenate(reads, 0 if by_channel else -1)
         block = slice_along(coarse, start, size, data.spatial[along])
-        multiply = dot.first_by_rows if by_channel else dot.by_rows
-        return multiply(dot.as_numbers(windows, fine.dtype), block, numerics)
+        multiply = dot.contract_first_rows if by_channel else dot.contract_rows
+        return multiply(dot.cast_to_floats(windows, fine.dtype), block, numerics)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize

@@ -11,7 +11,7 @@ from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import onednn_call, window
-from jaxconv._lowering.forms.blocks import divisor, sum_over_blocks
+from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
 from jaxconv._lowering.problem import Numerics, Problem
 
 
@@ -38,7 +38,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 #
 # dW[t, s, i, o] is a sum over images n, rows y and columns x of fine[n, y + t, x + s, i] times
 # coarse[n, y, x, o]. With (n, x) as channels, the coarse tensor is a kernel of as many taps as it
-# has rows. It slides over the rows of the fine tensor, and gives the taps t. The taps s are a batch
+# has rows, which slides over the fine rows, and gives the taps t. The taps s are a batch
 # of shifted copies. The fine channels i are a second spatial axis, along which nothing slides. In
 # 3-D, all axes but the last are rows. Strided rows are split by residue, which joins the batch.
 
@@ -186,11 +186,11 @@ def _choose_block(
     copies = 4 * math.prod(fine[1:-2]) * columns * fine[-1]
     images = min(MAX_COARSE_BYTES // image, MAX_COPIES_BYTES // copies)
     if images >= 1:
-        return divisor(fine[0], images), coarse[1]
+        return find_divisor(fine[0], images), coarse[1]
     first = axes[0]
     rows = min(coarse[1] * MAX_COARSE_BYTES // image, coarse[1] * MAX_COPIES_BYTES // copies)
     least = min(MIN_BLOCK_WINDOWS * -(-first.extent // first.stride), coarse[1])
-    found = divisor(coarse[1], max(rows, least))
+    found = find_divisor(coarse[1], max(rows, least))
     return 1, found if found >= least else coarse[1]
 
 

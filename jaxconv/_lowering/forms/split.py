@@ -17,7 +17,7 @@ from jaxconv._lowering.form import Form, Part, Parts
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
-    divisor,
+    find_divisor,
     loop_over_groups,
     slice_along,
     sum_over_blocks,
@@ -91,16 +91,16 @@ def _choose_block(problem: Problem) -> tuple[int, int]:
     image = data // batch
     if problem.result == "fine":
         images = max(MAX_FINE_BLOCK_BYTES // max(image, 1), MIN_FINE_BLOCK_IMAGES)
-        return divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
+        return find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
     if problem.result == "coarse" and data <= MAX_COARSE_BYTES:
         return batch, groups
     large = image > (MAX_COARSE_BYTES if problem.result == "coarse" else MAX_BLOCK_BYTES)
     if large and groups >= MIN_GROUPS:
-        return 1, divisor(groups, MAX_BLOCK_BYTES * groups // image)
+        return 1, find_divisor(groups, MAX_BLOCK_BYTES * groups // image)
     most = MAX_BLOCK_BYTES
     if not problem.channels_last:
         most = MAX_TRANSPOSED_BYTES if data > 2 * MAX_BLOCK_BYTES else data
-    return divisor(batch, most // max(image, 1)), groups
+    return find_divisor(batch, most // max(image, 1)), groups
 
 
 def _split_blocks(problem: Problem) -> tuple[Problem, ...]:
