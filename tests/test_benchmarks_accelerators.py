@@ -1,8 +1,5 @@
 """What a benchmark on an accelerator asks of its workers: seen without one."""
 
-import os
-import sys
-
 from benchmarks import flags, run
 from benchmarks.pool import Pool
 
@@ -30,20 +27,3 @@ def test_exact_f32_is_held_to_the_tolerance_of_a_cpu():
     for given, platform in (("--f32=exact", "cpu"), ("--f32=default", "cuda")):
         pool = Pool(environment=environment(given), versions=versions)
         assert run.platforms(pool, ["any/"]) == {"any/": platform}
-
-
-def test_a_worker_gets_what_is_asked(tmp_path):
-    """One that only says what it was started with."""
-    script = tmp_path / "worker"
-    script.write_text(
-        f"#!{sys.executable}\n"
-        "import json, os, sys\n"
-        "for line in sys.stdin:\n"
-        "    versions = {'platform': os.environ['NVIDIA_TF32_OVERRIDE']}\n"
-        "    print(json.dumps({'versions': versions}), flush=True)\n"
-    )
-    script.chmod(0o755)
-    assert "NVIDIA_TF32_OVERRIDE" not in os.environ
-    with Pool({"any": str(script)}, environment=run.EXACT_F32) as pool:
-        pool.start("any")
-        assert pool.versions["any"]["platform"] == "0"

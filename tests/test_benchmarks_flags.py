@@ -11,7 +11,6 @@ from benchmarks import (
     compiled,
     compiled_summary,
     figures,
-    flags,
     layers,
     summary,
     train_step,
@@ -88,16 +87,3 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(module, argv, why, capsy
     assert told == ""
     assert why in said.splitlines()[1]
     assert len(said.splitlines()) == 2
-
-
-def test_flags_may_follow_operands_and_be_given_twice():
-    def read(*argv):
-        command = flags.measuring("any", "any")
-        command.operands = ("FILE...",)
-        return flags.parse(command, ["any", *argv])
-
-    found = read("a.csv", "--engines", "lax,torch", "b.csv", "--path=lax=x", "--path=torch=y")
-    assert found.operands == ["a.csv", "b.csv"]
-    assert found.engines == ["lax", "torch"]
-    assert found.path == {"lax": "x", "torch": "y"}
-    assert read("c.csv").path == {}

@@ -70,13 +70,6 @@ def test_results_are_held_against_the_defining_sum(layer, op, monkeypatch):
     np.testing.assert_allclose(expected, got, atol=1e-12)
 
 
-def test_terms_are_the_longest_sum():
-    layer = parse("mb2g2ic4ih5iw6oc6oh3ow2kh3kw2sh2sw3ph1pw0")
-    assert layer.products("forward") == 3 * 2 * 2
-    assert layer.products("data") == 2 * 1 * 3
-    assert layer.products("weights") == 2 * 3 * 2
-
-
 #: As many terms as some row of some table has, to a power of two.
 TERMS = sorted(
     {

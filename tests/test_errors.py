@@ -66,7 +66,8 @@ def message(exception, op, **changes):
 
 @pytest.mark.parametrize(("op", "shape"), list(zip(OPS, RESULTS, strict=True)))
 def test_the_call_that_the_tests_break_is_valid(op, shape):
-    assert call(op).shape == shape
+    """Empty pads are zeros."""
+    assert call(op, pads_begin=[], pads_end=[]).shape == shape
 
 
 AUTO_PADS = "'none', 'valid', 'same_upper', 'same_lower', 'notset' or 'explicit'"
@@ -86,7 +87,9 @@ def test_all_six_share_the_parser(op):
     for name in (name for name in PER_AXIS if name in attributes):
         expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
         assert message(TypeError, op, **{name: True}) == f"{expected} True (bool)"
-        assert message(ValueError, op, **{name: (1,)}) == f"{expected} (1,), of length 1"
+        for wrong in [(1,), (1, 2, 3), *[()] * (not name.startswith("pads"))]:
+            text = message(ValueError, op, **{name: wrong})
+            assert text == f"{expected} {wrong}, of length {len(wrong)}"
         assert message(ValueError, op, **{name: -1}).startswith(f"`{name}` must be at least ")
         assert message(TypeError, op, **{name: Raises()}).startswith(f"`{name}` must be ")
     assert message(TypeError, op, groups=True) == "`groups` must be an int; got True (bool)"
@@ -136,21 +139,6 @@ def test_what_is_not_an_int(name):
     expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
     for value, got in NOT_INTS:
         assert message(TypeError, OP, **{name: value}) == f"{expected} {got}"
-
-
-@pytest.mark.parametrize("name", PER_AXIS)
-def test_length(name):
-    expected = f"`{name}` must be an int or a sequence of 2 ints, one per spatial axis; got"
-    assert message(ValueError, OP, **{name: (1,)}) == f"{expected} (1,), of length 1"
-    assert message(ValueError, OP, **{name: [1, 2, 3]}) == f"{expected} (1, 2, 3), of length 3"
-    if not name.startswith("pads"):
-        assert message(ValueError, OP, **{name: []}) == f"{expected} (), of length 0"
-
-
-@pytest.mark.parametrize("name", ["pads_begin", "pads_end"])
-def test_empty_pads_are_zeros(name):
-    for op, shape in zip(OPS, RESULTS, strict=True):
-        assert call(op, **{name: []}).shape == shape
 
 
 def test_length_of_one_axis():
@@ -205,18 +193,12 @@ def test_no_cache_takes_true_for_one(name):
 
 def test_groups():
     for value, got in [
-        (True, "True (bool)"),
         (2.0, "2.0 (float)"),
-        ("2", "'2' (str)"),
         (None, "None"),
-        ([2], "[2] (list)"),
         (np.array([2]), "array([2]) (ndarray)"),
     ]:
         text = message(TypeError, OP, groups=value)
         assert text == f"`groups` must be an int; got {got}"
-    for value in (0, -2):
-        text = message(ValueError, OP, groups=value)
-        assert text == f"`groups` must be at least 1; got {value}"
     call(OP, groups=np.int32(2))
 
 
@@ -242,15 +224,6 @@ def test_spelling(name, value, hint):
     assert message(ValueError, OP, **{name: value}) == (
         f"`{name}` must be {STRINGS[name]}; got {value!r}{hint}"
     )
-
-
-def test_what_is_not_a_string():
-    for name, known in STRINGS.items():
-        for value, got in [(3, "3 (int)"), (True, "True (bool)"), (["valid"], "['valid'] (list)")]:
-            text = message(TypeError, OP, **{name: value})
-            assert text == f"`{name}` must be {known}; got {got}"
-        if name != "auto_pad":
-            assert message(TypeError, OP, **{name: None}) == f"`{name}` must be {known}; got None"
 
 
 # Tensors: what they are, their types and ranks.
@@ -501,13 +474,6 @@ def test_mixed_types(op, name, dtype):
     )
 
 
-def test_bfloat16_and_float16_are_mixed_too():
-    text = message(
-        TypeError, "convolution", src=array(FINE, jnp.bfloat16), weights=array(KERNEL, jnp.float16)
-    )
-    assert "got `src` bfloat16, `weights` float16." in text
-
-
 def test_float64_is_a_type_of_its_own_only_with_x64():
     wide = {"src": array(FINE, np.float64)}
     assert call("convolution", **wide).dtype == np.float32
@@ -532,16 +498,8 @@ RULES = [
     ("convolution_backward_weights", {"diff_dst": (3, 4, 6)},
      "`diff_dst` must have as many axes as `src`; got shapes (3, 4, 6) and (2, 7, 6, 4). "
      "Does `diff_dst` lack its batch axis?"),
-    ("conv_transpose_backward_weights", {"src": (3, 4, 6)},
-     "`diff_dst` must have as many axes as `src`; got shapes (2, 7, 6, 4) and (3, 4, 6). "
-     "Does `src` lack its batch axis?"),
     ("convolution", {"src": (2, 0, 6, 4)},
      "`src` must have extents of at least 1 (only the batch may be 0); got shape (2, 0, 6, 4)"),
-    ("conv_transpose", {"src": (2, 3, 4, 0)},
-     "`src` must have extents of at least 1 (only the batch may be 0); got shape (2, 3, 4, 0)"),
-    ("conv_transpose_backward_data", {"weights": (3, 2, 0, 6)},
-     "`weights` must have extents of at least 1 (only the batch may be 0); "
-     "got shape (3, 2, 0, 6)"),
     ("convolution_backward_weights", {"weights_shape": (0, 2, 2, 6)},
      "`weights_shape` must have extents of at least 1 (only the batch may be 0); "
      "got shape (0, 2, 2, 6)"),
@@ -551,27 +509,17 @@ RULES = [
     # Batch and channels.
     ("convolution_backward_weights", {"diff_dst": (1, 3, 4, 6)},
      "`diff_dst` must have the batch of `src`; got shapes (1, 3, 4, 6) and (2, 7, 6, 4) (NXC)"),
-    ("conv_transpose_backward_weights", {"diff_dst": (3, 7, 6, 4)},
-     "`diff_dst` must have the batch of `src`; got shapes (3, 7, 6, 4) and (2, 3, 4, 6) (NXC)"),
     ("convolution", {"groups": 3},
      "`groups` must divide the src channels; got groups=3, channels=4 from src shape "
      "(2, 7, 6, 4) (NXC)"),
-    ("convolution_backward_data", {"groups": 4},
-     "`groups` must divide the diff_dst channels; got groups=4, channels=6 from diff_dst shape "
-     "(2, 3, 4, 6) (NXC)"),
     ("convolution", {"weights": (3, 2, 2, 5)},
      "`groups` must divide axis O of `weights`; got groups=2, 5 in shape (3, 2, 2, 5) (XIO)"),
-    ("conv_transpose_backward_data", {"weights": (3, 2, 2, 5)},
-     "`groups` must divide axis I of `weights`; got groups=2, 5 in shape (3, 2, 2, 5) (XOI)"),
     ("convolution", {"weights": (3, 2, 3, 6)},
      "`weights` must have src channels / groups = 2 on axis I; got 3 in shape (3, 2, 3, 6) "
      "(XIO), groups=2, channels=4 from src shape (2, 7, 6, 4) (NXC)"),
     ("convolution_backward_data", {"weights": (3, 2, 2, 8), "dst_shape": None},
      "`weights` must have all 6 diff_dst channels on axis O; got 8 in shape (3, 2, 2, 8) (XIO), "
      "groups=2, channels=6 from diff_dst shape (2, 3, 4, 6) (NXC)"),
-    ("convolution_backward_weights", {"weights_shape": (3, 2, 2, 8)},
-     "`weights_shape` must have all 6 diff_dst channels on axis O; got 8 in shape (3, 2, 2, 8) "
-     "(XIO), groups=2, channels=6 from diff_dst shape (2, 3, 4, 6) (NXC)"),
     ("conv_transpose", {"weights": (4, 2, 2, 5)},
      "`weights` must have all 6 src channels (or src channels / groups = 3) on axis I; got 5 in "
      "shape (4, 2, 2, 5) (XOI), groups=2, channels=6 from src shape (2, 3, 4, 6) (NXC)"),
@@ -585,8 +533,6 @@ RULES = [
     # Of the two readings of transposed weights, the one that an axis fits is meant.
     ("conv_transpose", {"weights": (5, 2, 5, 3)},
      "`groups` must divide axis O of `weights`; got groups=2, 5 in shape (5, 2, 5, 3) (XOI)"),
-    ("conv_transpose", {"weights": (5, 3, 4, 1), "weights_format": "OIX"},
-     "`groups` must divide axis O of `weights`; got groups=2, 5 in shape (5, 3, 4, 1) (OIX)"),
     ("conv_transpose_backward_weights", {"weights_shape": (3, 2, 2, 3)},
      "exactly one of the axes I and O of `weights_shape` must hold the channels of one group; "
      "got both divided, 3 and 2 in shape (3, 2, 2, 3) (XOI), groups=2, channels=4 from diff_dst "
@@ -605,33 +551,21 @@ RULES = [
     ("convolution", {"dilations": (1, 7)},
      "`weights`, dilated, must fit into the padded `src`; got an extent of 8 "
      "(kernel 2, dilation 7) over 6 (src 6, pads 0 and 0) (spatial axis 1)"),
-    ("convolution", {"weights": (9, 2, 2, 6), "pads_begin": 1, "auto_pad": "valid"},
-     "`weights`, dilated, must fit into the padded `src`; got an extent of 9 "
-     "(kernel 9, dilation 1) over 7 (src 7, pads 0 and 0) (spatial axis 0)"),
     ("convolution_backward_weights", {"weights_shape": (9, 2, 2, 6), "pads_end": (1, 0)},
      "`weights_shape`, dilated, must fit into the padded `src`; got an extent of 9 "
      "(kernel 9, dilation 1) over 8 (src 7, pads 0 and 1) (spatial axis 0)"),
     ("convolution_backward_weights", {"diff_dst": (2, 4, 4, 6)},
      "`diff_dst` must have the extent that convolution gives, 3; got 4 for src 7, kernel 3, "
      "stride 2, dilation 1, pads 0 and 0 (spatial axis 0)"),
-    ("convolution_backward_weights", {"auto_pad": "same_lower"},
-     "`diff_dst` must have the extent that convolution gives, 4; got 3 for src 7, kernel 3, "
-     "stride 2, dilation 1, pads 1 and 1 (spatial axis 0)"),
     ("convolution_backward_data", {"dst_shape": (2, 6, 6, 4)},
      "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 6, "
      "and 7 to 8 fit (spatial axis 0)"),
     ("convolution_backward_data", {"dst_shape": (2, 8, 7, 4)},
      "`dst_shape` must have an extent from which convolution gives that of diff_dst, 4; got 7, "
      "and only 6 fits (spatial axis 1)"),
-    ("convolution_backward_data", {"auto_pad": "same_upper"},
-     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
-     "and 5 to 6 fit (spatial axis 0)"),
     ("convolution_backward_data", {"pads_begin": (5, 0), "pads_end": (3, 0)},
      "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
      "and no extent fits (spatial axis 0)"),
-    ("convolution_backward_data", {"pads_begin": (4, 0), "pads_end": (3, 0)},
-     "`dst_shape` must have an extent from which convolution gives that of diff_dst, 3; got 7, "
-     "and only 1 fits (spatial axis 0)"),
     ("convolution_backward_data", {"dst_shape": None, "pads_begin": (0, 7)},
      "`pads_begin` and `pads_end` must leave the result an extent of at least 1; got -1 = "
      "1 * 3 + 3 + 0 - 7 = stride * (diff_dst - 1) + dilated kernel + output_padding - pads "
@@ -639,9 +573,6 @@ RULES = [
     ("convolution_backward_data", {"dst_shape": (2, 9, 6, 4), "output_padding": (1, 0)},
      "`dst_shape` and `output_padding` must agree; got 9, which implies an output_padding of 2, "
      "and output_padding=1 (spatial axis 0)"),
-    ("convolution_backward_data", {"dst_shape": (2, 6, 6, 4), "output_padding": (1, 0)},
-     "`dst_shape` must have an extent of at least 7, that without output_padding; got 6 "
-     "(spatial axis 0)"),
     ("conv_transpose", {"pads_begin": (3, 0), "pads_end": (5, 0), "output_padding": (1, 0)},
      "`pads_begin` and `pads_end` must leave the result an extent of at least 1; got 0 = "
      "2 * 2 + 3 + 1 - 8 = stride * (src - 1) + dilated kernel + output_padding - pads "
@@ -649,12 +580,6 @@ RULES = [
     ("conv_transpose", {"dst_shape": (2, 7, 4, 4), "pads_end": (0, 1)},
      "`dst_shape` must have an extent of at least 5, that without output_padding; got 4 "
      "(spatial axis 1)"),
-    ("conv_transpose", {"dst_shape": (2, 9, 6, 4), "output_padding": (3, 0)},
-     "`dst_shape` and `output_padding` must agree; got 9, which implies an output_padding of 2, "
-     "and output_padding=3 (spatial axis 0)"),
-    ("conv_transpose_backward_data", {"dilations": (1, 7)},
-     "`weights`, dilated, must fit into the padded `diff_dst`; got an extent of 8 "
-     "(kernel 2, dilation 7) over 6 (diff_dst 6, pads 0 and 0) (spatial axis 1)"),
     ("conv_transpose_backward_data", {"output_padding": (1, 0)},
      "`output_padding` must leave a multiple of stride 2 of the 4 = diff_dst + pads - dilated "
      "kernel; got 1. Left out, it is 0 (spatial axis 0)"),
@@ -672,14 +597,8 @@ RULES = [
     ("convolution", {"bias": (5,)},
      "`bias` must have shape (6,), one entry for each dst channel; got shape (5,) for dst shape "
      "(2, 3, 4, 6)"),
-    ("convolution", {"bias": (6, 1)},
-     "`bias` must have shape (6,), one entry for each dst channel; got shape (6, 1) for dst "
-     "shape (2, 3, 4, 6)"),
     ("conv_transpose", {"bias": (2,)},
      "`bias` must have shape (4,), one entry for each dst channel; got shape (2,) for dst shape "
-     "(2, 7, 6, 4)"),
-    ("conv_transpose", {"bias": ()},
-     "`bias` must have shape (4,), one entry for each dst channel; got shape () for dst shape "
      "(2, 7, 6, 4)"),
     # Layouts.
     ("convolution", {"data_format": "NCX"},
@@ -757,30 +676,19 @@ FULL = "`dst_shape` must be the full shape of the result, with the batch of "
 
 
 @pytest.mark.parametrize(
-    ("op", "name", "entry", "value", "words"),
+    ("op", "entry", "value"),
     [
-        ("convolution_backward_data", "dst_shape", 0, 3, FULL),
-        ("convolution_backward_data", "dst_shape", 0, 0, FULL),
-        ("convolution_backward_data", "dst_shape", 0, -2, FULL),
-        ("convolution_backward_data", "dst_shape", 1, 9, "and 7 to 8 fit"),
-        ("convolution_backward_data", "dst_shape", 2, 5, "and only 6 fits"),
-        ("convolution_backward_data", "dst_shape", 3, 2, FULL),
-        ("convolution_backward_data", "dst_shape", 3, 6, FULL),
-        ("conv_transpose", "dst_shape", 0, 1, FULL),
-        ("conv_transpose", "dst_shape", 1, 6, "must have an extent of at least 7"),
-        ("conv_transpose", "dst_shape", 3, 2, FULL),
-        ("conv_transpose", "dst_shape", 3, 8, FULL),
-        ("convolution_backward_weights", "weights_shape", 0, 4, "that convolution gives, 2; got 3"),
-        ("convolution_backward_weights", "weights_shape", 0, 1, "that convolution gives, 4; got 3"),
-        ("convolution_backward_weights", "weights_shape", 1, 3, "that convolution gives, 2; got 4"),
-        ("convolution_backward_weights", "weights_shape", 2, 4, "channels / groups = 2 on axis I"),
-        ("conv_transpose_backward_weights", "weights_shape", 1, 3, "an extent of at least 8"),
+        ("convolution_backward_data", 0, 3),
+        ("convolution_backward_data", 0, -2),
+        ("convolution_backward_data", 3, 2),
+        ("conv_transpose", 0, 1),
+        ("conv_transpose", 3, 8),
     ],
 )
-def test_each_entry_of_a_shape(op, name, entry, value, words):
-    shape = list(FINE if name == "dst_shape" else KERNEL)
+def test_batch_and_channels_of_a_shape(op, entry, value):
+    shape = list(FINE)
     shape[entry] = value
-    assert words in message(ValueError, op, **{name: shape})
+    assert message(ValueError, op, dst_shape=shape).startswith(FULL)
 
 
 def test_the_full_shape_is_told():

@@ -205,13 +205,6 @@ def test_random_inputs_are_as_the_graph_says():
     assert np.isfinite(onednn.run_graph(made)[109]).all()
 
 
-def test_what_is_not_known_cannot_be_drawn():
-    unknown = graph(node(0, "Abs", [tensor(0, -1, 2)], tensor(1, -1, 2)))
-    refused(r"graph: an input's shape and type must be known; got tensor 0: f32 \(-1, 2\)", unknown)
-    found = onednn.run_graph(unknown, [np.float32([[-1, 2]])])
-    np.testing.assert_array_equal(found[1], [[1, 2]])
-
-
 # What explains
 
 
@@ -220,14 +213,6 @@ def test_each_convolution_is_explained():
     assert list(found) == [7]
     assert found[7].resolved.dst_shape == COARSE
     assert found[7].flops > 0
-
-
-def test_a_graph_shows_its_nodes_and_tensors():
-    text = str(onednn.load_graph(TWO))
-    assert "2 nodes, fpmath_mode strict" in text
-    assert "node 7 'CONVOLUTION_7' (Convolution)" in text
-    assert f"0: f32 {FINE}, 1: f32 {TAPS}  ->  3: f32 {COARSE}" in text
-    assert text.index("CONVOLUTION_7") < text.index("RELU_2")
 
 
 # Errors of inputs
@@ -306,17 +291,10 @@ def changed(node, **more):
         (r"graph: it must be a path, JSON text or a dict .* got \[\] \(list\)", [], TypeError),
         (r"graph: `graph` must be a list; got None", {"nodes": []}, TypeError),
         (r"graph: `graph` must list at least one node; got none", {"graph": []}, ValueError),
-        (r"graph: node number 0 must be a dict; got 1", {"graph": [1]}, TypeError),
-        (r"graph: node number 0: `id` must be an int", graph(changed(RELU, id="x")), TypeError),
         (r"graph: node number 0: `kind` must be a string", graph(changed(RELU, kind=3)), TypeError),
         (
             r"node 2 'RELU_2' \(ReLU\): `attrs` must be a dict by name; got \[\]",
             graph(changed(RELU, attrs=[])),
-            TypeError,
-        ),
-        (
-            r"node 2 'RELU_2' \(ReLU\): inputs: a tensor must be a dict with an `id`, .* got 3",
-            graph(changed(RELU, inputs=[3])),
             TypeError,
         ),
         (
@@ -347,22 +325,11 @@ def changed(node, **more):
             ValueError,
         ),
         (
-            r"node 7 .*: a tensor must be the same in all nodes; got 3: f32 \(2, 6, 3, 6\), but 3: "
-            r"f32 \(2, 6, 3, 5\)",
-            graph(changed(RELU, inputs=[tensor(3, 2, 6, 3, 5)]), CONVOLUTION),
-            ValueError,
-        ),
-        (
             r"graph: `output_ports` must be ids of tensors \(0, 1, 3, 9\); got 5",
             TWO | {"output_ports": [5]},
             ValueError,
         ),
         (r"graph: `input_ports` must be a list of ids", TWO | {"input_ports": "0"}, TypeError),
-        (
-            r"graph: `input_ports` has tensor 3, which node 7 .* computes",
-            TWO | {"input_ports": [3, 0, 1]},
-            ValueError,
-        ),
         (
             r"graph: nodes must not form a cycle; got node 0 'ABS_0' \(Abs\) -> node 1 "
             r"'ABS_1' \(Abs\) -> node 0|graph: nodes must .* got node 1 .* node 0 .* node 1",
@@ -388,10 +355,6 @@ def test_wrong_graphs(message, made, error):
         ),
         (r"the outputs must be 1; got 0$", changed(RELU, outputs=[])),
         (r"the inputs must be src; got 2$", changed(RELU, inputs=[DST, DST])),
-        (
-            r"the attributes are none; got 'alpha'$",
-            changed(RELU, attrs={"alpha": {"type": "f32", "value": 1.0}}),
-        ),
         (r"the attribute `alpha` is required; got none$", changed(RELU, kind="Elu")),
         (
             r"the attributes are alpha; got 'alfa'; did you mean 'alpha'\?$",
@@ -400,11 +363,6 @@ def test_wrong_graphs(message, made, error):
         (
             r"the attribute `alpha` must be a number \(f32\); got 'a' \(str\)$",
             changed(RELU, kind="Elu", attrs={"alpha": "a"}),
-        ),
-        (
-            r"the attribute `mode` must be 'gelu_erf' or 'gelu_tanh'; got 'gelu_erv'; did you mean "
-            r"'gelu_erf'\?$",
-            changed(RELU, kind="GELU", attrs={"mode": "gelu_erv"}),
         ),
         (
             r"the output must be 9: f32 \(2, 6, 3\); got float32 \(2, 6, 3, 6\)$",

@@ -160,22 +160,6 @@ def one(kind, x, out=None, dtype="f32", **attributes):
 # Types
 
 
-def test_a_cast_rounds_to_the_even_neighbour():
-    x = np.float32([1 + 2**-8, 1 + 3 * 2**-8, 1e-7, 65519])
-    for name in ("bf16", "f16"):
-        expected = x.astype(TYPES[name])
-        np.testing.assert_array_equal(one("TypeCast", x, dtype=name), expected, strict=True)
-    half = np.float16([1.5, -2, 6e-8])
-    np.testing.assert_array_equal(one("TypeCast", half), half.astype(np.float32), strict=True)
-
-
-def test_two_tensors_may_be_of_two_types():
-    inputs = [tensor(0, 2, dtype="f32"), tensor(1, 2, dtype="bf16")]
-    made = graph(node(0, "Multiply", inputs, tensor(2, 2, dtype="bf16")))
-    found = onednn.run_graph(made, [np.float32([1 + 2**-9, 3]), jnp.bfloat16([2, 0.5])])
-    np.testing.assert_array_equal(np.asarray(found[2], np.float32), [2, 1.5])
-
-
 def test_16_bits_are_computed_in_f32_and_rounded_once():
     x = jnp.float16([300.0])  # its square is more than f16 has
     np.testing.assert_array_equal(one("Square", x), np.float32([90000]))
@@ -267,13 +251,6 @@ def test_dequantize(dtype):
     np.testing.assert_array_equal(half, ((x.astype(np.float32) - 17) / 8).astype(jnp.bfloat16))
 
 
-def test_quantising_what_was_dequantised_gives_it_back():
-    x = np.arange(-128, 128).astype(np.int8)
-    number = one("Dequantize", x, scales=[0.3], zps=[-5])
-    found = one("Quantize", number, dtype="s8", scales=[0.3], zps=[-5])
-    np.testing.assert_array_equal(found, x, strict=True)
-
-
 def test_a_graph_is_differentiable_beside_quantised_weights():
     scaled = {"scales": [0.5], "zps": [0]}
     nodes = [
@@ -296,10 +273,6 @@ def test_a_graph_is_differentiable_beside_quantised_weights():
         (
             r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]",
             "StaticReshape", {"shape": [5, -1], "special_zero": False},
-        ),
-        (
-            r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[0, 24\]",
-            "StaticReshape", {"shape": [0, 24], "special_zero": False},
         ),
         (
             r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
@@ -327,10 +300,6 @@ def test_a_graph_is_differentiable_beside_quantised_weights():
         ),
         (r"`scales` must be above 0; got \[0.0\]", "Quantize", {"scales": [0.0]}),
         ("the attribute `scales` is required; got none", "Quantize", {"zps": [0]}),
-        (
-            "the attribute `qtype` must be 'per_tensor' or 'per_channel'; got 'per_group'",
-            "Quantize", {"scales": [1.0], "qtype": "per_group"},
-        ),
     ],
 )  # fmt: skip
 def test_wrong_attributes(message, kind, attributes):

@@ -15,7 +15,7 @@ from jaxconv._lax import from_lax, install
 from jaxconv._lax.install import to_install
 from jaxconv._lowering.forms import split
 from tests.support import lax_oracle
-from tests.support.forms import each, integers
+from tests.support.forms import each, integers, slow_if
 from tests.support.programs import equations
 
 EACH = 12  # calls in one program
@@ -60,7 +60,7 @@ def check(calls, **of):
     return Counter(f if isinstance(f, str) else (f.result, f.dilated) for f in found(run, data))
 
 
-SEEDS = [pytest.param(n, marks=[pytest.mark.slow] if n >= 2 else []) for n in range(30)]
+SEEDS = [pytest.param(n, marks=slow_if(n >= 2)) for n in range(12)]
 
 
 @pytest.mark.parametrize("block", SEEDS)
@@ -71,13 +71,13 @@ def test_calls_drawn_at_random(block):
     assert {way for way in ways if not isinstance(way, str)} == {
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
-    assert {way for way in ways if isinstance(way, str)} <= {from_lax.TWICE, install.FASTER}
+    assert {way for way in ways if isinstance(way, str)} <= {from_lax.BOTH_STRIDES, install.FASTER}
 
 
 def test_weights_gradients_in_blocks_of_any_layout(patched):
     """As of much data that is not channels-last: each block is transposed by itself."""
-    patched(split, "TOGETHER", 0)
-    patched(split, "TRANSPOSED", 0)
+    patched(split, "MAX_BLOCK_BYTES", 0)
+    patched(split, "MAX_TRANSPOSED_BYTES", 0)
     calls = [lax_oracle.drawn(seed) for seed in range(40)]
     blocks = [c for c in calls if len(c.lhs) == 4 and "by block" in told(c)]
     assert len({c.arguments["dimension_numbers"] for c in blocks}) >= 4

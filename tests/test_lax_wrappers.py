@@ -65,7 +65,6 @@ TRANSPOSED = {
     # strides, padding, rhs_dilation, consistent
     "same": ((2, 3), "SAME", None, False),
     "same, stride beyond the kernel": ((4, 3), "SAME", None, False),
-    "valid": ((2, 3), "VALID", (2, 1), False),
     "valid, consistent": ((3, 1), "VALID", None, True),
     "pads": ((2, 3), [(2, 1), (0, 3)], (1, 2), False),
     "pads, consistent": ((2, 3), [(1, 0), (0, 1)], (1, 2), True),

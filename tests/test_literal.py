@@ -28,88 +28,45 @@ SIZES = [
     ("conv_transpose", 10, 4, 10, (3, 3), {"auto_pad": "same_lower", "dilations": 2}),
     ("conv_transpose", 10, 4, 16, (0, 0), {"auto_pad": "valid", "dilations": 2}),
     ("conv_transpose", 6, 4, 6, (2, 1), {"auto_pad": "same_lower"}),
-    (
-        "conv_transpose",
-        5,
-        3,
-        5,
-        (1, 1),
-        {"auto_pad": "same_upper", "pads_begin": [], "pads_end": []},
-    ),
-]
+    ("conv_transpose", 5, 3, 5, (1, 1),
+     {"auto_pad": "same_upper", "pads_begin": [], "pads_end": []}),
+]  # fmt: skip
 
 # op, data, weights (OIX), result, attributes
+VALID = {"strides": 2, "auto_pad": "valid"}
 SHAPES = [
     *(
-        (
-            "convolution",
-            (1, 32, 224, 224),
-            (16, 32 // groups, 3, 3),
-            (1, 16, 111, 111),
-            {"strides": 2, "auto_pad": "valid", "groups": groups},
-        )
+        row
         for groups in (1, 2, 4)
+        for row in [
+            ("convolution", (1, 32, 224, 224), (16, 32 // groups, 3, 3), (1, 16, 111, 111),
+             VALID | {"groups": groups}),
+            ("conv_transpose", (1, 16, 111, 111), (32 // groups, 16, 3, 3), (1, 32, 224, 224),
+             VALID | {"output_padding": 1, "groups": groups}),
+        ]
     ),
-    *(
-        (
-            "conv_transpose",
-            (1, 16, 111, 111),
-            (32 // groups, 16, 3, 3),
-            (1, 32, 224, 224),
-            {"strides": 2, "output_padding": 1, "auto_pad": "valid", "groups": groups},
-        )
-        for groups in (1, 2, 4)
-    ),
-    (
-        "conv_transpose_backward_data",
-        (256, 3, 227, 227),
-        (3, 96, 11, 11),
-        (256, 96, 55, 55),
-        {"strides": 4},
-    ),
-    (
-        "convolution_backward_data",
-        (1, 16, 224, 224),
-        (16, 32, 3, 3),
-        (1, 32, 452, 452),
-        {"strides": 2, "output_padding": 3, "auto_pad": "valid"},
-    ),
-]
+    ("conv_transpose_backward_data", (256, 3, 227, 227), (3, 96, 11, 11), (256, 96, 55, 55),
+     {"strides": 4}),
+    ("convolution_backward_data", (1, 16, 224, 224), (16, 32, 3, 3), (1, 32, 452, 452),
+     VALID | {"output_padding": 3}),
+]  # fmt: skip
 
 CHECKERED = [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
 SLOPE = [[1, 2, 0], [0, 3, 0], [0, 0, 5]]  # which a flip or a transpose would change
 # op, data and weights (NCX, OIX), result. Those by SLOPE are by hand.
+IMAGE = [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]]
+SPREAD = [[0, 1, 2, 0], [2, 7, 9, 0], [0, 6, 9, 5], [0, 0, 10, 15]]
 VALUES = [
-    (
-        "convolution",
-        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
-        CHECKERED,
-        [[-1, 2.5], [5, 1.5]],
-    ),
-    (
-        "convolution_backward_data",
-        [[0, 1], [2, 3]],
-        CHECKERED,
-        [[0, 1, 0, 1], [2, 3, 3, 3], [0, 3, 3, 1], [2, 3, 2, 3]],
-    ),
-    (
-        "conv_transpose",
-        [[-1, 2.5], [5, 1.5]],
-        CHECKERED,
-        [[-1, 2.5, -1, 2.5], [5, 0.5, 7.5, 1.5], [-1, 7.5, 0.5, 2.5], [5, 1.5, 5, 1.5]],
-    ),
-    (
-        "convolution",
-        [[-3, -1.5, 2, 0.5], [-0.5, -1, 1, 1.5], [2, 2.5, -1, 0], [3, -2, -1, 4]],
-        SLOPE,
-        # -3 - 3 - 3 - 5, -1.5 + 4 + 3 + 0, -.5 - 2 + 7.5 - 5, -1 + 2 - 3 + 20
-        [[-14, 5.5], [0, 18]],
-    ),
-    *(
-        (op, [[0, 1], [2, 3]], SLOPE, [[0, 1, 2, 0], [2, 7, 9, 0], [0, 6, 9, 5], [0, 0, 10, 15]])
-        for op in ("convolution_backward_data", "conv_transpose")
-    ),
-]
+    ("convolution", IMAGE, CHECKERED, [[-1, 2.5], [5, 1.5]]),
+    ("convolution_backward_data", [[0, 1], [2, 3]], CHECKERED,
+     [[0, 1, 0, 1], [2, 3, 3, 3], [0, 3, 3, 1], [2, 3, 2, 3]]),
+    ("conv_transpose", [[-1, 2.5], [5, 1.5]], CHECKERED,
+     [[-1, 2.5, -1, 2.5], [5, 0.5, 7.5, 1.5], [-1, 7.5, 0.5, 2.5], [5, 1.5, 5, 1.5]]),
+    # -3 - 3 - 3 - 5, -1.5 + 4 + 3 + 0, -.5 - 2 + 7.5 - 5, -1 + 2 - 3 + 20
+    ("convolution", IMAGE, SLOPE, [[-14, 5.5], [0, 18]]),
+    ("convolution_backward_data", [[0, 1], [2, 3]], SLOPE, SPREAD),
+    ("conv_transpose", [[0, 1], [2, 3]], SLOPE, SPREAD),
+]  # fmt: skip
 
 # Transposed, groups=2, IOX: src (1, 4, 1, 1) and weights (4, 4, 1, 1) to dst (1, 8, 1, 1). The
 # second by hand: 1*(1, 2, 3, 4) + 2*(10, 20, 30, 40), 3*(5, 6, 7, 8) + 4*(50, 60, 70, 80)

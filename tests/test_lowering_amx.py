@@ -74,7 +74,7 @@ def processor(tmp_path, monkeypatch):
     """A function that replaces the processor by one of these features."""
 
     def forget():
-        onednn_here.takes.cache_clear()
+        onednn_here.multiplies.cache_clear()
         onednn_here.features.cache_clear()
 
     def become(features):
@@ -157,10 +157,9 @@ def test_other_processors_keep_bfloat16_there(made, processor):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
-def test_no_bfloat16_reaches_it_at_length(seed, made, processor):
+def test_no_bfloat16_reaches_it_at_length(made, processor):
     processor(AMX)
-    found = sweep(made, seed, 2000)
+    found = sweep(made, 2, 2000)
     assert not [key for key in found if key[0] == "bfloat16" and key[1] != "safe"], found
 
 

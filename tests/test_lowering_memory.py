@@ -17,7 +17,7 @@ WAYS = (
     ("NXC", "bfloat16", None),
     ("NXC", "bfloat16", "portable"),
 )
-PART = 20
+LAYERS, PART = 100, 20
 
 
 def shapes(layer, op, layout):
@@ -44,11 +44,11 @@ def excess(layer, op, layout, dtype, form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(200 // PART))
+@pytest.mark.parametrize("part", range(LAYERS // PART))
 def test_temporary_memory_of_random_layers(part):
-    """200 layers as networks have them."""
+    """As networks have them."""
     too_much = {}
-    for number, layer in enumerate(layers(200, seed=77)[part * PART :][:PART]):
+    for number, layer in enumerate(layers(LAYERS, seed=77)[part * PART :][:PART]):
         for op in ("forward", "data", "weights"):
             way = WAYS[number % len(WAYS)]
             if (found := excess(layer, op, *way)) > 32 << 20:

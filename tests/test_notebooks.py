@@ -32,10 +32,6 @@ def code(path):
     return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
 
 
-def test_there_are_five():
-    assert len(NOTEBOOKS) == 5
-
-
 @every_notebook
 def test_it_is_stripped(path):
     notebook = json.loads(path.read_text())
@@ -203,12 +199,6 @@ def test_the_window_marks_what_is_multiplied(drawing, ax, name):
 def test_three_dimensions_are_refused(drawing):
     with pytest.raises(ValueError, match=r"one or two dimensions.*\(4, 4, 4\)"):
         drawing.draw("convolution", (4, 4, 4), (3, 3, 3))
-
-
-@pytest.mark.parametrize("cell", [3, -1, (1, 1)])
-def test_a_cell_outside_the_result_is_refused(drawing, cell):
-    with pytest.raises(ValueError, match=r"`cell` must lie in the result, of size \[3\]"):
-        drawing.draw("convolution", 5, 3, cell=cell)
 
 
 def test_the_picture_in_the_readme_is_current(drawing, tmp_path):

@@ -10,7 +10,6 @@ import sys
 import timeit
 from functools import partial
 from graphlib import TopologicalSorter
-from importlib import resources
 from pathlib import Path
 
 import jax
@@ -129,14 +128,6 @@ def test_what_is_imported_when_first_used_is_kept():
         assert vars(jaxconv)[name] is value
         if not inspect.ismodule(value):
             assert pickle.loads(pickle.dumps(value)) is value
-
-
-def test_the_version():
-    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", jaxconv.__version__)
-
-
-def test_it_is_typed():
-    assert resources.files("jaxconv").joinpath("py.typed").is_file()
 
 
 COMMON = {

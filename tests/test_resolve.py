@@ -331,31 +331,6 @@ def test_the_backward_ops_of_conv_transpose_accept_what_it_gives_and_nothing_els
     assert 800 < fitted < 1200
 
 
-def test_the_two_families_share_their_geometry():
-    """`conv_transpose` is the gradient of a convolution, `..._backward_data` a convolution."""
-    fitted = 0
-    for kernel, extent, axis, rng in swept(800):
-        extra = rng.choice((0, 1, 4))
-        up = attempt("conv_transpose", line(extent), kernel, output_padding=extra, **axis)
-        twin = attempt(
-            "convolution_backward_data", line(extent), kernel, output_padding=extra, **axis
-        )
-        assert (up is None) == (twin is None)
-        if up is not None:
-            fitted += 1
-            assert twin.geometry.axes == up.geometry.axes
-            assert twin.src_shape == up.dst_shape
-        explicit = axis | {"auto_pad": rng.choice(("none", "valid"))}
-        down = attempt("convolution", line(extent), kernel, **explicit)
-        twin = attempt("conv_transpose_backward_data", line(extent), kernel, **explicit)
-        assert (down is None) == (twin is None)
-        if down is not None:
-            fitted += 1
-            assert twin.geometry.axes == down.geometry.axes
-            assert twin.src_shape == down.dst_shape
-    assert fitted > 1100
-
-
 def test_the_resolved_pads_spell_the_same_operation():
     """With explicit pads and the output padding, whatever mode or dst_shape they came from."""
     fitted = 0
@@ -377,33 +352,3 @@ def test_the_resolved_pads_spell_the_same_operation():
             spelled = plain | {"pads_begin": found.pads_begin, "pads_end": found.pads_end}
             assert resolve("convolution", line(extent), kernel, **spelled) == found
     assert fitted > 950
-
-
-@pytest.mark.parametrize("auto_pad", ["same_upper", "same_lower"])
-@pytest.mark.parametrize("extent", [4, 6, 11])  # cropped, and beyond the windows' reach
-def test_gradients_of_a_transposed_convolution_with_dst_shape_as_explicit_ops(auto_pad, extent):
-    rng = np.random.default_rng(7)
-    src, weights, diff_dst = (
-        jnp.asarray(rng.integers(-8, 9, shape), jnp.float32)
-        for shape in ((2, 3, 4), (5, 3, 4), (2, extent, 6))
-    )
-    same = {"strides": 2, "groups": 2, "dst_shape": diff_dst.shape, "auto_pad": auto_pad}
-
-    def forward(src, weights):
-        return jaxconv.conv_transpose(src, weights, **same)
-
-    _, pullback = jax.vjp(forward, src, weights)
-    diff_src, diff_weights = pullback(diff_dst)
-
-    found = resolve("conv_transpose", src, weights, **same)
-    spelled = {
-        "strides": 2,
-        "groups": 2,
-        "pads_begin": found.pads_begin,
-        "pads_end": found.pads_end,
-        "output_padding": found.output_padding,
-    }
-    explicit = jaxconv.conv_transpose_backward_data(diff_dst, weights, **spelled)
-    np.testing.assert_array_equal(explicit, diff_src)
-    explicit = jaxconv.conv_transpose_backward_weights(src, diff_dst, weights.shape, **spelled)
-    np.testing.assert_array_equal(explicit, diff_weights)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from jax.experimental import jet
 
-import jaxconv
 from tests.support import oracle
 from tests.support.forms import (
     DENSE,
@@ -217,21 +216,6 @@ def test_a_pair_of_precisions_follows_its_operands():
     assert [v.aval.shape for v in contraction.invars] == [b.shape, a.shape]
 
 
-@each_slot
-def test_linearize_and_linear_transpose(name):
-    op = DENSE.op(name)
-    a, b, t = operands(DENSE, name)
-    u, v = integers(a.shape, 5), integers(b.shape, 6)
-    out, derivative = jax.linearize(op, a, b)
-    np.testing.assert_array_equal(out, op(a, b))
-    np.testing.assert_array_equal(derivative(u, v), op(u, b) + op(a, v))
-    for wrt, (explicit, arguments) in enumerate(EXPLICIT[name]):
-        at = jax.ShapeDtypeStruct((a, b)[wrt].shape, a.dtype)
-        linear = (lambda x: op(x, b)) if wrt == 0 else (lambda x: op(a, x))
-        (transposed,) = jax.linear_transpose(linear, at)(t)
-        np.testing.assert_array_equal(transposed, DENSE.op(explicit)(*arguments(a, b, t)))
-
-
 @pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
 def test_bias(name):
     form = GROUPED
@@ -317,41 +301,6 @@ def test_16_bit_operands_stay_so_on_accelerators(name, platform):
         types = line[line.rindex(" : ") :]
         assert types.count("xbf16>") == 3, types
         assert "f32" not in types
-
-
-@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
-def test_16_bit_operands_stay_so_with_a_bias(name):
-    """The bias joins in float32, after a convolution that is still one of 16 bits."""
-    a, b, t = operands(GROUPED, name, jnp.bfloat16)
-    bias = integers((t.shape[1],), 4, jnp.bfloat16)
-    lowered = (
-        jax.jit(GROUPED.op(name)).trace(a, b, bias).lower(lowering_platforms=("cuda",)).as_text()
-    )
-    found = [line for line in lowered.splitlines() if "stablehlo.convolution" in line]
-    assert found
-    for line in found:
-        assert line[line.rindex(" : ") :].count("xbf16>") == 3
-
-
-def test_gradients_of_a_chain_meet_the_roles_swapped():
-    """A decoder after an encoder: conv_transpose restores the src size and has its gradient."""
-    form = DENSE
-    x, w, _ = operands(form, "convolution")
-    u = integers(w.shape, 11)
-
-    @jax.jit
-    def loss(x, w, u):
-        return (form.op("conv_transpose")(form.op("convolution")(x, w), u) * x).sum()
-
-    dx, dw, du = jax.grad(loss, (0, 1, 2))(x, w, u)
-    y = form.op("convolution")(x, w)
-    back = form.op("conv_transpose_backward_data")(x, u)
-    np.testing.assert_array_equal(du, form.op("conv_transpose_backward_weights")(y, x))
-    np.testing.assert_array_equal(dw, form.op("convolution_backward_weights")(x, back))
-    np.testing.assert_array_equal(
-        dx, form.op("conv_transpose")(y, u) + form.op("convolution_backward_data")(back, w)
-    )
-    assert jaxconv.resolve("conv_transpose", y, u, **form.op("conv_transpose").keywords)
 
 
 @each_slot

@@ -64,25 +64,3 @@ def test_policies_combine():
     assert forward_products(DOTS) == (1, 0)
     assert forward_products(jaxconv.contractions_saveable) == (0, 1)
     assert forward_products(BOTH) == (0, 0)
-
-
-def test_inside_scan():
-    """A checkpointed layer, scanned over: the policy acts in the loop's body too."""
-    x, w, _ = operands(DENSE, "convolution")
-    stack = np.stack([w, w[::-1]]) / 64
-
-    def layer(x, w):
-        y = jnp.sin(DENSE.op("convolution")(x, w))
-        return DENSE.op("conv_transpose")(y, w), None
-
-    def loss(policy, x, stack):
-        return jax.lax.scan(jax.checkpoint(layer, policy=policy), x, stack)[0].sum()
-
-    gradient = jax.jit(jax.grad(loss, 2), static_argnums=0)
-    # Forward two, backward four; without the policy the first of the two once more.
-    for policy, count in {None: 7, jaxconv.contractions_saveable: 6}.items():
-        jaxpr = jax.make_jaxpr(gradient, static_argnums=0)(policy, x, stack)
-        assert len(contractions(jaxpr)) == count
-    np.testing.assert_allclose(
-        gradient(jaxconv.contractions_saveable, x, stack), gradient(None, x, stack), rtol=1e-5
-    )

@@ -220,22 +220,6 @@ def test_a_loop_of_training_costs_what_its_steps_cost(layer, formats, name):
     assert_a_loop_is_its_steps(step, (t, a, b), a, b, t)
 
 
-@pytest.mark.timed
-def test_a_loop_that_stacks_results_costs_what_its_steps_cost():
-    """Of small groups, which one fusion sums; both stack up what comes out of it."""
-    form = LAYERS["grouped"]
-    a, b, _ = (jnp.asarray(x) for x in operands(form, "convolution"))
-    once = jax.jit(form.op("convolution"))
-    looped = jax.jit(lambda stack, b: lax.map(lambda a: form.op("convolution")(a, b), stack))
-    stack, stacked = jnp.stack([a] * STEPS), jax.jit(jnp.stack)
-
-    def apart():  # waiting for each: else they run side by side, as steps of a loop cannot
-        steps = [jax.block_until_ready(once(a, b)) for _ in range(STEPS)]
-        return jax.block_until_ready(stacked(steps))
-
-    assert takes_at_most(1.3, lambda: jax.block_until_ready(looped(stack, b)), apart)
-
-
 def assert_a_loop_is_its_steps(step, carry, *arguments, loop=in_order):
     """A loop takes at most 1.3 times as long as its steps, called one after the other."""
     once, looped = jax.jit(step), jax.jit(partial(loop, step))

@@ -260,22 +260,6 @@ def test_out_sharding_with_a_bias(bias_spec, asked):
     assert spec_of(form.op("convolution")(place(x, ["d"]), w, bias)) == ("d", None, None, None)
 
 
-@alternately(FORMS)
-@pytest.mark.usefixtures("however_little")
-def test_a_split_batch_communicates_no_more(form, name):
-    """Than with automatic axes: nothing, but for the one sum of a kernel's gradient."""
-    form = replace(form, batch=8)
-    specs = {"fine": ["d"], "kernel": [], "coarse": ["d"]}
-    arguments = operands(form, name)
-    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
-
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    text = jax.jit(everything).lower(a, b, t).compile().as_text()
-    assert collectives(text) == {"all-reduce": 1}
-
-
 @each_slot
 def test_spatial_axes_keep_theirs(name):
     """Where both extents can be divided; the weights' gradient sums over them."""

@@ -1,8 +1,5 @@
-"""Compiled ahead of time: jax.export for three platforms, symbolic batches, the cache on disk."""
+"""Compiled ahead of time: jax.export for three platforms and symbolic batches."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import jax
@@ -30,22 +27,13 @@ def described(form, name, batch):
     ]
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(
     ("name", "form"), list(zip(EACH_SLOT, (GROUPED, DIVIDED, DENSE), strict=True)), ids=EACH_SLOT
 )
-def test_symbolic_batch(form, name):
-    """Exported once, for any batch."""
-    (batch,) = export.symbolic_shape("batch")
-    save_and_load(form, name, batch)
-
-
-def test_one_batch():
-    """That it is known may change what is lowered."""
-    save_and_load(GROUPED, "convolution", GROUPED.batch)
-
-
-def save_and_load(form, name, batch):
+def test_saved_and_loaded(form, name, known):
     """Lowered once for three platforms, with gradients; saved, loaded, called."""
+    batch = form.batch if known else export.symbolic_shape("batch")[0]
     exported = export.export(jax.jit(form.op(name)), platforms=PLATFORMS)(
         *described(form, name, batch)
     )
@@ -100,53 +88,3 @@ def test_shapes_without_running(name):
     assert jaxpr.out_avals[0].shape == t.shape
     assert f"contract_to_{ROLES[name][2]}" in primitives(jaxpr)
     assert f"name={name}" in str(jaxpr)  # as profiles will show it
-
-
-PROGRAM = """
-import jax, jax.monitoring
-import numpy as np
-from jaxconv._lowering import isolate
-from tests.support.forms import EACH_SLOT, GROUPED, operands
-
-isolate.LITTLE = 0  # in functions of their own, as for real sizes
-events = []
-jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
-for name in EACH_SLOT:
-    a, b, t = operands(GROUPED, name)
-    op = GROUPED.op(name)
-    step = jax.jit(lambda a, b, t: (op(a, b), *jax.vjp(op, a, b)[1](t)))
-    print(*(np.asarray(x, np.float64).sum() for x in step(a, b, t)))
-for outcome in ("cache_hits", "cache_misses"):
-    print(outcome, events.count(f"/jax/compilation_cache/{outcome}"))
-"""
-
-
-def test_persistent_compilation_cache(tmp_path):
-    """A second process compiles nothing: what is compiled has the same key in both.
-
-    (XLA cannot serialise programs that call oneDNN.)
-    """
-    environment = os.environ | {
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "0",  # of which JAX keeps nothing on disk
-        "JAXCONV_ONEDNN": "0",
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    lines = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.splitlines()
-        for _ in range(2)
-    ]
-    (*first, hits, misses), (*second, hits_again, misses_again) = lines
-    assert first == second
-    assert hits == "cache_hits 0"
-    assert int(misses.split()[1]) >= len(EACH_SLOT)
-    assert hits_again == misses.replace("misses", "hits")
-    assert misses_again == "cache_misses 0"

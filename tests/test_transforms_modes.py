@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import sparse
 
 from tests.support.forms import DENSE, GROUPED, OPS, operands
 
@@ -66,17 +65,6 @@ def test_debug_nans_finds_one(name):
             op(np.full_like(a, np.nan), b)
         with pytest.raises(FloatingPointError):
             gradients(op, a, b, np.full_like(t, np.nan))
-
-
-@each_op
-def test_sparsify(name):
-    """Dense operands pass through it; there is no rule for sparse ones."""
-    a, b, _ = operands(DENSE, name)
-    op = sparse.sparsify(DENSE.op(name))
-    np.testing.assert_array_equal(op(a, b), DENSE.op(name)(a, b))
-    for given in ((sparse.BCOO.fromdense(a), b), (a, sparse.BCOO.fromdense(b))):
-        with pytest.raises(NotImplementedError, match="sparse rule for contract_to_"):
-            op(*given)
 
 
 def test_threads():

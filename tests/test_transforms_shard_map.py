@@ -118,22 +118,6 @@ def test_forward_mode(name):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("name", FORWARD)
-def test_vmap_inside(name):
-    """Per-example gradients, each device those of its examples."""
-    form = replace(GROUPED, batch=8)
-    a, b, t = operands(form, name)
-    op = form.op(name)
-
-    def gradient(a, b, t):
-        return jax.vmap(lambda x, t: gradients(op, x[None], b, t[None])[1])(a, t)
-
-    specs = (P("d"), P(), P("d"))
-    # With a shared argument that every device holds, its gradient is a sum over devices.
-    found = sharded(lambda a, b, t: gradient(a, lax.pcast(b, "d", to="varying"), t), specs, P("d"))
-    np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
-
-
 @pytest.mark.parametrize("name", ["convolution_backward_weights"])
 def test_beside_automatic_axes(name):
     """Over one axis of a mesh by hand, over the other automatically."""
@@ -176,36 +160,3 @@ def test_over_explicit_axes(name):
         split = jax.shard_map(local, in_specs=(first, second), out_specs=result)
         found = jax.jit(split)(*placed)
     np.testing.assert_array_equal(found, form.op(name)(a, b))
-
-
-@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
-def test_bias(name):
-    """Replicated, it has the sum over devices as its gradient."""
-    form = replace(GROUPED, batch=8)
-    a, b, t = operands(form, name)
-    bias = np.arange(t.shape[1], dtype=np.float32)
-
-    def gradient(a, b, bias, t):
-        return jax.vjp(lambda bias: form.op(name)(a, b, bias), bias)[1](t)[0]
-
-    found = sharded(gradient, (P("d"), P(), P(), P("d")), P())(a, b, bias, t)
-    np.testing.assert_array_equal(found, t.sum((0, 2, 3)))
-
-
-def test_recipe_for_grouped_training():
-    """On GPU and TPU a batch-sharded grouped convolution gathers, but not written like this."""
-    form = replace(GROUPED, batch=8)
-    x, w, target = operands(form, "convolution")
-
-    def loss(w, x, target):
-        local = ((form.op("convolution")(x, w) - target) ** 2).sum()
-        return lax.psum(local, "d") / 8
-
-    whole = sharded(jax.value_and_grad(loss), (P(), P("d"), P("d")), (P(), P()))
-    value, gradient = whole(w, x, target)
-    expected, by_hand = jax.value_and_grad(
-        lambda w: ((form.op("convolution")(x, w) - target) ** 2).sum() / 8
-    )(w)
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
-    np.testing.assert_array_equal(gradient, by_hand)
-    assert set(collectives(whole.lower(w, x, target).compile().as_text())) == {"all-reduce"}

