@@ -184,7 +184,7 @@ def _takes_much(memory: Any) -> bool:
 
 
 def time_call(call: Callable[[], Any]) -> float:
-    """Time one call, in seconds."""
+    """The seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
