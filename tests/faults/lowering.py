@@ -253,4 +253,12 @@ LOWERING = faults(
       "jnp.where(_own_pairs(count), out, jnp.zeros((), out.dtype)).sum(-5)",
       "out.sum(-5)", "test_lowering_forms.py"),
     ),
+    ("_lowering/tpu.py",
+     ("images that come side by side are taken for few",
+      "p.batch % IMAGES == 0 < p.geometry.axes[-1].coarse % IMAGES",
+      "_few_images(p)", "test_accelerators_tpu.py -k lines"),
+     ("few images include those of strides and dilations",
+      "p.dense and not p.strided and not p.dilated and p.rank",
+      "p.dense and p.rank", "test_accelerators_tpu.py -k lines"),
+    ),
 )  # fmt: skip
