@@ -112,6 +112,17 @@ def test_even_padding(one, pad, before, after):
     assert {one.stride * q - pad for q in window} == reads
 
 
+@pytest.mark.parametrize(("channels", "barriers"), [((24, 4), 0), ((4, 24), 1)])
+def test_uneven_padding_copies_the_smaller_tensor(channels, barriers):
+    """Of a surplus, results are cut off; or else the fine tensor is padded."""
+    of = replace(CLASSES["uneven"], channels=channels)
+    assert text(of, "coarse", "cuda").count("optimization_barrier") == barriers
+
+
+def test_far_more_padding_is_kept_apart():
+    assert "optimization_barrier" in text(CLASSES["causal"], "coarse", "cuda")
+
+
 # What the GPU's forms compute, on CPU.
 
 

@@ -132,6 +132,15 @@ def test_what_lax_writes_to_memory_stays_unwritten(name, slot):
 
 
 @on_gpu
+def test_uneven_padding_copies_the_smaller_tensor():
+    of = replace(CLASSES["uneven"], channels=(4, 24))
+    ours = facts("cuda", of.filling("coarse"), *of.types("coarse"))
+    with jaxconv.forced("reference"):
+        lax_s = facts("cuda", of.filling("coarse"), *of.types("coarse"))
+    assert ours["temp_bytes"] <= lax_s["temp_bytes"]
+
+
+@on_gpu
 def test_a_bias_does_not_widen_a_16_bit_convolution():
     of = CLASSES["bf16"]
     bias = jax.ShapeDtypeStruct((4,), BF16)
@@ -175,6 +184,29 @@ def test_estimated_cycles(name):
     with jaxconv.forced("reference"):
         lax_s = facts("tpu", op, *types)
     assert 0 < ours["cycles"] <= most * lax_s["cycles"]
+
+
+@each_platform
+def test_a_model_of_lax_gets_the_forms_by_install(platform):
+    """Even padding on GPU, bundles on TPU."""
+    mark = {"cuda": "__cudnn$conv", "tpu": " conditional("}[platform]
+
+    def model(x, k):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(
+            x, k, (2, 2), "SAME", dimension_numbers=numbers, feature_group_count=8
+        )
+
+    types = [jax.ShapeDtypeStruct(s, BF16) for s in ((8, 28, 28, 32), (3, 3, 4, 32))]
+    before = facts(platform, model, *types)
+    jaxconv.install({"cuda": "gpu", "tpu": "tpu"}[platform])
+    after = facts(platform, model, *types)
+    jaxconv.uninstall()
+    assert mark in after["text"]
+    if platform == "cuda":
+        assert after["temp_bytes"] < before["temp_bytes"]
+    else:
+        assert after["cycles"] < 0.67 * before["cycles"]
 
 
 # Eight devices.

@@ -185,31 +185,47 @@ def test_several_platforms():
     assert exported.mlir_module().count("stablehlo.case") >= 1
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_another_platform_is_left_as_it_is(platform):
-    def text():
-        return jax.jit(loss).trace(X, K).lower(lowering_platforms=(platform,)).as_text()
-
-    before = text()
-    with jaxconv.installed():
-        assert text() == before
-
-
-@pytest.mark.parametrize("platform", ["gpu", "tpu", "cuda", None])
-def test_another_platform_is_refused(platform):
-    with pytest.raises(
-        ValueError, match=r"install: `platform` must be 'cpu'; got .* On GPU and TPU"
-    ):
-        jaxconv.install(platform)
-
-
-# There and back.
-
-
 @pytest.fixture
 def restored():
     yield
     jaxconv.uninstall()
+
+
+PLATFORMS = {"cpu": ["cpu"], "gpu": ["cuda", "rocm"], "tpu": ["tpu"]}
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_one_platform_is_taken_over(restored, platform):
+    """By its own table: the others stay as they are, and come back."""
+    weights = integers((3, 3, 3, 12), 2)
+
+    def texts(function):
+        return {
+            name: jax.jit(function).trace(X, weights).lower(lowering_platforms=(name,)).as_text()
+            for names in PLATFORMS.values()
+            for name in names
+        }
+
+    def groups(x, k):
+        return lax.conv_general_dilated(
+            x, k, (2, 1), "SAME", dimension_numbers=LAST, feature_group_count=2
+        )
+
+    before = texts(groups)
+    jaxconv.install(platform)
+    after = texts(groups)
+    assert {name for name in after if after[name] != before[name]} == {*PLATFORMS[platform]}
+    jaxconv.uninstall()
+    assert texts(groups) == before
+
+
+@pytest.mark.parametrize("platform", ["cuda", None, ["cpu"]])
+def test_another_platform_is_refused(platform):
+    with pytest.raises(ValueError, match="install: `platform` must be 'cpu', 'gpu' or 'tpu'; got "):
+        jaxconv.install(platform)
+
+
+# There and back.
 
 
 def lowered():

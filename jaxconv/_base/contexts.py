@@ -10,7 +10,7 @@ import jax
 #: The argument of `jaxconv.forced`.
 FORCED = jax.make_user_context(None)
 
-#: Whether `jaxconv.install` holds.
+#: The platform that `jaxconv.install` was given; False where it does not hold.
 INSTALLED = jax.make_user_context(False)
 
 #: What `jaxconv.install` was given as `only` and `without`: None, or names.

@@ -1,7 +1,7 @@
 """`install`: compute lax's convolutions, whoever calls them, by the contractions of this library.
 
 One hook reaches every library on JAX, since all their convolutions are one primitive. `install`
-replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and type it stay.
+replaces its lowering on a platform. JAX's rules to trace, differentiate, batch and type it stay.
 """
 
 import atexit
@@ -39,6 +39,9 @@ from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
 
+#: What each platform that can be asked for is to JAX.
+PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
+
 
 def install(
     platform: str = "cpu",
@@ -46,7 +49,7 @@ def install(
     only: str | Sequence[str] | None = None,
     without: str | Sequence[str] | None = None,
 ) -> None:
-    """Compute every convolution of `jax.lax` by this library, on CPU, from here on.
+    """Compute every convolution of `jax.lax` by this library from here on.
 
     Flax, Equinox, Haiku, Keras, `jax.numpy.convolve`, `jax.scipy.signal` and JAX's own derivatives
     call these convolutions. Models and their jaxprs stay as they are; what changes is how their
@@ -62,8 +65,10 @@ def install(
     Another call replaces the one before.
 
     Args:
-      platform: "cpu". On GPU and TPU lax's convolutions stay as they are, also in a program that
-        is exported for several platforms.
+      platform: "cpu", "gpu" or "tpu", where this holds; elsewhere lax's convolutions stay as they
+        are, also in a program that is exported for several platforms. No GPU or TPU has run these
+        forms: XLA's compilers judged them, without a device, and `python -m jaxconv --selftest`
+        checks values on yours.
       only, without: names of contractions or of forms, one or several, to find out by halves what
         is to blame for a suspicion. A contraction is named by the slot that it fills: "coarse" (a
         convolution, or a data gradient of stride 1), "fine" (a transposed convolution, or another
@@ -81,15 +86,13 @@ def install(
       [1.0, 12.0, 24.0, 40.0]
       >>> jaxconv.uninstall()
     """
-    if platform != "cpu":
-        raise ValueError(
-            f"install: `platform` must be 'cpu'; got {platform!r}. On GPU and TPU nothing is "
-            f"installed yet: there, lax's convolutions are compiled as they are"
-        )
+    if platform not in [*PLATFORMS]:  # a list, for what has no hash
+        known = either(map(repr, PLATFORMS))
+        raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
     choice = _names("only", only), _names("without", without)
-    register()
+    register(platform)
     set_for_all_threads(CHOICE, choice)
-    set_for_all_threads(INSTALLED, True)
+    set_for_all_threads(INSTALLED, platform)
 
 
 def enabled() -> bool:
@@ -132,7 +135,7 @@ def uninstall() -> None:
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
-    """A context within which :func:`install` holds, or does not, in this thread alone.
+    """A context within which :func:`install` holds on CPU, or nowhere, in this thread alone.
 
     JAX compiles a jitted function once for calls inside, and once for calls outside.
 
@@ -146,7 +149,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       [1.0, 12.0, 24.0, 40.0]
     """
     register()
-    context: AbstractContextManager[Any] = INSTALLED(bool(yes))
+    context: AbstractContextManager[Any] = INSTALLED("cpu" if yes else False)
     return context
 
 
@@ -154,6 +157,7 @@ def to_install(
     operands: Sequence[Typed],
     result: Typed,
     *,
+    platform: str = "cpu",
     devices: int = 1,
     exported: bool = False,
     **params: Any,
@@ -162,7 +166,7 @@ def to_install(
     found = as_contraction(operands, result, **params)
     if isinstance(found, str):
         return found
-    if not gains(found, *(operand.shape for operand in operands)):
+    if platform == "cpu" and not gains(found, *(operand.shape for operand in operands)):
         return FASTER
     only, without = CHOICE.value
     if only is None and without is None:
@@ -170,7 +174,9 @@ def to_install(
     names: set[str] = {found.result}
     if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
         program = jax.make_jaxpr(computed(found, params, result.dtype))(*operands)
-        plans = (plan_in(e, "cpu", devices=devices, exported=exported) for e in equations(program))
+        plans = (
+            plan_in(e, platform, devices=devices, exported=exported) for e in equations(program)
+        )
         names |= {form for plan in plans if plan for form, _ in plan.steps()}
     if only is not None and not names & {*only}:
         return f"left out by install(only={', '.join(only)})"
@@ -217,15 +223,19 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
     return found.result != "kernel" or not one_to_one or crops
 
 
-def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
-    """The lowering rule of lax's convolution on CPU."""
+def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **params: Any) -> Any:
+    """The lowering rule of lax's convolution on a platform."""
     operands, (result,) = types_lowered(ctx)
     devices, heard = devices_to_split_over(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
     found: Mapped | str = NOT_INSTALLED
-    if INSTALLED.value:
-        exported = is_exported(ctx)
-        found = to_install(operands, result, devices=devices, exported=exported, **params)
+    if INSTALLED.value == platform:
+        program: dict[str, Any] = {
+            "platform": platform,
+            "devices": devices,
+            "exported": is_exported(ctx),
+        }
+        found = to_install(operands, result, **program, **params)
     if isinstance(found, str):
         if heard:
             lowerings.tell(equation, found, devices)
@@ -235,9 +245,10 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any
         return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)
 
 
-def register() -> None:
+def register(platform: str = "cpu") -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
-    original = lowering_of(lax.conv_general_dilated_p, "cpu")
-    if not (isinstance(original, partial) and original.func is _lower):
-        rule = partial(_lower, original=original)
-        mlir.register_lowering(lax.conv_general_dilated_p, rule, platform="cpu")
+    for name in PLATFORMS[platform]:
+        original = lowering_of(lax.conv_general_dilated_p, name)
+        if not (isinstance(original, partial) and original.func is _lower):
+            rule = partial(_lower, original=original, platform=platform)
+            mlir.register_lowering(lax.conv_general_dilated_p, rule, platform=name)

@@ -99,7 +99,7 @@ RULES = faults(
     ),
     ("_lax/install.py",
      ("install: a program keeps what it was compiled to before",
-      "    set_for_all_threads(INSTALLED, True)",
+      "    set_for_all_threads(INSTALLED, platform)",
       "    set_for_all_threads(INSTALLED, False)", "test_install.py"),
      ("install: what uninstall leaves is still installed",
       '    """\n    set_for_all_threads(INSTALLED, False)',

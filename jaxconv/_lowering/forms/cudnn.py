@@ -33,17 +33,21 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     """Convolve forward, each axis padded by the same at both ends.
 
     A surplus of padding gives a surplus of results, which is cut off: the cut copies the coarse
-    tensor, mostly the smaller tensor, and may fuse with its consumer. With too large a surplus, the
-    fine tensor is padded here instead. A barrier follows: XLA would move a mere pad back into the
+    tensor, and may fuse with its consumer. With too large a surplus, or a smaller fine tensor, that
+    one is padded here instead. A barrier follows: XLA would move a mere pad back into the
     convolution, and then write out a dilated kernel as well.
     """
     spatial = geometry.data.spatial
     even = [_EvenPadding.of(a) for a in geometry.axes]
-    work = math.prod(
-        (e.before + a.coarse + e.after) / a.coarse for e, a in zip(even, geometry.axes, strict=True)
+    pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
+    needed = math.prod(a.coarse for a in geometry.axes)
+    wide = math.prod(
+        e.before + a.coarse + e.after for e, a in zip(even, geometry.axes, strict=True)
     )
-    if work > MAX_WORK_RATIO:
-        pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
+    padded = math.prod(a.fine + sum(pad) for a, pad in zip(geometry.axes, pads, strict=True))
+    channels = fine.shape[geometry.data.channel], kernel.shape[geometry.kernel.coarse]
+    cut_is_larger = wide > needed and wide * channels[1] > padded * channels[0]
+    if wide > MAX_WORK_RATIO * needed or cut_is_larger:
         fine = lax.optimization_barrier(_pad(fine, spatial, pads))
         even = [_EvenPadding(0, 0, 0) for _ in pads]
     out = reference.to_coarse(
