@@ -252,7 +252,7 @@ def test_what_is_not_finite_stays_in_its_image_and_group():
 
 
 @HERE
-@pytest.mark.parametrize("taps", [200, 1000, 2048, 8192])
+@pytest.mark.parametrize("taps", [200, 2048])
 def test_long_signals_of_one_channel(taps):
     """oneDNN's bfloat16 code would end the process for 2,048 taps."""
     code = f"""

@@ -63,23 +63,6 @@ def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
         np.testing.assert_array_equal(form.op(op)(first, second), free)
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("form", [DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
-def test_a_problem_knows_its_shapes(op, form):
-    asked = measured.Asked()
-    tensors = dict(zip(ROLES[op], operands(form, op), strict=True))
-    with jaxconv.forced(asked):
-        jax.jit(form.op(op)).lower(*list(tensors.values())[:2])
-    [problem] = asked.problems.values()
-    assert problem.result == ROLES[op][-1]
-    data = {slot: problem.shape(slot) for slot in ("fine", "coarse")}
-    assert data == {slot: tensors[slot].shape for slot in data}
-    if op.startswith("convolution"):
-        assert problem.shape("kernel") == tensors["kernel"].shape
-    else:  # the channels of one group are moved to the kernel's fine axis
-        assert sorted(problem.shape("kernel")) == sorted(tensors["kernel"].shape)
-
-
 def test_every_contraction_of_a_step_once(briefly):
     """In control flow, under vmap and in a gradient; what is there twice, once."""
     src, weights, _ = operands(DENSE, "convolution")
@@ -96,16 +79,6 @@ def test_every_contraction_of_a_step_once(briefly):
     assert sorted(results) == ["coarse", "kernel"]
     batched = jaxconv.measure(jax.vmap(DENSE.op("convolution"), (0, None)), src[None], weights)
     assert list(batched.milliseconds) == names(DENSE.op("convolution"), src, weights)
-
-
-def test_other_arguments_are_taken_as_they_are(briefly):
-    src, weights = jnp.ones((2, 4, 8, 8)), jnp.ones((6, 2, 3, 3))
-    attributes = {"strides": 2, "groups": 2, "data_format": "NCX", "weights_format": "OIX"}
-    found = jaxconv.measure(jaxconv.convolution, src, weights, **attributes)
-    [name] = found.milliseconds
-    assert "groups 2" in name
-    assert "k3s2d1" in name
-    assert repr(found) == "Measured(1 contractions)"
 
 
 @pytest.mark.parametrize("shape", [tuple, list, np.array])
