@@ -19,9 +19,12 @@ with zipfile.ZipFile(wheel) as file:
     [info] = {name.split("/")[0] for name in names if ".dist-info/" in name}
     metadata = email.message_from_bytes(file.read(f"{info}/METADATA"))
     licence = file.read(f"{info}/licenses/LICENSE").decode()
+    points = file.read(f"{info}/entry_points.txt").decode()
 package = sorted(name for name in names if not name.startswith(info))
-assert package == sorted(name for name in tracked if name.startswith("jaxconv/")), package
+ours = [name for name in tracked if name.startswith("jaxconv/")]
+assert package == sorted([*ours, "jaxconv_plugin.py"]), package
 assert "jaxconv/py.typed" in package
+assert points == "[jax_plugins]\njaxconv = jaxconv_plugin\n", points
 assert licence == Path("LICENSE").read_text()
 assert metadata["Name"] == "jaxconv"
 assert f"-{metadata['Version']}-py3-none-any" in wheel.name, wheel.name

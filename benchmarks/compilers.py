@@ -148,20 +148,19 @@ def compiled(contraction: Callable, job: dict, form: str) -> dict:
 @contextlib.contextmanager
 def forced(name: str) -> Iterator[None]:
     """The library's form of that name, on any platform: `jaxconv.forced` is about the CPU alone."""
-    from jaxconv._lowering import FORMS, TABLES
-    from jaxconv._lowering.plan import Regime, plan
+    from jaxconv._lowering import FORMS
+    from jaxconv._lowering.plan import _plan
 
     if name not in FORMS:
         raise ValueError(f"no form is called {name!r}; known: {', '.join(FORMS)}")
-    first = Regime(name, FORMS[name], lambda problem: True, "forced")
 
-    def planned(problem, platform, _=None):
-        found = plan(problem, TABLES.get(platform, TABLES[None]), first, inside=True)
-        if all(why != "forced" for _, why in found.steps()):
+    def chosen(problem, platform, _=None):
+        found = _plan(problem, platform, FORMS[name], "forced")
+        if not found.is_forced():
             from benchmarks.engines import Unsupported
 
             raise Unsupported(f"{name} cannot compute this contraction")
         return found
 
-    with mock.patch("jaxconv._lowering.lower.planned", planned):
+    with mock.patch("jaxconv._lowering.lower.choose_plan", chosen):
         yield

@@ -12,6 +12,8 @@ relative to the document:
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
     networks FILE [ENGINE...]    a line a network's training step: milliseconds
     compiled FILE [ENGINE...]    the same of seconds to compile
+    applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
+    lines PLATFORM               the table of that platform: a line, its form, and why
 
 A row's time is its fastest call.
 """
@@ -24,9 +26,20 @@ from absl.flags import DEFINE_boolean
 
 from benchmarks import files, flags
 from benchmarks.layer import OPS
+from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, sides, time_of
+from jaxconv._lowering import tables
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
+#: What tables call the engines of committed results.
+WORDS = {
+    "jaxconv@portable": "jaxconv without oneDNN",
+    "jaxconv@new": "jaxconv, JAX 0.12",
+    "+install@new": " with jaxconv, JAX 0.12",
+    "@new": ", JAX 0.12",
+    "+install": " with jaxconv",
+    "torch": "PyTorch",
+}
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
 
 
@@ -41,7 +54,7 @@ def written(text: str, folder: Path) -> str:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
         words = arguments.split()
         runs = [files.read(folder / word) for word in words if word.endswith(".csv")]
-        if not runs:
+        if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
         lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
         return opening + "\n" + "\n".join(lines) + "\n\n" + closing
@@ -127,6 +140,29 @@ def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
     return run, wanted or list(run["engines"])
 
 
+def applications(runs: list[dict], ops: list[str]) -> list[str]:
+    """A line a model, and the geometric means."""
+    [run], [op] = runs, ops
+    rows, gains, others = [row for row in run["rows"] if row["op"] == op], [], []
+    cells = []
+    for row in rows:
+        plain, ours, torch = (time_of(row, e) for e in ("keras", "keras+install", "keras@torch"))
+        gains.append(plain / ours)
+        others.append(torch / ours)
+        times = [f"{_digits(1e3 * seconds, 3)}" for seconds in (plain, ours, torch)]
+        cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}"])
+    means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
+    head = ["ms", "JAX", "JAX with jaxconv", "PyTorch", "times faster than JAX", "than PyTorch"]
+    return _table(head, [*cells, ["geometric mean", "", "", "", *means]])
+
+
+def lines(_: list[dict], platforms: list[str]) -> list[str]:
+    """A line a line of the platform's table."""
+    [platform] = platforms
+    table = tables.TABLES[platform]
+    return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
+
+
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "overall": overall,
     "counts": counts,
@@ -134,6 +170,8 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "rows": rows,
     "networks": networks,
     "compiled": compiled,
+    "applications": applications,
+    "lines": lines,
 }
 
 
@@ -180,8 +218,10 @@ def _about(run: dict) -> str:
     return ", ".join(filter(None, [" ".join([machine["cpu"], isa]).strip(), *kinds]))
 
 
-def _table(head: list[str], lines: list[list[str]]) -> list[str]:
-    rule = "|".join(["---", *["---:"] * (len(head) - 1)])
+def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:
+    for label, words in WORDS.items():
+        head = [cell.replace(label, words) for cell in head]
+    rule = "|".join(["---", *[align] * (len(head) - 1)])
     return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
 
 

@@ -9,11 +9,14 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 FOLDER = Path(__file__).parent
-sys.path.append(str(FOLDER.parent / "notebooks"))
+sys.path += [str(FOLDER.parent / "notebooks"), str(FOLDER.parent)]
 
 from drawing import BLACK, GREEN, ORANGE, PALE, RED, SKY, STYLES, draw  # noqa: E402
 
+from benchmarks import files  # noqa: E402
+
 GREY, EDGE, PART = "#f2f2f2", "#555555", "white"
+GREY_BAR = "#9a9a9a"
 
 
 def windows():
@@ -115,6 +118,39 @@ def inside():
     return figure
 
 
+def applications(ink="black", paper="white"):
+    """A training step of real models, by Keras on JAX, the same with the line, and on PyTorch."""
+    results = files.read(FOLDER.parent / "benchmarks" / "results" / "applications.csv")
+    rows = [row for row in results["rows"] if row["op"] == "step"]
+    engines = {"keras": GREY_BAR, "keras@torch": SKY, "keras+install": GREEN}
+    names = {"keras": "JAX", "keras@torch": "PyTorch", "keras+install": "JAX with jaxconv"}
+    figure, ax = plt.subplots(figsize=(8, 0.62 * len(rows) + 0.7))
+    for n, row in enumerate(rows):
+        ms = {e: 1e3 * row["engines"][e]["min_s"] for e in engines}
+        for k, (engine, colour) in enumerate(engines.items()):
+            y, share = n + 0.26 * (k - 1), ms[engine] / ms["keras"]
+            ax.barh(y, share, 0.24, color=colour, label=names[engine] if n == 0 else None)
+            label = f"{ms[engine]:,.0f} ms"
+            ax.text(share + 0.01, y, label, va="center", fontsize=8, color=ink)
+    ax.set_yticks(range(len(rows)), [row["layer"] for row in rows], fontsize=10, color=ink)
+    ax.invert_yaxis()
+    ax.set_xticks([])
+    ax.set_xlim(0, 1.12 * max(1, *(b.get_width() for b in ax.patches)))
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    legend = {"loc": "lower center", "bbox_to_anchor": (0.45, 1.0), "ncols": 3, "frameon": False}
+    ax.legend(**legend, labelcolor=ink, fontsize=10)
+    figure.set_facecolor(paper)
+    ax.set_facecolor(paper)
+    figure.tight_layout()
+    return figure
+
+
+def applications_dark():
+    """The same for dark pages."""
+    return applications("#e6edf3", "#0d1117")
+
+
 def _room(ax, x, y, wide, high, colour, name, *lines):
     """A box with its name and what is in it."""
     style = {"boxstyle": "round,pad=0,rounding_size=0.8", "edgecolor": EDGE, "linewidth": 0.8}
@@ -148,10 +184,10 @@ def _arrow(ax, start, end, colour=BLACK, ends="-|>", bend=0, says="", above=0):
 def save(folder):
     """Write them as SVGs whose text is text, the same at every run."""
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "pages"}):
-        for drawing in (windows, transposed, inside):
+        for drawing in (windows, transposed, inside, applications, applications_dark):
             figure = drawing()
             path = Path(folder, f"{drawing.__name__}.svg")
-            figure.savefig(path, format="svg", metadata={"Date": None}, facecolor="white")
+            figure.savefig(path, format="svg", metadata={"Date": None})
             plt.close(figure)
             path.write_text(re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.2f}", path.read_text()))
 

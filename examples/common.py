@@ -30,6 +30,7 @@ def run(step, state, batches, steps):
 def before_and_after(train):
     """Print how `train()` goes by lax alone, and once jaxconv is installed."""
     found = []
+    jaxconv.uninstall()  # what JAXCONV_INSTALL may have installed
     try:
         for name in ("lax", "jaxconv"):
             if name == "jaxconv":

@@ -13,11 +13,11 @@ strides, dilations (per axis, at least 1)
     The step of the window, and the distance between its taps. A kernel of k taps reaches
     over ``EK = dilations*(k - 1) + 1``.
 pads_begin, pads_end (per axis, at least 0; an empty list is zeros)
-    Zeros around src for a convolution. For a transposed one, what is cropped from dst.
+    Zeros around src for a convolution; pixels cropped from dst for a transposed convolution.
 auto_pad
     ``"none"`` (also None, "NOTSET", "explicit") takes the pads as given; the others
-    ignore them. ``"valid"`` is no padding. ``"same_upper"`` and ``"same_lower"`` make a
-    convolution's dst ``ceil(src / strides)`` and a transposed one's ``strides * src``
+    ignore pads. ``"valid"`` is no padding. ``"same_upper"`` and ``"same_lower"`` make dst of
+    a convolution ``ceil(src / strides)``, and of a transposed convolution ``strides * src``
     (where EK >= strides). If the padding is odd, same_upper puts the extra zero at the end,
     same_lower at the beginning.
 groups
@@ -27,15 +27,15 @@ data_format
 weights_format
     The order of the weights' axes: ``"OIX"``, ``"XIO"``, ``"IOX"`` or ``"XOI"``. I meets
     src and O meets dst of the forward operation, in its Backward operations too. With
-    groups, a convolution's I axis holds IC/groups channels. A transposed one's O axis
-    holds OC/groups, or else its I axis holds IC/groups: both are in use and mean the same
-    numbers, and the extents say which it is. (So a wrong format of transposed weights may
+    groups, a convolution's I axis holds IC/groups channels. A transposed convolution's O axis
+    holds OC/groups, or else its I axis holds IC/groups: both readings are in use and mean the
+    same numbers, and the extents tell them apart. (So a wrong format of transposed weights may
     pass for the other reading, mostly where IC = OC.)
 output_padding (per axis, at least 0)
-    Extra extent at the end of the larger tensor: of dst for a transposed one. All but
-    `convolution` and `convolution_backward_weights` take it. In `conv_transpose` and
-    `convolution_backward_data` it decides the shape of the result; ``dst_shape`` may give the
-    full shape instead.
+    Extra extent at the end of the fine tensor: of dst for a transposed convolution. All but
+    `convolution` and `convolution_backward_weights` take an output_padding, which decides the
+    shape of the result in `conv_transpose` and `convolution_backward_data`; there, ``dst_shape``
+    may give the full shape instead.
 precision
     As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
     the derivatives too.
@@ -43,16 +43,17 @@ preferred_element_type
     A wider type for the result. Types are float32, bfloat16, float16 and float64, the
     same for all arguments; sums of 16-bit products are kept in float32 and rounded once.
 out_sharding
-    The result's sharding on a mesh with explicit axes. By default each axis keeps the
-    sharding of the axis it comes from, and a contracted one is summed.
+    The result's sharding on a mesh with explicit axes. By default each axis keeps its
+    sharding, and contracted axes are summed.
 
 Malformed arguments raise TypeError or ValueError, which name the argument and its rule.
 
-`jaxconv.lax` has the same by the signatures of `jax.lax`. `jaxconv.onednn.apply` takes the names of
-oneDNN Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` needs no call at all: it
-changes how the convolutions of `jax.lax` are compiled, whoever calls them.
+`jaxconv.lax` has the signatures of `jax.lax`. `jaxconv.onednn.apply` takes the names of oneDNN
+Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` changes how the convolutions of
+`jax.lax` are compiled, whoever calls them.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -70,13 +71,16 @@ from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
     from jaxconv import lax, onednn
-    from jaxconv._lax.install import install, installed, uninstall
+    from jaxconv._lax.install import enabled, install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
     from jaxconv._tools.checkpoint import contractions_saveable
     from jaxconv._tools.explain import Explanation, explain
     from jaxconv._tools.explain_jaxpr import Convolutions, explain_jaxpr
     from jaxconv._tools.inspect import resolve
     from jaxconv._tools.measure import measure
+    from jaxconv._tools.notebook import load_ipython_extension as load_ipython_extension
+    from jaxconv._tools.notebook import unload_ipython_extension as unload_ipython_extension
+    from jaxconv._tools.profile import Report, profile
 
 __version__ = "0.1.0"
 
@@ -84,6 +88,7 @@ __all__ = [
     "Convolutions",
     "Explanation",
     "Measured",
+    "Report",
     "Resolved",
     "UntestedJaxlibWarning",
     "contractions_saveable",
@@ -93,6 +98,7 @@ __all__ = [
     "convolution",
     "convolution_backward_data",
     "convolution_backward_weights",
+    "enabled",
     "explain",
     "explain_jaxpr",
     "forced",
@@ -101,6 +107,7 @@ __all__ = [
     "lax",
     "measure",
     "onednn",
+    "profile",
     "resolve",
     "uninstall",
 ]
@@ -110,18 +117,23 @@ _MODULES = {
     "Convolutions": "_tools.explain_jaxpr",
     "Explanation": "_tools.explain",
     "Measured": "_lowering",
+    "Report": "_tools.profile",
     "UntestedJaxlibWarning": "_lowering",
     "contractions_saveable": "_tools.checkpoint",
+    "enabled": "_lax.install",
     "explain": "_tools.explain",
     "explain_jaxpr": "_tools.explain_jaxpr",
     "forced": "_lowering",
     "install": "_lax.install",
     "installed": "_lax.install",
     "lax": "lax",
+    "load_ipython_extension": "_tools.notebook",
     "measure": "_tools.measure",
     "onednn": "onednn",
+    "profile": "_tools.profile",
     "resolve": "_tools.inspect",
     "uninstall": "_lax.install",
+    "unload_ipython_extension": "_tools.notebook",
 }
 
 
@@ -137,3 +149,7 @@ if not TYPE_CHECKING:  # a type checker would take it that every name is there
 
 def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("_"))]
+
+
+if (_told := os.environ.get("JAXCONV_INSTALL", "0")) not in ("", "0"):
+    import_module("jaxconv._lax.install").install_as_told(_told)

@@ -1,6 +1,7 @@
-"""`python -m jaxconv`: is it right on this machine, and how fast?"""
+"""`python -m jaxconv`: is the package right on this machine, and how fast?"""
 
 import argparse
+import os
 import platform
 import sys
 import textwrap
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import jax
@@ -23,8 +24,11 @@ from jaxconv._checks import selfcheck, selftest, terminal
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.qualify import qualify_call
 
-USAGE = """\
+RUN = "python -m jaxconv run [--profile] SCRIPT [ARGUMENT ...]"
+
+USAGE = f"""\
 python -m jaxconv [--quick | --selftest [N] | --qualify] [--seed S]
+{RUN}
 
 Checks the six operations against their defining sum on JAX's default device,
 then times a few layers against plain jax.lax, forward and gradients.
@@ -37,22 +41,32 @@ then times a few layers against plain jax.lax, forward and gradients.
   --seed S        of the random cases; 0 by default
   --help          show this text
 
+run is JAXCONV_INSTALL=1 python SCRIPT [ARGUMENT ...]; for SCRIPT there may stand
+what else may follow python, such as -m MODULE. --profile is
+JAXCONV_INSTALL=profile: at its end, the program lists on stderr how its
+convolutions were computed.
+
 JAX_PLATFORMS=cpu (or cuda, tpu, ...) in the environment chooses the backend.
 
 Exit code: 0 all right, 1 wrong numbers, an operation that raises, or a verdict
 against oneDNN, 2 no usable backend or an unknown flag.
 """
 
-#: Most that jaxconv and lax may differ by, relative to the largest element: by default GPUs
-#: multiply f32 in TF32, and TPUs in bf16, which keeps 8 bits.
-AGREEMENT = 0.02
+#: Between jaxconv and lax, relative to the largest element: by default GPUs multiply f32 in TF32,
+#: and TPUs in bf16, which keeps 8 bits.
+MAX_DIFFERENCE = 0.02
+
+#: The entry point that JAX imports when it starts.
+PLUGIN = "jaxconv_plugin"
 
 WIDTH = 80
-SHOWN = 3  # complaints of one operation
+MAX_COMPLAINTS = 3  # of one operation
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command with these flags; return the exit code."""
+    if list(argv[1:2]) == ["run"]:
+        return run(argv[2:])
     parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--qualify", action="store_true")
@@ -92,8 +106,25 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def run(words: Sequence[str]) -> int:
+    """Become `python WORDS` with JAXCONV_INSTALL set; return 2 if that cannot be.
+
+    Scripts set variables that JAX reads when imported, and here it is imported: so Python starts
+    anew.
+    """
+    told, words = ("profile", words[1:]) if words[:1] == ["--profile"] else ("1", words)
+    if not words:
+        print(f"run: there must be a script, or -m and a module: {RUN}", file=sys.stderr)
+        return 2
+    if PLUGIN not in (point.value for point in entry_points(group="jax_plugins")):
+        print(f"run: JAX would not find {PLUGIN}: install jaxconv by pip", file=sys.stderr)
+        return 2
+    os.environ["JAXCONV_INSTALL"] = told
+    os.execv(sys.executable, [sys.executable, *words])
+
+
 def print_versions() -> None:
-    """Print what a bug report needs, except the devices."""
+    """Print the versions that a bug report needs."""
     versions = {package: _version(package) for package in ("jax", "jaxlib", "numpy", "ml_dtypes")}
     listed = ", ".join(f"{package} {found}" for package, found in versions.items())
     print(f"jaxconv {jaxconv.__version__}: {listed}")
@@ -116,6 +147,7 @@ def print_devices() -> None:
     if backend == "cpu":
         reason = _lowering.unavailable()
         print(f"oneDNN: {'in use' if reason is None else 'not in use, ' + reason}")
+    print(f"install: {'on' if jaxconv.enabled() else 'off; JAXCONV_INSTALL=1 turns it on'}")
 
 
 def qualify() -> int:
@@ -151,15 +183,15 @@ def check() -> int:
         counts = "".join(f"{f'{count}/{cases}':>6}" for count in finding.exact.values())
         random = f"{finding.error:10.1e}{finding.bound:10.1e}" if finding.compared else " " * 20
         print(f"{operation:31}{counts}{random}{'ok' if finding.ok else 'FAIL':>7}", flush=True)
-        for complaint in finding.complaints[:SHOWN]:
-            print(_indented(complaint))
-        if len(finding.complaints) > SHOWN:
-            print(_indented(f"and {len(finding.complaints) - SHOWN} more"))
+        for complaint in finding.complaints[:MAX_COMPLAINTS]:
+            print(_indent(complaint))
+        if len(finding.complaints) > MAX_COMPLAINTS:
+            print(_indent(f"and {len(finding.complaints) - MAX_COMPLAINTS} more"))
         wrong += not finding.ok
     return wrong
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
@@ -177,7 +209,7 @@ class Racer:
     plain: Callable[..., Any]
 
 
-def _convolution(name: str, layer: Layer) -> Racer:
+def _convolution_racer(name: str, layer: Layer) -> Racer:
     plain = partial(
         lax.conv_general_dilated,
         window_strides=layer.strides,
@@ -189,7 +221,7 @@ def _convolution(name: str, layer: Layer) -> Racer:
     return Racer(name, layer.shapes["fine"], layer.shapes["kernel"], ours, plain)
 
 
-def _transposed(name: str, layer: Layer) -> Racer:
+def _transposed_racer(name: str, layer: Layer) -> Racer:
     plain = partial(
         lax.conv_transpose,
         strides=layer.strides,
@@ -206,10 +238,14 @@ def racers() -> list[Racer]:
     window = (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)  # kernel, strides, dilations and pads
     doubling = (4, 4), (2, 2), (1, 1), (1, 1), (1, 1)
     return [
-        _convolution("dense 3x3", Layer((28, 28), *window, (128, 128), batch=4)),
-        _convolution("32 groups of 4, 3x3", Layer((14, 14), *window, (128, 128), 32, batch=4)),
-        _convolution("depthwise 3x3", Layer((56, 56), *window, (96, 96), 96, batch=4)),
-        _transposed("transposed 4x4, stride 2", Layer((28, 28), *doubling, (64, 128), batch=4)),
+        _convolution_racer("dense 3x3", Layer((28, 28), *window, (128, 128), batch=4)),
+        _convolution_racer(
+            "32 groups of 4, 3x3", Layer((14, 14), *window, (128, 128), 32, batch=4)
+        ),
+        _convolution_racer("depthwise 3x3", Layer((56, 56), *window, (96, 96), 96, batch=4)),
+        _transposed_racer(
+            "transposed 4x4, stride 2", Layer((28, 28), *doubling, (64, 128), batch=4)
+        ),
     ]
 
 
@@ -224,22 +260,23 @@ def race() -> int:
     wrong = 0
     for racer in racers():
         try:
-            forward, gradients = _time(racer)
+            with jaxconv.installed(False):  # whatever JAXCONV_INSTALL says
+                forward, gradients = _time_racer(racer)
         except Exception as error:  # shown as a line, not as a traceback
-            print(f"{racer.name:28}FAIL\n{_indented(selfcheck.one_line(error))}", flush=True)
+            print(f"{racer.name:28}FAIL\n{_indent(selfcheck.one_line(error))}", flush=True)
             wrong += 1
             continue
-        print(f"{racer.name:28}{_columns(forward)}  {_columns(gradients)}", flush=True)
+        print(f"{racer.name:28}{_show_times(forward)}  {_show_times(gradients)}", flush=True)
     return wrong
 
 
-def _columns(seconds: tuple[float, float]) -> str:
+def _show_times(seconds: tuple[float, float]) -> str:
     ours, plain = seconds
     return f"{1e3 * ours:8.2f}{1e3 * plain:9.2f}{plain / ours:7.1f}"
 
 
-def _time(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Seconds of (ours, plain), forward and of both gradients."""
+def _time_racer(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Time ours and plain, forward and both gradients, in seconds."""
     rng = np.random.default_rng(0)
 
     def draw(shape: tuple[int, ...]) -> jax.Array:
@@ -247,27 +284,27 @@ def _time(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]:
 
     src, weights = draw(racer.src), draw(racer.weights)
     diff_dst = draw(jax.eval_shape(racer.ours, src, weights).shape)
-    forward = _fastest([jax.jit(racer.ours), jax.jit(racer.plain)], (src, weights))
-    gradients = _fastest(
-        [jax.jit(_gradients(racer.ours)), jax.jit(_gradients(racer.plain))],
+    forward = _time_in_turn([jax.jit(racer.ours), jax.jit(racer.plain)], (src, weights))
+    gradients = _time_in_turn(
+        [jax.jit(_differentiate(racer.ours)), jax.jit(_differentiate(racer.plain))],
         (src, weights, diff_dst),
     )
     return forward, gradients
 
 
-def _gradients(function: Callable[..., Any]) -> Callable[..., Any]:
+def _differentiate(function: Callable[..., Any]) -> Callable[..., Any]:
     def gradients(src: jax.Array, weights: jax.Array, diff_dst: jax.Array) -> Any:
         return jax.vjp(function, src, weights)[1](diff_dst)
 
     return gradients
 
 
-def _fastest(
+def _time_in_turn(
     functions: list[Callable[..., Any]], arguments: tuple[Any, ...], budget: float = 0.4
 ) -> tuple[float, float]:
     """Compile both, compare their results, then run them in turn for about `budget` seconds."""
     ours, plain = (jax.block_until_ready(function(*arguments)) for function in functions)
-    jax.tree.map(_agree, ours, plain)
+    jax.tree.map(_check_agreement, ours, plain)
     seconds: list[list[float]] = [[], []]
     end = time.perf_counter() + budget
     while len(seconds[0]) < 3 or (time.perf_counter() < end and len(seconds[0]) < 100):
@@ -278,10 +315,10 @@ def _fastest(
     return min(seconds[0]), min(seconds[1])
 
 
-def _agree(ours: jax.Array, plain: jax.Array) -> None:
+def _check_agreement(ours: jax.Array, plain: jax.Array) -> None:
     expected = np.asarray(plain)
     error = np.max(np.abs(np.asarray(ours) - expected)) / np.max(np.abs(expected))
-    if not error <= AGREEMENT:
+    if not error <= MAX_DIFFERENCE:
         raise ArithmeticError(f"off jax.lax by {error:.1e} of the largest element")
 
 

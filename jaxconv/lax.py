@@ -51,10 +51,10 @@ def conv_general_dilated(
     `jaxconv.conv_transpose`; with both, the zeros are written out. Batch groups make it a
     weights gradient.
 
-    `jax.lax` computes what the library does not: other types and weak ones, dot algorithms as
-    `precision`, no spatial axis, empty operands or results (except for the batch), symbolic
-    extents (except for the batch) and an `out_sharding` of operands on no explicit mesh. It also
-    raises the errors about malformed arguments.
+    `jax.lax` computes the other calls: other types and weak types, dot algorithms as `precision`,
+    no spatial axis, empty operands or results (except for the batch), symbolic extents (except for
+    the batch) and an `out_sharding` of operands on no explicit mesh. Errors about malformed
+    arguments are raised by `jax.lax`, too.
 
     Two things differ from lax. With explicit mesh axes, a contracted axis that is split is summed
     over the devices, where lax raises an error. In derivatives, a cotangent that
@@ -64,7 +64,7 @@ def conv_general_dilated(
       lhs, rhs: data and weights, laid out as `dimension_numbers` says.
       window_strides, lhs_dilation, rhs_dilation: one int for each spatial axis.
       padding: "SAME", "SAME_LOWER", "VALID" or, for each spatial axis, the zeros before
-        and after the dilated lhs; negative ones crop.
+        and after the dilated lhs; negative numbers crop.
       dimension_numbers: three strings as ("NHWC", "HWIO", "NHWC"), a
         `jax.lax.ConvDimensionNumbers`, or None for channels first.
       feature_group_count, batch_group_count: at most one of them above 1.
@@ -212,7 +212,7 @@ def conv_general_dilated_local(
     dimension_numbers: lax.ConvGeneralDilatedDimensionNumbers = None,
     precision: PrecisionLike = None,
 ) -> Array:
-    """As `jax.lax.conv_general_dilated_local`: weights of its own at each place of the result.
+    """As `jax.lax.conv_general_dilated_local`: other weights at each place of the result.
 
     Args:
       lhs: data, laid out as `dimension_numbers` says.

@@ -23,6 +23,7 @@ def pytest_configure(config):
     of the time to compile; later ones have the newer alone, and no such flag.
     """
     older = tuple(map(int, version("jaxlib").split(".")[:3])) <= (0, 11, 0)
+    os.environ.pop("JAXCONV_INSTALL", None)  # most tests compare with lax
     for flag in [DEVICES, *[EMITTERS] * (older and config.option.markexpr == DEFAULT)]:
         given = os.environ.get("XLA_FLAGS", "")
         if flag.split("=")[0] not in given:
@@ -88,4 +89,4 @@ def however_little(patched):
     """For the little data of tests, too, isolate forms."""
     from jaxconv._lowering import isolate
 
-    patched(isolate, "LITTLE", 0)
+    patched(isolate, "MIN_ELEMENTS", 0)

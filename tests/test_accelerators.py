@@ -317,7 +317,7 @@ def test_both_families_are_one():
 )
 def test_even_padding(axis, pad, before, after):
     """Against the definition: the results asked for are those in the middle."""
-    even = cudnn._Even.of(axis)
+    even = cudnn._EvenPadding.of(axis)
     assert even == (pad, before, after)
     reads = {axis.stride * q - axis.pad_low for q in range(axis.coarse)}
     count = (axis.fine + 2 * pad - axis.extent) // axis.stride + 1

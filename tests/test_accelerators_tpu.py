@@ -98,10 +98,10 @@ def test_lines_of_the_table(asked, found):
 
 
 def test_a_bundle_fits_the_matrix_unit():
-    assert bundle.size(problem("coarse", [axis()], 32, 4, 4)) == 32
-    assert bundle.size(problem("coarse", [axis()], 64, 8, 4)) == 16
-    assert bundle.size(problem("coarse", [axis()], 7, 24, 24)) == 1
-    assert bundle.size(problem("coarse", [axis()], 4, 256, 2)) == 1
+    assert bundle.count_groups(problem("coarse", [axis()], 32, 4, 4)) == 32
+    assert bundle.count_groups(problem("coarse", [axis()], 64, 8, 4)) == 16
+    assert bundle.count_groups(problem("coarse", [axis()], 7, 24, 24)) == 1
+    assert bundle.count_groups(problem("coarse", [axis()], 4, 256, 2)) == 1
 
 
 @pytest.mark.parametrize("slot", SLOTS)

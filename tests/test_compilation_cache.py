@@ -114,7 +114,7 @@ def test_a_line_of_the_log_says_so_once(monkeypatch, caplog):
     monkeypatch.setattr(onednn_here, "unavailable", lambda: onednn_here.CACHED)
     onednn_here._log.cache_clear()
     with caplog.at_level(logging.WARNING, "jaxconv"):
-        onednn_here.tell()
-        onednn_here.tell()
+        onednn_here.warn_once()
+        onednn_here.warn_once()
     [record] = caplog.records
     assert record.message == f"jaxconv runs without oneDNN, more slowly: {onednn_here.CACHED}"

@@ -1,6 +1,7 @@
 """The examples run, at a tiny size: they train, and `install` changes times and not losses."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.peers import peer
+from tests.support.plugin import findable, python
 
 FOLDER = Path(__file__).parents[1] / "examples"
 TINY = {
@@ -63,6 +65,25 @@ def test_weights_of_pytorch_are_used_as_they_are(example):
     assert difference <= 64 * np.finfo(np.float32).eps * np.abs(expected).max()
 
 
+@pytest.mark.slow
+def test_a_program_that_is_not_edited_is_faster_by_the_variable(tmp_path):
+    """It takes a tenth of the time."""
+    peer("keras")
+    script = FOLDER / "unmodified_keras.py"
+    if not script.exists():
+        pytest.skip("the examples are not there")
+    assert "jaxconv" not in script.read_text().split('"""')[2]
+    path, found = findable(tmp_path), []
+    for told in ("0", "1"):
+        ran = python(script, path=path, told=told)
+        found.append([float(n) for n in re.findall(r"\d+\.\d+", ran.stdout)])
+    (*losses, slower), (*losses_taken, faster) = found
+    np.testing.assert_allclose(losses_taken, losses, rtol=1e-2)
+    assert losses[1] < losses[0]
+    assert 2 * faster < slower
+
+
 def test_every_example_is_tested():
+    others = {"common", "pytorch_weights", "unmodified_keras"}
     if FOLDER.exists():
-        assert {p.stem for p in FOLDER.glob("*.py")} == {*TINY, "common", "pytorch_weights"}
+        assert {p.stem for p in FOLDER.glob("*.py")} == {*TINY, *others}

@@ -17,6 +17,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
+from jaxconv._base.messages import shown
 from jaxconv._lax import install
 from tests.support.forms import integers
 from tests.support.programs import collectives
@@ -286,6 +287,48 @@ def test_threads():
     assert found["all"] == found["inside"]
 
 
+@pytest.mark.usefixtures("restored")
+def test_while_programs_run_and_are_compiled():
+    expected, done, wrong = depthwise(X, K), threading.Event(), []
+
+    def run():
+        while not done.is_set():
+            for function in (compiled, jax.jit(lambda x, k: depthwise(x, k))):
+                wrong.append(not np.array_equal(function(X, K), expected))
+
+    compiled = jax.jit(depthwise)
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        jaxconv.install()
+        same(compiled(X, K), expected)
+        jaxconv.uninstall()
+        same(compiled(X, K), expected)
+    done.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(wrong) > 1
+    assert not any(wrong)
+
+
+@pytest.mark.usefixtures("restored")
+def test_within_a_function_that_is_traced():
+    """It holds from there on, for the program that is being traced as well."""
+
+    def switched(x, k):
+        jaxconv.install()
+        return depthwise(x, k)
+
+    without = jax.jit(depthwise).lower(X, K).as_text()
+    within = jax.jit(switched).lower(X, K).as_text()
+    assert jaxconv.enabled()
+    assert jax.jit(depthwise).lower(X, K).as_text() != without
+    assert "feature_group_count = 6" in without
+    assert "feature_group_count = 6" not in within
+    same(jax.jit(switched)(X, K), depthwise(X, K))
+
+
 # The library itself, and what it is told beside.
 
 
@@ -415,3 +458,74 @@ def test_the_convolutions_of_a_program_are_listed():
 def test_equal_convolutions_are_counted():
     listed = jaxconv.explain_jaxpr(lambda x, k: depthwise(x, k) + depthwise(x, 2 * k), X, K).listed
     assert [c.count for c in listed] == [2]
+
+
+# What is left out.
+
+
+@pytest.fixture
+def chosen():
+    yield jaxconv.install
+    jaxconv.uninstall()
+
+
+def taken(x=X, k=K):
+    """The contractions of a step, forward and both gradients, that are taken over."""
+    rows = jaxconv.explain_jaxpr(jax.value_and_grad(loss, (0, 1)), x, k).listed
+    return [row.result for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["coarse", "kernel", "fine"]),
+        ({"only": "fine"}, [None, None, "fine"]),
+        ({"only": ["fine", "kernel"]}, [None, "kernel", "fine"]),
+        ({"without": "kernel"}, ["coarse", None, "fine"]),
+        ({"only": ("coarse", "kernel"), "without": "kernel"}, ["coarse", None, None]),
+        ({"only": "phases"}, [None, None, "fine"]),
+        ({"without": ("phases", "coarse")}, [None, "kernel", None]),
+    ],
+)
+def test_a_choice_by_contraction_or_form(chosen, given, expected):
+    plain = jax.jit(lambda *a: jax.value_and_grad(loss, (0, 1))(*a))
+    theirs = plain(X, K)
+    chosen(**given)
+    assert taken() == expected
+    with jaxconv.profile() as report:
+        same(plain(X, K), theirs)
+    assert sorted(str(row.to) for row in report.rows) == sorted(map(str, expected))
+    left = {row.why for row in report.rows if not row.to}
+    assert all(why.startswith("left out by install(") for why in left)
+    chosen()
+    assert taken() == ["coarse", "kernel", "fine"]
+
+
+def test_uninstall_forgets_the_choice(chosen):
+    chosen(without=["coarse", "fine", "kernel"])
+    jaxconv.uninstall()
+    with jaxconv.installed():
+        assert taken() == ["coarse", "kernel", "fine"]
+
+
+def test_a_form_that_the_program_does_not_use_is_not_left_out(chosen):
+    """A program that XLA splits does not call oneDNN, whatever one device would do."""
+    mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
+    x = jax.device_put(integers((8, 8, 8, 6), 1), NamedSharding(mesh, P("i")))
+    chosen(without="onednn")
+    with jaxconv.profile() as report:
+        jax.jit(lambda x, k: depthwise(x, k)).lower(x, K)
+    (row,) = report.rows
+    assert (row.to, row.devices) == ("coarse", 8)
+
+
+@pytest.mark.parametrize("argument", ["only", "without"])
+@pytest.mark.parametrize("given", ["weights", ["kernel", "dott"], 3, []])
+def test_names_that_are_none(argument, given):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        jaxconv.install(**{argument: given})
+    text = str(caught.value)
+    assert text.startswith(f"install: `{argument}` must be ")
+    assert "coarse, fine, kernel" in text
+    assert "onednn" in text
+    assert text.endswith(f"; got {shown(given)}")

@@ -71,13 +71,13 @@ def test_calls_drawn_at_random(block):
     assert {way for way in ways if not isinstance(way, str)} == {
         ("coarse", False), ("fine", True), ("kernel", False), ("kernel", True)
     }  # fmt: skip
-    assert {way for way in ways if isinstance(way, str)} <= {from_lax.TWICE, install.FASTER}
+    assert {way for way in ways if isinstance(way, str)} <= {from_lax.BOTH_STRIDES, install.FASTER}
 
 
 def test_weights_gradients_in_blocks_of_any_layout(patched):
     """As of much data that is not channels-last: each block is transposed by itself."""
-    patched(split, "TOGETHER", 0)
-    patched(split, "TRANSPOSED", 0)
+    patched(split, "MAX_BLOCK_BYTES", 0)
+    patched(split, "MAX_TRANSPOSED_BYTES", 0)
     calls = [lax_oracle.drawn(seed) for seed in range(40)]
     blocks = [c for c in calls if len(c.lhs) == 4 and "by block" in told(c)]
     assert len({c.arguments["dimension_numbers"] for c in blocks}) >= 4

@@ -74,7 +74,7 @@ def processor(tmp_path, monkeypatch):
     """A function that replaces the processor by one of these features."""
 
     def forget():
-        onednn_here.takes.cache_clear()
+        onednn_here.multiplies.cache_clear()
         onednn_here.features.cache_clear()
 
     def become(features):

@@ -81,17 +81,23 @@ def test_convolutions_in_float64():
         check("convolution", "coarse", problems, np.float64)
 
 
+BLOCK_LIMITS = ("MAX_BLOCK_BYTES", "MAX_FINE_BYTES", "MAX_FINE_BLOCK_BYTES", "MAX_COARSE_BYTES")
+
 #: What is done in blocks, or otherwise, from so much data on that no test has it.
 LIMITS = {
     "by block": [
-        *((split, limit, 1 << 10) for limit in ("TOGETHER", "MUCH", "IMAGES", "HUGE")),
-        (split, "MANY_GROUPS", 2),
-        (split, "FEWEST_IMAGES", 1),
+        *((split, limit, 1 << 10) for limit in BLOCK_LIMITS),
+        (split, "MIN_GROUPS", 2),
+        (split, "MIN_FINE_BLOCK_IMAGES", 1),
     ],
-    "by piece": [(split, "DEPTHWISE", 2), (split, "OTHERS", 2)],
-    "col2im": [(col2im, "WHOLE", 0), (col2im, "BLOCK", 1 << 10)],
-    "im2col": [(im2col, "WHOLE", 0), (im2col, "BLOCK", 1 << 10), (im2col, "LEAST", 0)],
-    "phases": [(phases, "MOST_APART", 1)],
+    "by piece": [(split, "MAX_DEPTHWISE_TAPS", 2), (split, "MAX_TAPS", 2)],
+    "col2im": [(col2im, "MAX_WINDOWS_BYTES", 0), (col2im, "MAX_BLOCK_BYTES", 1 << 10)],
+    "im2col": [
+        (im2col, "MAX_WINDOWS_BYTES", 0),
+        (im2col, "MAX_BLOCK_BYTES", 1 << 10),
+        (im2col, "MIN_BLOCK_BYTES", 0),
+    ],
+    "phases": [(phases, "MAX_SEPARATE_RESIDUES", 1)],
     "swap": [],
 }
 

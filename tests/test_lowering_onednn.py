@@ -87,9 +87,9 @@ def test_an_instruction_set_without_avx2_turns_it_off():
 def asked_anew():
     """What is remembered of this process is forgotten, before and after."""
     remembered = (
-        onednn_here.impossible,
-        onednn_here._untested,
-        onednn_here.takes,
+        onednn_here.why_impossible,
+        onednn_here._why_untested,
+        onednn_here.multiplies,
         onednn_here.features,
     )
     for function in remembered:
@@ -116,9 +116,9 @@ def test_elsewhere_it_is_off(name, value, reason, asked_anew, monkeypatch):
 @pytest.mark.parametrize("held_to", ["AVX2", "avx2_vnni_2", "AVX512_CORE"])
 def test_bfloat16_wants_instructions_of_its_own(held_to, asked_anew, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", held_to)
-    assert not onednn_here.takes(jnp.dtype(jnp.bfloat16))
-    assert onednn_here.takes(jnp.dtype(jnp.float32))
-    assert not onednn_here.takes(jnp.dtype(jnp.float16))
+    assert not onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
+    assert onednn_here.multiplies(jnp.dtype(jnp.float32))
+    assert not onednn_here.multiplies(jnp.dtype(jnp.float16))
 
 
 @HERE
@@ -153,7 +153,7 @@ def test_bfloat16_of_one_channel_is_widened(channels):
     operands = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
     text = jax.jit(jaxconv.convolution).lower(*operands).as_text()
     [taken] = re.findall(rf"@{re.escape(CALL)}.* : \((.*)\) ->", text)
-    wide = channels == 1 or not onednn_here.takes(jnp.dtype(jnp.bfloat16))
+    wide = channels == 1 or not onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
     assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
 
 
@@ -181,15 +181,15 @@ def test_bfloat16_is_widened_where_onednn_fails_in_it(case, widened):
     with jaxconv.forced("onednn"):
         text = jax.jit(lambda *x: jaxconv.convolution(*x, **attributes)).lower(*operands).as_text()
     [taken] = re.findall(rf"@{re.escape(CALL)}.* : \((.*)\) ->", text)
-    wide = widened or not onednn_here.takes(jnp.dtype(jnp.bfloat16))
+    wide = widened or not onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
     assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
 
 
 @HERE
 def test_a_weights_gradient_reads_rows_in_blocks(patched):
-    patched(form, "COARSE", 1 << 10)
-    patched(form, "COPIES", 1 << 12)
-    patched(form, "ROWS", 1)
+    patched(form, "MAX_COARSE_BYTES", 1 << 10)
+    patched(form, "MAX_COPIES_BYTES", 1 << 12)
+    patched(form, "MIN_BLOCK_WINDOWS", 1)
     rng = np.random.default_rng(4)
     src, diff = (rng.integers(-3, 4, (2, n, n, 16)).astype(np.float32) for n in (21, 9))
 
@@ -277,7 +277,7 @@ from jaxconv._base.geometry import OPERANDS
 from tests.support.random_problems import SLOTS, draw
 
 assert _lowering.unavailable() is None, _lowering.unavailable()
-if {named} and (wrong := selftest.named()):
+if {named} and (wrong := selftest.check_named()):
     sys.exit("; ".join(wrong))
 calls = []
 for number, problem in enumerate(draw({seed}, {count})):

@@ -431,7 +431,7 @@ def test_other_errors_pass_unchanged():
         raise ValueError("Broken: no array today")
 
     with pytest.raises(ValueError, match=r"^Broken: no array today$"):
-        _convolutions.named("Convolution", convolution)()
+        _convolutions.blame_kind("Convolution", convolution)()
 
 
 def test_what_a_users_array_raises_is_the_cause():

@@ -12,7 +12,7 @@ from jaxconv._lowering import onednn_here, onednn_verdict
 from jaxconv._lowering.onednn_verdict import Verdict
 
 POSSIBLE = pytest.mark.skipif(
-    onednn_here.impossible() is not None, reason=f"{onednn_here.impossible()}"
+    onednn_here.why_impossible() is not None, reason=f"{onednn_here.why_impossible()}"
 )
 REASON = "its call is not tested for jaxlib"
 
@@ -22,14 +22,14 @@ def untested(monkeypatch, tmp_path):
     """This jaxlib is one that nobody tested, and no verdict is known; the file of verdicts."""
     monkeypatch.setenv("JAXCONV_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("JAXCONV_ONEDNN", raising=False)
-    monkeypatch.setattr(onednn_here, "KNOWN", ())
+    monkeypatch.setattr(onednn_here, "TESTED_RELEASES", ())
     forget()
     yield tmp_path / "onednn.json"
     forget()
 
 
 def forget():
-    onednn_here._untested.cache_clear()
+    onednn_here._why_untested.cache_clear()
     onednn_here._warn.cache_clear()
 
 
@@ -45,10 +45,10 @@ def keep(verdict):
 def test_a_jaxlib_that_nobody_tested_warns_once(untested):
     assert _lowering.unavailable().startswith(REASON)
     with pytest.warns(jaxconv.UntestedJaxlibWarning, match="python -m jaxconv --qualify"):
-        onednn_here.tell()
+        onednn_here.warn_once()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        onednn_here.tell()
+        onednn_here.warn_once()
 
 
 @POSSIBLE
@@ -56,7 +56,7 @@ def test_a_verdict_decides_and_is_kept_beside_others(untested):
     onednn_verdict.write(Verdict(False, "of another processor"), {"avx2"}, "")
     keep(Verdict(True, "all exact"))
     assert _lowering.unavailable() is None
-    onednn_here.tell()  # without a warning
+    onednn_here.warn_once()  # without a warning
     keep(Verdict(False, "it hangs"))
     assert _lowering.unavailable() == "`python -m jaxconv --qualify` found here: it hangs"
     assert len(json.loads(untested.read_text())) == 2
@@ -66,7 +66,7 @@ def test_a_verdict_decides_and_is_kept_beside_others(untested):
 
 @POSSIBLE
 def test_a_bad_verdict_counts_for_a_known_release(untested, monkeypatch):
-    monkeypatch.setattr(onednn_here, "KNOWN", (onednn_here.version("jaxlib"),))
+    monkeypatch.setattr(onednn_here, "TESTED_RELEASES", (onednn_here.version("jaxlib"),))
     assert _lowering.unavailable() is None
     keep(Verdict(False, "wrong"))
     assert "found here: wrong" in _lowering.unavailable()
@@ -100,7 +100,7 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
 HURRY = """
 import jaxconv._checks.qualify as q
 q.SWEEP_SECONDS = q.THREADS_SECONDS = 3
-q.FEWEST_CASES = 1
+q.MIN_CASES = 1
 """
 WRONG_STRIDE = """
 from jaxconv._lowering.forms import onednn_call as c

@@ -88,9 +88,9 @@ def test_a_nan_that_leaks_is_found(case, monkeypatch):
         beyond = 0 * jnp.roll(rows, -1, 0)[:, :1]
         return (out.reshape(rows.shape[0], -1) + beyond).reshape(out.shape)
 
-    assert _selftest.leak("convolution", layer, "bf16") == ""
+    assert _selftest.check_leak("convolution", layer, "bf16") == ""
     monkeypatch.setattr(jaxconv, "convolution", leak)
-    said = _selftest.leak("convolution", layer, "bf16")
+    said = _selftest.check_leak("convolution", layer, "bf16")
     assert re.match(r"convolution, bf16: the result has \d+ of \d+ integers wrong", said)
 
 

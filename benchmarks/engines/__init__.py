@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 DEFAULT = ("jaxconv", "lax", "torch", "flax", "equinox", "haiku")
+MODELS = "keras"  # computes whole models alone, in benchmarks.applications
 
 
 class Unsupported(Exception):
@@ -56,6 +57,10 @@ def load(label: str) -> Engine:
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
         return Engine(module.prepare, module.versions)
+    if name == MODELS:
+        if installed:
+            importlib.import_module("jaxconv").install()
+        return Engine(module.prepare, module.versions)
     from benchmarks import compilers
     from benchmarks.engines import _xla
 
@@ -75,7 +80,10 @@ def _parts(label: str) -> tuple[str, str, bool]:
     """NAME:SPELLING+install@TAG as name, spelling and whether jaxconv is installed."""
     engine, plus, install = label.partition("@")[0].partition("+")
     name, _, spelling = engine.partition(":")
-    ours, known = name == "jaxconv", name in DEFAULT and install == "install" * bool(plus)
+    ours, known = (
+        name == "jaxconv",
+        name in (*DEFAULT, MODELS) and install == "install" * bool(plus),
+    )
     if not known or (spelling and not ours) or (plus and (ours or name == "torch")):
         raise ValueError(
             f"unknown engine {label!r}; known: {', '.join(DEFAULT)}, and lax+install and so on"

@@ -1,11 +1,12 @@
-"""What everything stands on: it knows no operation, and imports nothing else of the package.
+"""The ground of the package: knows no operation, and imports no other room.
 
 geometry.py    frozen ints: all that a contraction of any operation needs to know
-dtypes.py      the accepted types, and what each sums in
+dtypes.py      the accepted types, and the type of sums of each
 typing.py      names for the types that annotations share
 messages.py    how errors show values
 meshes.py      explicit mesh axes and `shard_map`: the shardings of operands and results
 reshape.py     axes split, merged and moved, shardings kept
 contexts.py    the contexts that are part of the key of every jit
-jax_names.py   every JAX name without a promise, and what would replace it
+lowerings.py   reports and the log hear of each convolution that JAX lowers
+jax_names.py   every JAX name without a promise, and its replacement
 """

@@ -1,4 +1,4 @@
-"""Accepted types, and what each accumulates in: one table."""
+"""Accepted types, and the type that each accumulates in: one table."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ ACCUMULATION: dict[DType, DType] = {
 
 
 def canonical(dtype: Any) -> Any:
-    """The type JAX gives to such values: float32 for float64, unless x64 is enabled."""
+    """Find the type that JAX gives to such values: float32 for float64, unless x64 is enabled."""
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def result_dtype(op: str, operand: DType, preferred: object) -> DType:
-    """The type of an op's result: the operands' own, or a wider one that the user prefers."""
+    """Find the type of a result: the operands' type, or a wider type that the user prefers."""
     if preferred is None:
         return operand
     fitting = [d for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
@@ -35,7 +35,7 @@ def result_dtype(op: str, operand: DType, preferred: object) -> DType:
         if asked in fitting:
             return asked
         got = str(asked)
-    except Exception:  # JAX raises many kinds of errors for what is no type
+    except Exception:  # JAX raises many kinds of errors for other values
         got = shown(preferred)
     raise TypeError(
         f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "

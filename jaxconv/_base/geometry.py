@@ -1,6 +1,6 @@
 """The geometry of a contraction: frozen integers, no strings, no batch, no channels.
 
-Per spatial axis, with the fine tensor of extent f, the coarse one of extent c and a
+Per spatial axis, with a fine tensor of extent f, a coarse tensor of extent c and a
 kernel of k taps,
 
     T(fine, K, coarse) = sum  fine[n, g, i, stride*q + dilation*t - pad_low]
@@ -16,7 +16,7 @@ from jaxconv._base.typing import Shape
 
 Slot = Literal["fine", "kernel", "coarse"]
 
-#: A contraction fills one slot of the form from the other two, in this order.
+#: A contraction fills one slot of the sum from the other two, in this order.
 OPERANDS: dict[Slot, tuple[Slot, Slot]] = {
     "coarse": ("fine", "kernel"),
     "fine": ("coarse", "kernel"),
@@ -26,7 +26,7 @@ OPERANDS: dict[Slot, tuple[Slot, Slot]] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """One spatial axis of the trilinear form."""
+    """One spatial axis of the sum."""
 
     fine: int
     kernel: int
@@ -37,12 +37,12 @@ class Axis:
 
     @property
     def extent(self) -> int:
-        """How far the dilated kernel reaches, from its first tap to its last."""
+        """The extent of the dilated kernel, from its first tap to its last."""
         return self.dilation * (self.kernel - 1) + 1
 
     @property
     def span(self) -> int:
-        """How far the kernel's origins reach over the fine axis, from first to last."""
+        """The extent of the kernel's origins over the fine axis, from the first to the last."""
         return self.stride * (self.coarse - 1) + 1
 
     @property
@@ -56,7 +56,7 @@ UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
 
 
 class DataLayout(NamedTuple):
-    """Where a fine or a coarse tensor keeps its axes; the order is lax's dimension spec."""
+    """The axes of a fine or a coarse tensor, in the order of lax's dimension spec."""
 
     batch: int
     channel: int
@@ -69,7 +69,7 @@ class DataLayout(NamedTuple):
 
 
 class KernelLayout(NamedTuple):
-    """Where a kernel keeps its axes.
+    """The axes of a kernel.
 
     The coarse axis holds all coarse channels, group by group; the fine axis holds the
     fine channels of one group.
@@ -87,7 +87,7 @@ class KernelLayout(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """All that the three contractions of one trilinear form share."""
+    """All that the three contractions of one sum share."""
 
     axes: tuple[Axis, ...]
     groups: int
@@ -100,11 +100,11 @@ class Geometry:
         return len(self.axes)
 
     def layout(self, slot: Slot) -> tuple[int, ...]:
-        """Where the tensor in a slot keeps its axes."""
+        """The axes of the tensor in a slot."""
         return self.kernel.spec if slot == "kernel" else self.data.spec
 
     def shape(self, slot: Slot, first: Shape, second: Shape) -> Shape:
-        """The shape of the tensor in a slot, from the shapes of the other two."""
+        """Find the shape of the tensor in a slot from the shapes of the other two."""
         data, kernel = self.data, self.kernel
         if slot == "kernel":
             extents = {

@@ -1,11 +1,12 @@
-"""Every JAX name in use that is not quite public, and what would replace it.
+"""Every JAX name in use that is not quite public, and its possible replacement.
 
 JAX offers no public way to define a bilinear operation that keeps every transformation:
 `custom_vjp` loses forward mode, `custom_derivatives.linear_call` loses vmap and second
-order. These modules are importable by documented paths, but come without a promise; the
+order. The modules below are importable by documented paths, but come without a promise; the
 tests run on the oldest and the newest supported JAX.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ import jax
 # names no way for others to add rules. Without it only `jet` itself would be lost.
 from jax.experimental import jet
 
-# Attributes of XLA's instructions. An experimental module. A branch that is always taken, its
-# condition behind a barrier, would replace what `isolate.py` does with it, and compile longer.
+# Attributes of XLA's instructions, for `isolate.py`. An experimental module. A branch that is
+# always taken, its condition behind a barrier, would replace attributes, and compile longer.
 from jax.experimental.xla_metadata import set_xla_metadata
 
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
@@ -35,18 +36,20 @@ __all__ = [
     "abstract_result",
     "ad",
     "batching",
+    "change_type",
     "default_matmul_precision",
     "devices_to_split_over",
     "equations",
+    "equations_around",
     "evaluate",
     "is_exported",
     "jet",
+    "lower_each",
     "lowering_of",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
     "programs_are_cached",
-    "retyped",
     "set_for_all_threads",
     "set_xla_metadata",
     "type_of_sought",
@@ -59,9 +62,9 @@ _config: Any = jax.config
 
 
 def default_matmul_precision() -> Any:
-    """What `jax.default_matmul_precision` is set to here and now, None if not at all.
+    """Read the value of `jax.default_matmul_precision`; None if it is not set.
 
-    The name is documented as an option to set; that it reads the innermost context is not.
+    The name is documented as an option to set; that reading gives the innermost context is not.
     """
     return _config.jax_default_matmul_precision
 
@@ -75,7 +78,7 @@ def programs_are_cached() -> bool:
 
 
 def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
-    """Over how many devices XLA itself will split the program being lowered.
+    """Count the devices over which XLA itself will split the program being lowered.
 
     Within `jax.shard_map`, the program is split already. Only lowering rules can see this.
     """
@@ -87,10 +90,10 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
 
 
 def lowering_of(primitive: Primitive, platform: str | None) -> Any:
-    """The lowering rule that JAX has for one of its primitives, None for the common one.
+    """Find JAX's lowering rule of a primitive for a platform; None is for all platforms.
 
-    JAX offers a way to set such a rule, and none to read the one that is there. A public
-    `get_lowering` would replace this. Without it, a rule would emit `stablehlo.convolution`
+    JAX offers a way to set such a rule, and no way to read a rule. A public `get_lowering` would
+    replace this. Without it, a rule would emit `stablehlo.convolution`
     through `jax.extend.mlir` itself, integers, complex numbers and symbolic pads included.
     """
     special = mlir._platform_specific_lowerings[platform] if platform else {}
@@ -98,31 +101,73 @@ def lowering_of(primitive: Primitive, platform: str | None) -> Any:
     return entry.rule
 
 
+def lower_each(ctx: mlir.LoweringRuleContext) -> None:
+    """Call this lowering rule again for equal uses of its primitive in the same program.
+
+    JAX calls it once for all of them. `register_lowering` has an argument that says otherwise, but
+    for good, and programs for several platforms then fail to lower. Without this, reports would
+    count equal convolutions once.
+    """
+    module: Any = ctx.module_context
+    cache = module.lowering_cache
+    if not isinstance(cache, _Forgetful):
+        cache = module.lowering_cache = _Forgetful(cache)
+    cache.primitives.add(ctx.primitive)
+
+
+class _Forgetful(dict[Any, Any]):
+    """A cache of lowerings that keeps none of some primitives."""
+
+    def __init__(self, known: dict[Any, Any]) -> None:
+        super().__init__(known)
+        self.primitives: set[Any] = set()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key.primitive not in self.primitives:
+            super().__setitem__(key, value)
+
+
+def equations_around() -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """The equations that this thread is lowering, the innermost first.
+
+    Of each, the functions, transformations and `jax.named_scope`s around it, as JAX joins them, and
+    the files and lines that wrote it, the innermost first. JAX tells a rule neither, so they are
+    read from its frames; if it names them otherwise, reports name no lines and no scopes.
+    """
+    for frame, _ in traceback.walk_stack(None):
+        if frame.f_code.co_name == "jaxpr_subcomp":
+            source: Any = getattr(frame.f_locals.get("eqn"), "source_info", None)
+            if source is not None:
+                python = source.traceback.as_python_traceback() if source.traceback else None
+                lines = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(python)]
+                yield str(frame.f_locals.get("name_stack", "") + source.name_stack), lines[::-1]
+
+
 def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
-    """The type of a primitive's result, by its own rule: shape, sharding, varying axes."""
+    """Find the type of a primitive's result by its own rule: shape, sharding, varying axes."""
     result, _ = primitive.abstract_eval(*operands, **params)
     return result
 
 
 def set_for_all_threads(context: Any, value: Any) -> None:
-    """Set the value of a `jax.make_user_context` for all threads that are not within one.
+    """Set a `jax.make_user_context` for all threads that are not within the context.
 
-    JAX documents it as a context manager alone. Without this, a change would need
+    JAX documents the object as a context manager alone. Without this, a change would need
     `jax.clear_caches` after it.
     """
     context.set_global(value)
 
 
 def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
-    """Whether the program being lowered is one of `jax.export`, which allows no custom calls."""
+    """Whether `jax.export` lowers the program, which allows no custom calls."""
     return bool(ctx.module_context.lowering_parameters.for_export)
 
 
 # JAX hands objects to the rules of a primitive whose attributes no documentation names.
 
 
-def retyped(aval: Any, **changes: Any) -> Any:
-    """A type like another, in an abstract evaluation, but of this shape, dtype or sharding.
+def change_type(aval: Any, **changes: Any) -> Any:
+    """Change the shape, dtype or sharding of a type, in an abstract evaluation.
 
     A public constructor of types with shardings and varying axes would replace this.
     """
@@ -130,7 +175,7 @@ def retyped(aval: Any, **changes: Any) -> Any:
 
 
 def type_of_sought(operand: Any) -> Any:
-    """The type of the operand whose cotangent a transpose rule must find."""
+    """Read the type of the operand whose cotangent a transpose rule must find."""
     return operand.aval
 
 
@@ -140,18 +185,18 @@ def maps_over_devices(axis_data: Any) -> bool:
 
 
 def mapped_mesh_axis(axis_data: Any) -> Any:
-    """The explicit mesh axes that the axis of a vmap is split over."""
+    """Read the explicit mesh axes that the axis of a vmap is split over."""
     return axis_data.explicit_mesh_axis
 
 
 def varying_axes(x: Any) -> frozenset[Any]:
-    """The mesh axes that a value within shard_map varies over; `jax.lax.pcast` adds to them."""
+    """Read the mesh axes that a value within shard_map varies over; `jax.lax.pcast` adds axes."""
     varying: frozenset[Any] = jax.typeof(x).manual_axis_type.varying
     return varying
 
 
 def types_lowered(ctx: mlir.LoweringRuleContext) -> tuple[list[Any], list[Any]]:
-    """The types of the operands and of the results that a lowering rule is called for."""
+    """Read the types of the operands and of the results that a lowering rule is called for."""
     return list(ctx.avals_in), list(ctx.avals_out)
 
 
@@ -165,7 +210,7 @@ class Equation(NamedTuple):
 
 
 def equations(program: Any) -> Iterator[Equation]:
-    """All steps of a jaxpr, in order, each before those of the jaxprs in its parameters."""
+    """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters."""
     for eqn in getattr(program, "jaxpr", program).eqns:
         operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
         yield Equation(eqn.primitive, operands, results, eqn.params)
@@ -176,9 +221,9 @@ def equations(program: Any) -> Iterator[Equation]:
 
 
 def evaluate(program: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
-    """The one result of a jaxpr without inner ones, each step by `apply`.
+    """Evaluate a jaxpr of one result and without inner jaxprs, each step by `apply`.
 
-    `apply` is given the primitive, its operands and its parameters, as `Primitive.bind` takes them.
+    `apply` takes the primitive, its operands and its parameters, as `Primitive.bind` takes these.
     """
     jaxpr = program.jaxpr
     values = dict(zip(jaxpr.constvars, program.consts, strict=True))

@@ -1,6 +1,6 @@
 """Contractions on meshes: shardings of results, varying axes, and lowering under both.
 
-Automatic sharding needs none of this: XLA splits what the lowerings emit.
+Automatic sharding needs no such code: XLA splits the programs that the lowerings emit.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,13 +20,13 @@ AnyMesh = Mesh | AbstractMesh
 
 
 def explicit(aval: Any) -> NamedSharding | None:
-    """The sharding in a type, where its mesh has explicit axes."""
+    """Read the sharding in a type, if the mesh has explicit axes."""
     sharding = aval.sharding
     return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
 
 
 def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
-    """A user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
+    """Parse a user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
     if sharding is None:
         return None
     if not isinstance(sharding, NamedSharding | PartitionSpec):
@@ -50,7 +50,7 @@ def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
             f"{op}: `out_sharding` must be on the mesh in context, {context}; got {mesh}. "
             f"A PartitionSpec takes the mesh from there"
         )
-    rule = _broken_rule(mesh, spec, shape)
+    rule = _find_broken_rule(mesh, spec, shape)
     if rule:
         raise ValueError(
             f"{op}: `out_sharding` must {rule}; got {spec} for a result of shape {shape}"
@@ -58,8 +58,8 @@ def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
     return NamedSharding(mesh, spec)
 
 
-def _broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
-    """What `spec` would have to do to fit the mesh and the shape, if it does not."""
+def _find_broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
+    """Find the rule by which `spec` does not fit the mesh and the shape, if any."""
     used = [name for entry in spec for name in names(entry)]
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
     known = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
@@ -86,7 +86,7 @@ def check_meshes(
     if len(meshes) > 1:
         got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
         raise ValueError(f"{op}: all arrays must be on one mesh; got {got}. {remedy}")
-    # JAX reshards from mesh to mesh where both have the names of the axes.
+    # JAX reshards from mesh to mesh where both meshes have the names of the axes.
     used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
     if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
         raise ValueError(
@@ -95,15 +95,15 @@ def check_meshes(
         )
 
 
-def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
-    """The sharding of a contraction's result type, unless the user names one.
+def find_sharding(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
+    """Find the sharding of a contraction's result type, unless the user names a sharding.
 
-    Each axis follows the operand it comes from; contracted axes are summed. An axis that
-    its mesh axes do not divide, or that would use one twice, is replicated.
+    Each axis follows the operand that has the axis; contracted axes are summed. An axis that
+    its mesh axes do not divide, or that would use a mesh axis twice, is replicated.
     """
     sharding = explicit(first) or explicit(second)
     if sharding is None:
-        return first.sharding  # it says nothing, and all three tensors have the same rank
+        return first.sharding  # says nothing, and all three tensors have the same rank
     data, kernel = geometry.data, geometry.kernel
     one, other = (tuple(a.sharding.spec) for a in (first, second))
     entries: dict[int, Any]
@@ -121,11 +121,11 @@ def of_result(result: Slot, first: Any, second: Any, geometry: Geometry, shape: 
             entry = one[data.channel] or other[kernel.coarse]
             if geometry.groups % parts(sharding.mesh, entry) == 0:
                 entries[data.channel] = entry
-    return NamedSharding(sharding.mesh, divisible(sharding.mesh, shape, entries))
+    return NamedSharding(sharding.mesh, divisible_spec(sharding.mesh, shape, entries))
 
 
-def divisible(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> PartitionSpec:
-    """A spec with those of the entries that divide their axes and use no mesh axis again."""
+def divisible_spec(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> PartitionSpec:
+    """Make a spec of the entries that divide their axes and use no mesh axis again."""
     used: set[Any] = set()
     spec: list[Any] = [None] * len(shape)
     for axis, entry in entries.items():
@@ -137,19 +137,19 @@ def divisible(mesh: AnyMesh, shape: Shape, entries: dict[int, Any]) -> Partition
 
 
 def parts(mesh: AnyMesh, entry: Any) -> int:
-    """The number of parts into which an entry of a spec splits its axis."""
+    """Count the parts into which an entry of a spec splits its axis."""
     return prod(mesh.shape[name] for name in names(entry))
 
 
 def names(entry: Any) -> Iterable[Any]:
-    """The mesh axes of one entry of a spec."""
+    """List the mesh axes of an entry of a spec."""
     if entry is None:
         return ()
     return entry if isinstance(entry, tuple) else (entry,)
 
 
-def alike(x: Array, other: Array, axis: int) -> Array:
-    """A vector with the sharding of one axis of another tensor, on explicit mesh axes.
+def shard_alike(x: Array, other: Array, axis: int) -> Array:
+    """Give a vector the sharding of one axis of another tensor, on explicit mesh axes.
 
     JAX combines shardings that differ, so a bias would change the sharding of the result.
     """
@@ -175,13 +175,13 @@ def vary_alike(*operands: Array) -> tuple[Array, ...]:
     )
 
 
-def in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Array]:
-    """The same lowering where the mesh has explicit axes: only its result's sharding is typed.
+def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Array]:
+    """Make a lowering run in automatic axes where the mesh has explicit axes.
 
-    Inside, the compiler propagates, so that a lowering may slice and reshape at will.
+    Inside, the compiler propagates shardings, so that a lowering may slice and reshape at will.
     """
 
-    def typed(
+    def lower_typed(
         first: Array,
         second: Array,
         *,
@@ -195,8 +195,8 @@ def in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..., Arr
         types = jax.typeof(first), jax.typeof(second)
         if sharding is not None or any(map(explicit, types)):
             shape = geometry.shape(result, first.shape, second.shape)
-            sharding = sharding or of_result(result, *types, geometry, shape)
+            sharding = sharding or find_sharding(result, *types, geometry, shape)
             plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
         return plain(first, second)
 
-    return typed
+    return lower_typed

@@ -9,7 +9,7 @@ _repr.maxlevel = 2  # pairs of pads, but not the numbers of an image
 
 
 def short(value: object) -> str:
-    """A value on one short line."""
+    """Show a value on one short line."""
     try:
         return " ".join(_repr.repr(value).split())
     except Exception:  # an int of thousands of digits, or a __repr__ that raises
@@ -17,11 +17,11 @@ def short(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value and its type, on one short line."""
+    """Show a value and its type on one short line."""
     return short(value) if value is None else f"{short(value)} ({type(value).__name__})"
 
 
 def either(names: Iterable[str]) -> str:
-    """Alternatives, as in "a, b or c"."""
+    """Join alternatives, as in "a, b or c"."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last

@@ -12,19 +12,19 @@ from jaxconv._base.typing import Shape
 def replace_axes(x: Array, axis: int, count: int, extents: Shape) -> Array:
     """Reshape `count` axes from `axis` on into `extents`.
 
-    The major new axis keeps the explicit sharding of the major old one.
+    The major new axis keeps the explicit sharding of the major old axis.
     """
     shape = (*x.shape[:axis], *extents, *x.shape[axis + count :])
     typed = meshes.explicit(jax.typeof(x))
     if typed is None:
         return lax.reshape(x, shape)
     kept = [*typed.spec[: axis + 1], *[None] * (len(extents) - 1), *typed.spec[axis + count :]]
-    spec = meshes.divisible(typed.mesh, shape, dict(enumerate(kept)))
+    spec = meshes.divisible_spec(typed.mesh, shape, dict(enumerate(kept)))
     return lax.reshape(x, shape, out_sharding=NamedSharding(typed.mesh, spec))
 
 
 def move_groups(x: Array, groups: int, source: int, target: int) -> Array:
-    """From (g, a) on the source axis and b on the target axis to a and (g, b)."""
+    """Move groups from (g, a) on the source axis to (g, b) on the target axis."""
     if groups == 1:
         return x
     x = replace_axes(x, source, 1, (groups, x.shape[source] // groups))
@@ -33,12 +33,12 @@ def move_groups(x: Array, groups: int, source: int, target: int) -> Array:
 
 
 def split_groups(x: Array, groups: int, axis: int = -1) -> Array:
-    """From (g, a) on an axis to g, a on two."""
+    """Split an axis (g, a) into two axes g, a."""
     return replace_axes(x, axis % x.ndim, 1, (groups, x.shape[axis] // groups))
 
 
 def merge_groups(x: Array) -> Array:
-    """From g, a on the last two axes to (g, a) on the last."""
+    """Merge the last two axes g, a into one axis (g, a)."""
     return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
 
 

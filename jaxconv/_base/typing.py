@@ -14,11 +14,11 @@ class HasDType(Protocol):
 
     @property
     def dtype(self) -> DType:
-        """The type that it names."""
+        """The type of this name."""
         ...
 
 
-#: What JAX takes as a type; `jax.typing.DTypeLike` is partly unknown to type checkers.
+#: The names of types that JAX takes; `jax.typing.DTypeLike` is partly unknown to type checkers.
 DTypeLike = str | type[Any] | DType | HasDType
 
 #: An int, or a symbolic dimension of `jax.export`.
@@ -26,17 +26,17 @@ Extent = Any
 
 Shape = tuple[Extent, ...]
 
-#: What JAX takes as an array: no numbers and no lists, unlike `jax.typing.ArrayLike`.
+#: The arrays that JAX takes: no numbers and no lists, unlike `jax.typing.ArrayLike`.
 ArrayLike = Array | np.ndarray[Any, Any]
 
-#: What users give as an int, a shape, ints for each axis, a precision; and a parsed precision.
+#: An int, a shape, ints for each axis, a precision, as users give these; and a parsed precision.
 Int = SupportsIndex
 ShapeLike = Sequence[Int] | np.ndarray[Any, Any] | Array
 Ints = Int | ShapeLike
 PrecisionLike = str | lax.PrecisionLike
 Precision = tuple[lax.Precision, lax.Precision]
 
-#: A place along an axis: in a loop it is traced.
+#: A place along an axis, which is traced in a loop.
 Index = int | Array
 
 

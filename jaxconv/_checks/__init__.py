@@ -1,6 +1,6 @@
-"""Is it right on this machine? What `python -m jaxconv` runs, against sums in NumPy.
+"""Is the package right on this machine? `python -m jaxconv` compares it to sums in NumPy.
 
-layer.py       the sizes of a convolution; benchmarks and tests use it, too
+layer.py       the sizes of a convolution, for benchmarks and tests, too
 reference.py   the defining sum in NumPy float64
 selfcheck.py   a few cases of the six operations
 selftest.py    named and random cases of the operations and their gradients

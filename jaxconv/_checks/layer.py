@@ -1,4 +1,4 @@
-"""The sizes of a convolution: of its three tensors, and of what ties them together.
+"""The sizes of a convolution: its three tensors, strides, dilations, pads and groups.
 
 The self-check, the tests and the benchmarks share this. `benchmarks.layer` loads this file alone,
 so it imports nothing of the package.
@@ -17,9 +17,9 @@ Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
 class Layer:
     """A fine tensor, a kernel and a coarse tensor; each tuple has an int for each spatial axis.
 
-    A convolution makes the coarse tensor from the fine one, a transposed convolution the fine
-    one from the coarse one. Shapes are channels last: the kernel's is XIO for a convolution,
-    and XOI for a transposed one.
+    A convolution makes the coarse tensor from the fine tensor, a transposed convolution the fine
+    tensor from the coarse tensor. Shapes are channels last: the kernel's shape is XIO for a
+    convolution, and XOI for a transposed convolution.
     """
 
     fine: Ints
@@ -27,7 +27,7 @@ class Layer:
     strides: Ints
     dilations: Ints
     pads_begin: Ints
-    #: Where it is negative, the end of the fine tensor is left out.
+    #: A negative pad leaves out the end of the fine tensor.
     pads_end: Ints
     #: Of the fine and of the coarse tensor, in all groups.
     channels: tuple[int, int]
@@ -41,12 +41,12 @@ class Layer:
 
     @property
     def extents(self) -> Ints:
-        """How far the dilated kernel reaches."""
+        """The extents of the dilated kernel."""
         return _each(lambda k, d: d * (k - 1) + 1, self.kernel, self.dilations)
 
     @property
     def _room(self) -> Ints:
-        """How far the kernel can move over the padded fine tensor."""
+        """The pixels by which the kernel can move over the padded fine tensor."""
         sizes = (self.fine, self.pads_begin, self.pads_end, self.extents)
         return _each(lambda f, b, e, extent: f + b + e - extent, *sizes)
 
@@ -63,7 +63,7 @@ class Layer:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What all six operations take."""
+        """The attributes that all six operations take."""
         return {
             "strides": self.strides,
             "pads_begin": self.pads_begin,
@@ -83,7 +83,7 @@ class Layer:
         }
 
     def orders(self, data_format: str, weights_format: str, transposed: bool) -> dict[Slot, Ints]:
-        """Which axes of `shapes` follow each other in an operation's formats."""
+        """Find the order of the axes of `shapes` in an operation's formats."""
         rank = self.rank
         data = {"N": [0], "X": [*range(1, rank + 1)], "C": [rank + 1]}
         kernel = {"X": [*range(rank)], "I": [rank + transposed], "O": [rank + 1 - transposed]}
@@ -92,7 +92,7 @@ class Layer:
         return {"fine": of_data, "kernel": of_kernel, "coarse": of_data}
 
     def terms(self, slot: Slot) -> int:
-        """The most products that an element may sum, if this tensor is the result."""
+        """Count the products that an element of this tensor sums at most, as a result."""
         fine, coarse = (c // self.groups for c in self.channels)
         taps, places = math.prod(self.kernel), math.prod(self.coarse)
         return {"coarse": taps * fine, "fine": taps * coarse, "kernel": self.batch * places}[slot]

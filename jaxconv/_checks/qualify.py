@@ -1,12 +1,12 @@
 """`python -m jaxconv --qualify`: is oneDNN's call right and safe in this release of jaxlib?
 
-The call is private to XLA. A release that changed it could answer with wrong values, end the
-process or wait forever. So everything runs in processes of their own, each with a time limit:
+The call is private to XLA. A release that changed the call could answer with wrong values, end the
+process or wait forever. So sweeps and threads run in other processes, each with a time limit:
 
-- sweeps of named and random cases of the operations and their gradients, all exact. They run on
-  one core, on which even oneDNN's fallback comes to an end (`onednn_call.py` says why it must not
-  be chosen), while oneDNN prints which of its implementations run, and the C library checks its
-  heap;
+- sweeps of named and random cases of the operations and their gradients, all exact. Sweeps run on
+  one core, on which even oneDNN's fallback comes to an end (`onednn_call.py` says why the fallback
+  must not be chosen), while oneDNN prints which of its implementations run, and the C library
+  checks its heap;
 - threads that run branches and loops at once on all cores.
 """
 
@@ -32,15 +32,15 @@ from jaxconv._lowering import cpu, onednn_here, onednn_verdict
 from jaxconv._lowering.onednn_verdict import Verdict
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 
-#: How long one sweep goes on, and the threads.
+#: The time of one sweep, and of the threads.
 SWEEP_SECONDS, THREADS_SECONDS = 25, 8
 
-#: A process hangs that uses no processor for so long, or so much of it. Time that passes says
-#: little on a busy machine.
+#: A process hangs that uses no processor for so long, or this much processor time: on a busy
+#: machine, other time says little.
 IDLE_SECONDS, BUSY_SECONDS = 30, 200
 
-#: Fewest random cases of a sweep, however slow the machine is.
-FEWEST_CASES = 20
+#: Random cases of a sweep, however slow the machine is.
+MIN_CASES = 20
 
 #: The C library ends a process that writes beyond its memory (glibc 2.34 or newer).
 HEAP_CHECK = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
@@ -48,13 +48,13 @@ HEAP_CHECK = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 #: Seeds of the sweeps.
 SEEDS = (1, 2, 3)
 
-#: Fewest calls that all sweeps together must have run, for a verdict.
-FEWEST_CALLS = 50
+#: Calls of all sweeps together that a verdict needs.
+MIN_CALLS = 50
 
 
 def qualify_call() -> Verdict:
-    """Test the call in this environment, say how that goes, and keep the verdict."""
-    if reason := onednn_here.impossible():
+    """Test the call in this environment, print the progress, and keep the verdict."""
+    if reason := onednn_here.why_impossible():
         return Verdict(False, reason)
     verdict = judge()
     kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
@@ -70,25 +70,25 @@ def judge(prelude: str = "") -> Verdict:
         if not found.good:
             return found
         ran.update(re.findall(r"^onednn_verbose.*,exec,cpu,convolution,([^,]*),", found.text, re.M))
-        print(f"sweep of seed {seed}: exact; {_count(ran)} so far", flush=True)
+        print(f"sweep of seed {seed}: exact; {_describe_calls(ran)} so far", flush=True)
     if slow := [name for name in ran if "gemm" in name or "ref" in name]:
         return Verdict(False, f"its fallback {slow[0]} ran, which may wait for itself forever")
-    if sum(ran.values()) < FEWEST_CALLS:
+    if sum(ran.values()) < MIN_CALLS:
         return Verdict(False, f"only {sum(ran.values())} calls were seen to run")
     found = _run(f"{prelude}\nstress()")
     if not found.good:
         return found
     print(f"eight threads at once: {found.text.split()[-1]} programs, all alike", flush=True)
     listed = ", ".join(f"{count} by {name}" for name, count in ran.most_common())
-    return Verdict(True, f"{_count(ran)}, all exact: {listed}")
+    return Verdict(True, f"{_describe_calls(ran)}, all exact: {listed}")
 
 
-def _count(ran: Counter[str]) -> str:
+def _describe_calls(ran: Counter[str]) -> str:
     return f"{sum(ran.values())} calls by {len(ran)} implementations"
 
 
 def _run(code: str) -> Verdict:
-    """Run a part in a process of its own: what it printed, or what went wrong."""
+    """Run code in another process: the verdict has its output, or says what went wrong."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
     more = {"JAXCONV_ONEDNN": onednn_here.ALWAYS, "ONEDNN_VERBOSE": "1", "XLA_FLAGS": flags}
     more |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(x for x in sys.path if x)}
@@ -113,7 +113,7 @@ def _run(code: str) -> Verdict:
 
 
 def _watch(process: subprocess.Popen[bytes]) -> str | None:
-    """Wait for the end of a process; if it hangs, end it and say so."""
+    """Wait for the end of a process; end a process that hangs, and say so."""
     used, since = 0.0, time.monotonic()
     while process.poll() is None:
         time.sleep(0.2)
@@ -135,17 +135,17 @@ def _processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# What the processes run.
+# The code that the processes run.
 
 
 def sweep(seed: int) -> None:
-    """Check cases on one core for a while; stop with a sentence at the first wrong one."""
+    """Check cases on one core for a while; stop with a sentence at the first wrong case."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    if named := selftest.named():
+    if named := selftest.check_named():
         sys.exit(named[0].split(";")[0])
-    cpu.LITTLE_WORK = 0  # so that small cases call oneDNN, too
+    cpu.MIN_ONEDNN_WORK = 0  # so that small cases call oneDNN, too
     rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
-    while done < FEWEST_CASES or time.monotonic() < end:
+    while done < MIN_CASES or time.monotonic() < end:
         done += 1
         case = rng.choice([*OPERATIONS]), selftest.draw(rng), rng.choice([*DTYPES])
         if wrong := selftest.compare(*case, rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)):

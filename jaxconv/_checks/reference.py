@@ -1,7 +1,7 @@
 """The defining sum in NumPy float64: a product of matrices for each tap and group.
 
-The sum is that of ``fine[g, n, p, i] * kernel[g, t, i, o] * coarse[g, n, q, o]`` over all taps t
-and places q, with ``p = strides*q + dilations*t - pads`` in bounds. It shares no code with the
+The sum is over ``fine[g, n, p, i] * kernel[g, t, i, o] * coarse[g, n, q, o]`` for all taps t and
+places q, with ``p = strides*q + dilations*t - pads`` in bounds. The code shares nothing with the
 operations, and imports nothing of the package: the benchmarks load this file alone.
 """
 
@@ -18,7 +18,7 @@ Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
 
 
 def contract(layer: "Layer", result: Slot, given: dict[Slot, Array]) -> Array:
-    """Fill one tensor of a layer from the other two; shapes are those of the layer."""
+    """Fill one tensor of a layer from the other two, in the shapes of the layer."""
     tensors = {slot: np.zeros(shape) for slot, shape in layer.shapes.items()} | given
     # groups first: the last axis of each tensor has the channels of all groups
     apart = {
@@ -58,7 +58,7 @@ def fill(
 def _meet(
     tap: int, fine: int, coarse: int, stride: int, dilation: int, pad: int
 ) -> tuple[slice, slice]:
-    """The places of the fine and of the coarse axis that a tap joins."""
+    """Find the places of the fine and of the coarse axis that a tap joins."""
     offset = dilation * tap - pad
     first = max(0, -(offset // stride))
     last = min(coarse - 1, (fine - 1 - offset) // stride)

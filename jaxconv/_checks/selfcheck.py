@@ -1,8 +1,8 @@
 """Are the six operations right on this backend? Each against its defining sum, in NumPy.
 
-One sum defines all of them (see `reference.py`), each filling one of its three tensors from
-the other two. In their default formats the six take and give the same three arrays, so
-one case serves them all. The reference shares no code with the operations.
+One sum defines all six (see `reference.py`): an operation fills one of three tensors from the
+other two. In their default formats the operations take and give the same three arrays, so
+one case serves all operations. The reference shares no code with the operations.
 """
 
 import math
@@ -24,7 +24,7 @@ from jaxconv._rules.op import OPS
 Array = np.ndarray[Any, Any]
 Tensors = dict[Slot, Array]
 
-#: operation -> the tensor it finds, and its inputs in order
+#: operation -> the slot of its result, and the slots of its inputs in order
 OPERATIONS: dict[str, tuple[Slot, tuple[Slot, Slot]]] = {
     op.name: (op.slot(op.result), (op.slot(op.inputs[0]), op.slot(op.inputs[1])))
     for op in OPS.values()
@@ -85,7 +85,7 @@ def check(operation: str) -> Finding:
 
 
 def one_line(error: Exception) -> str:
-    """An error without its traceback and the tail of its message."""
+    """Write an error without its traceback and the tail of its message."""
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
@@ -123,10 +123,10 @@ def _check_case(finding: Finding, name: str, layer: Layer) -> None:
 
 
 def integers(rng: np.random.Generator, layer: Layer, operands: Sequence[Slot]) -> Tensors:
-    """Integers whose products and sums are exact in f32, so that any result is right or wrong.
+    """Draw integers whose products and sums are exact in f32, so that a result is right or wrong.
 
-    They are wide, so that a partial sum rounded to 16 bits would show; but each is below
-    2**8, so that multiplying in TF32 or bf16 is exact, and their sums fit into f16.
+    The integers are wide, so that a partial sum rounded to 16 bits would show; but each is below
+    2**8, so that multiplying in TF32 or bf16 is exact, and the sums fit into f16.
     """
     most_terms = max(layer.terms(name) for name in layer.shapes)
     limit = min(math.isqrt(60_000 // most_terms), 200)
@@ -137,23 +137,23 @@ def integers(rng: np.random.Generator, layer: Layer, operands: Sequence[Slot]) -
 
 
 def floats(rng: np.random.Generator, layer: Layer, operands: Sequence[Slot]) -> Tensors:
-    """Normally distributed float32."""
+    """Draw normally distributed float32."""
     return {name: rng.standard_normal(layer.shapes[name], np.float32) for name in operands}
 
 
-def compute(operation: str, layer: Layer, **more: Any) -> partial[jax.Array]:
-    """The operation over the sizes of a layer; those in SHAPED want the result's shape too."""
+def bind_layer(operation: str, layer: Layer, **more: Any) -> partial[jax.Array]:
+    """Bind an operation to the sizes of a layer; operations in SHAPED want the result's shape."""
     if operation.startswith("conv_transpose"):
         more["output_padding"] = layer.output_padding
-    # The bounds hold for f32, which not every default is.
+    # The bounds hold for f32, which is not every default precision.
     return partial(getattr(jaxconv, operation), precision="highest", **layer.attributes, **more)
 
 
 def _run(operation: str, layer: Layer, problems: list[tuple[Tensors, Any]]) -> list[Array]:
-    """The operation's own results, from one program: compiling is what takes the time."""
+    """Compute an operation's results in one program, since compiling takes the time."""
     result, operands = OPERATIONS[operation]
     shape = [layer.shapes[result]] if operation in SHAPED else []
-    function = compute(operation, layer)
+    function = bind_layer(operation, layer)
     arguments = [
         [jax.numpy.asarray(given[name].astype(dtype)) for name in operands]
         for given, dtype in problems

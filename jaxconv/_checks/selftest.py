@@ -1,9 +1,9 @@
 """Named and random cases of the six operations and their gradients, against the defining sum.
 
-Every operation fills one of three tensors from the other two, and so does each of its gradients:
+Every operation fills one of three tensors from the other two, and so does each gradient:
 with a cotangent for the result, all three are checked at once. Integers must come out exact,
-rounded once to the type; random float32 must be within a bound. The named cases are sizes at which
-a library below was wrong on processors that we did not have. They come first.
+rounded once to the type; random float32 must be within a bound. The named cases come first: sizes
+at which a library below was wrong on processors that we did not have.
 """
 
 import math
@@ -21,8 +21,8 @@ from jaxconv._checks.selfcheck import DTYPES, OPERATIONS, SHAPED, Array, Tensors
 from jaxconv._checks.terminal import Progress
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 
-#: Spatial extents are at most about this, by rank.
-LONGEST = (0, 40, 12, 6)
+#: Coarse pixels along an axis, by rank.
+MAX_EXTENTS = (0, 40, 12, 6)
 
 #: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn_call` says why, and avoids it.
 STRIDED = {
@@ -41,7 +41,7 @@ STRIDED = {
     ),
 }  # fmt: skip
 
-#: Sizes at which it lets a NaN leak into the sums over other windows. Windows tile the data.
+#: Sizes at which that code lets a NaN leak into sums over other windows. Windows tile the data.
 LEAKING = {
     "NaN, one tap, 40 channels": Layer(
         (9, 8), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (120, 144), groups=3,
@@ -53,11 +53,11 @@ LEAKING = {
 
 
 def test(count: int, seed: int) -> int:
-    """Check the named cases and `count` random ones; print a summary, return how many are wrong."""
+    """Check named cases and `count` random cases; print a summary, return how many are wrong."""
     rng = random.Random(seed)
     right: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
-    wrong = named()
+    wrong = check_named()
     cases = len(STRIDED) + len(LEAKING)
     print(f"first, sizes at which oneDNN failed elsewhere: {cases - len(wrong)}/{cases} right\n")
     progress = Progress(count)
@@ -70,34 +70,34 @@ def test(count: int, seed: int) -> int:
         total[key] += 1
         right[key] += not found
         if found:
-            wrong += [f"{found}; reproduce it by:\n{_line('compare', *given, *formats)}"]
+            wrong += [f"{found}; reproduce it by:\n{_reproduction('compare', *given, *formats)}"]
         progress.step(f"{len(wrong)} wrong")
         if number % 50 == 49:
             jax.clear_caches()  # each case is a program of some MB
-    _summary(right, total, wrong)
+    _print_summary(right, total, wrong)
     return len(wrong)
 
 
-def named() -> list[str]:
-    """What is wrong in the named cases, in bfloat16."""
+def check_named() -> list[str]:
+    """Check the named cases in bfloat16, and list what is wrong."""
     wrong = []
     for cases, function, given in (
         (STRIDED, compare, ("bf16", "NXC", "XIO")),
-        (LEAKING, leak, ("bf16",)),
+        (LEAKING, check_leak, ("bf16",)),
     ):
         for name, layer in cases.items():
             if found := function("convolution", layer, *given):
-                line = _line(function.__name__, "convolution", layer, *given)
+                line = _reproduction(function.__name__, "convolution", layer, *given)
                 wrong.append(f"{name}: {found}; reproduce it by:\n{line}")
     return wrong
 
 
-def _line(function: str, *given: Any) -> str:
+def _reproduction(function: str, *given: Any) -> str:
     arguments = ", ".join(map(repr, given))
     return f"from jaxconv._checks.selftest import *; print({function}({arguments}))"
 
 
-def _summary(right: Counter[Any], total: Counter[Any], wrong: Sequence[str]) -> None:
+def _print_summary(right: Counter[Any], total: Counter[Any], wrong: Sequence[str]) -> None:
     print(f"\n{'right of all':33}" + "".join(f"{label:>12}" for label in DTYPES))
     for operation in OPERATIONS:
         cells = (f"{right[operation, label]}/{total[operation, label]}" for label in DTYPES)
@@ -107,18 +107,18 @@ def _summary(right: Counter[Any], total: Counter[Any], wrong: Sequence[str]) -> 
 
 
 def draw(rng: random.Random) -> Layer:
-    """A case that is valid for all six operations."""
+    """Draw a case that is valid for all six operations."""
     rank = rng.choice((1, 2, 2, 3))
     groups = rng.choice((1, 1, 2, 3, 8, 16))
     inner, outer = (groups * rng.choice((1, 1, 2, 3, 4, 8, 13)) for _ in "io")
-    sizes = zip(*(_axis(rng, LONGEST[rank]) for _ in range(rank)), strict=True)
+    sizes = zip(*(_axis(rng, MAX_EXTENTS[rank]) for _ in range(rank)), strict=True)
     fine, kernel, strides, dilations, begin, end = sizes
     batch = rng.choice((1, 2, 2, 3))
     return Layer(fine, kernel, strides, dilations, begin, end, (inner, outer), groups, batch)
 
 
 def _axis(rng: random.Random, longest: int) -> tuple[int, ...]:
-    """Fine extent, kernel, stride, dilation and pads that leave at least one coarse pixel."""
+    """Draw fine extent, kernel, stride, dilation and pads that leave at least one coarse pixel."""
     while True:
         coarse, kernel = rng.randint(1, longest), rng.choice((1, 2, 3, 3, 4, 5, 7))
         stride, dilation = rng.choice((1, 1, 2, 2, 3, 5)), rng.choice((1, 1, 1, 2, 3))
@@ -131,7 +131,7 @@ def _axis(rng: random.Random, longest: int) -> tuple[int, ...]:
 
 
 def compare(operation: str, layer: Layer, dtype: str, data_format: str, weights_format: str) -> str:
-    """What is wrong with an operation and its gradients in a case; nothing if all is right."""
+    """Say what is wrong with an operation and its gradients in a case; empty if all is right."""
     rng = np.random.default_rng(0)
     slots = tuple(layer.shapes)
     problems = [(selfcheck.integers(rng, layer, slots), DTYPES[dtype])]
@@ -152,12 +152,12 @@ def compare(operation: str, layer: Layer, dtype: str, data_format: str, weights_
     return ""
 
 
-def leak(operation: str, layer: Layer, dtype: str) -> str:
-    """What is wrong if every other window is NaN, of windows that tile the data."""
+def check_leak(operation: str, layer: Layer, dtype: str) -> str:
+    """Say what is wrong if every other window is NaN, of windows that tile the data."""
     result, operands = OPERATIONS[operation]
     tensors = selfcheck.integers(np.random.default_rng(0), layer, operands)
     tensors["fine"].reshape(layer.batch * math.prod(layer.coarse), -1)[1::2] = np.nan
-    compute = jax.jit(selfcheck.compute(operation, layer))
+    compute = jax.jit(selfcheck.bind_layer(operation, layer))
     try:
         found = compute(*(jax.numpy.asarray(tensors[s].astype(DTYPES[dtype])) for s in operands))
     except Exception as error:  # shown as a line, not as a traceback
@@ -182,11 +182,11 @@ def _judge(values: Array, expected: Array, kind: Any, terms: int | None) -> str:
 def _run(
     operation: str, layer: Layer, problems: list[tuple[Tensors, Any]], data: str, weights: str
 ) -> list[Tensors]:
-    """By slot, the result and both gradients of each problem, in the default formats."""
+    """Compute, by slot, the result and both gradients of each problem, in the default formats."""
     result, operands = OPERATIONS[operation]
     order = layer.orders(data, weights, operation.startswith("conv_transpose"))
     shape = tuple(layer.shapes[result][at] for at in order[result])
-    compute = selfcheck.compute(operation, layer, data_format=data, weights_format=weights)
+    compute = selfcheck.bind_layer(operation, layer, data_format=data, weights_format=weights)
 
     @jax.jit
     def run(cotangent: Any, *given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the commands of the package share: a progress bar, and a pipe that closes early."""
+"""Shared by the commands of the package: a progress bar, and a pipe that closes early."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def run(main: Callable[[Sequence[str]], int]) -> None:
-    """Exit with what `main` returns; quietly if the reader of the output has closed the pipe."""
+    """Exit with the code of `main`; quietly if the reader of the output has closed the pipe."""
     try:
         code = main(sys.argv)
         sys.stdout.flush()

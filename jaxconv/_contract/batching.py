@@ -1,6 +1,6 @@
 """vmap of a contraction: the mapped axis folds into the batch, the channels or the groups.
 
-The result is always mapped. Which of the three slots are mapped says where it goes:
+The result is always mapped. The mapped slots say where the axis goes:
 
     fine, coarse           into the batch
     fine, kernel           into the fine channels, inside each group
@@ -26,7 +26,7 @@ MAJOR = 1
 
 
 class Site(NamedTuple):
-    """Where the mapped axis goes in one tensor: into `axis`, behind its `outer` major parts."""
+    """The place of the mapped axis in one tensor: in `axis`, behind its `outer` major parts."""
 
     axis: int
     outer: Extent
@@ -41,11 +41,11 @@ def batch_contraction(
     geometry: Geometry,
     params: dict[str, Any],
 ) -> tuple[Array, int | None]:
-    """The batching rule of the contraction that fills `result`."""
+    """Batch the contraction that fills `result`, as JAX's batching rules do."""
     operands = dict(zip(OPERANDS[result], args, strict=True))
     mapped = {s: d for s, d in zip(OPERANDS[result], dims, strict=True) if d is not None}
     if not mapped:
-        return contract(result, operands, geometry=geometry, **params), None
+        return contract(result, *args, geometry=geometry, **params), None
     size = next(operands[slot].shape[dim] for slot, dim in mapped.items())
     if isinstance(size, int) and size == 0:  # groups and channels may not be empty
         shapes = (
@@ -55,17 +55,18 @@ def batch_contraction(
         return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
 
     if "kernel" in {*mapped, result} and geometry.groups > 1 and maps_over_devices(axis_data):
-        # Inside the groups, the axis would be gathered; as their major part, it stays split.
+        # Inside the groups, the axis would be gathered; as the groups' major part, it stays split.
         for slot in operands.keys() - mapped:
             operands[slot] = _repeat(operands[slot], size, mapped_mesh_axis(axis_data))
             mapped[slot] = 0
     folded = {*mapped, result}
-    sites = _sites(folded, geometry, _batch_outer(operands, mapped, geometry, axis_data))
+    sites = _find_sites(folded, geometry, _find_batch_outer(operands, mapped, geometry, axis_data))
     for slot, dim in mapped.items():
         operands[slot] = _fold(operands[slot], dim, sites[slot])
     if len(folded) == 3:
         geometry = geometry.with_groups(geometry.groups * size)
-    out = contract(result, operands, geometry=geometry, **(params | {"sharding": None}))
+    first, second = (operands[slot] for slot in OPERANDS[result])
+    out = contract(result, first, second, geometry=geometry, **(params | {"sharding": None}))
     out, dim = _unfold(out, size, sites[result]), sites[result].axis
     if params["sharding"] is not None:
         mesh, spec = params["sharding"].mesh, list(params["sharding"].spec)
@@ -75,8 +76,8 @@ def batch_contraction(
     return out, dim
 
 
-def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Extent) -> dict[Slot, Site]:
-    """Where the mapped axis goes in each tensor, by the table above."""
+def _find_sites(folded: set[Slot], geometry: Geometry, batch_outer: Extent) -> dict[Slot, Site]:
+    """Find the place of the mapped axis in each tensor, by the table above."""
     data, kernel, groups = geometry.data, geometry.kernel, geometry.groups
     if len(folded) == 3:
         channel = Site(data.channel, MAJOR)
@@ -90,15 +91,15 @@ def _sites(folded: set[Slot], geometry: Geometry, batch_outer: Extent) -> dict[S
     return {"coarse": channel, "kernel": Site(kernel.coarse, groups)}
 
 
-def _batch_outer(
+def _find_batch_outer(
     operands: dict[Slot, Array], mapped: dict[Slot, int], geometry: Geometry, axis_data: Any
 ) -> Extent:
-    """Whether the mapped axis goes outside the batch (MAJOR) or inside it (the batch's extent).
+    """Find whether the mapped axis goes outside the batch (MAJOR) or inside (the batch's extent).
 
-    Outside is free: no data moves. But of two merged axes, one that is sharded over devices must be
-    the major one, or merging gathers the data. Explicit axes and `spmd_axis_name` say which axis is
-    sharded. Automatic sharding is not visible here: with several devices, the batch is assumed to
-    be sharded.
+    Outside is free: no data moves. But of two merged axes, an axis that is sharded over devices
+    must be the major axis, or merging gathers the data. Explicit axes and `spmd_axis_name` say
+    which axis is sharded. Automatic sharding is not visible here: with several devices, the batch
+    is assumed to be sharded.
     """
     slot = next((s for s in mapped if s != "kernel"), None)
     if slot is None or maps_over_devices(axis_data):
@@ -115,7 +116,7 @@ def _batch_outer(
 
 
 def _repeat(x: Array, size: Extent, mesh_axis: Any) -> Array:
-    """`x` repeated along a new first axis, which is split over devices."""
+    """Repeat `x` along a new first axis, which is split over devices."""
     typed = meshes.explicit(jax.typeof(x))
     if typed is None:
         return lax.broadcast(x, (size,))

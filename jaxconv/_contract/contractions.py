@@ -1,4 +1,4 @@
-"""The trilinear form as three primitives, each the derivative of the other two.
+"""One sum as three primitives, each the derivative of the other two.
 
 T(fine, K, coarse) is linear in each of its three tensors. Dropping one slot leaves a
 bilinear contraction of the other two, whose result fills that slot:
@@ -9,42 +9,48 @@ bilinear contraction of the other two, whose result fills that slot:
     kernel    fine, coarse     both backward_weights
 
 The transpose of a contraction with respect to one operand swaps that operand and the
-result: it is again a row of this table. So derivatives of any order, in either mode,
-are these three primitives and nothing else, whatever a backend makes of them.
+result, which is again a row of this table. So derivatives of any order, in either mode,
+are these three primitives and nothing else, on every backend.
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv._base import contexts, meshes
+from jaxconv._base import contexts, lowerings, meshes
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.jax_names import (
+    Equation,
     Primitive,
     ad,
     batching,
+    change_type,
     devices_to_split_over,
     is_exported,
     jet,
     mlir,
-    retyped,
     type_of_sought,
+    types_lowered,
 )
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
 
+if TYPE_CHECKING:
+    from jaxconv._lowering import Plan
+
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
 
-#: Those with a lowering of their own, the keys of `_lowering.TABLES`; None is every other one.
+#: The platforms with a table, the keys of `_lowering.TABLES`; None is every other platform.
 PLATFORMS = (None, "cpu", "gpu")
 
 
 def contract(
     result: Slot,
-    operands: dict[Slot, Array],
+    first: Array,
+    second: Array,
     *,
     geometry: Geometry,
     precision: Precision,
@@ -52,19 +58,18 @@ def contract(
     early_rounding: bool = False,
     sharding: NamedSharding | None = None,
 ) -> Array:
-    """Contract two slots of the form into the third.
+    """Contract two slots of the sum into the third.
 
     Args:
       result: the slot to fill.
-      operands: the other two, by slot.
+      first, second: the tensors of the other two slots, in the order of `OPERANDS`.
       geometry: the sizes that all three share.
       precision: as lax takes it.
       dtype: type of the result; sums are at least float32.
       early_rounding: the caller rounds the result to the operands' type anyway, so a
         backend may do so first (see `_lowering.lower`).
-      sharding: that of the result, on explicit mesh axes.
+      sharding: of the result, on explicit mesh axes.
     """
-    first, second = (operands[slot] for slot in OPERANDS[result])
     first, second = meshes.vary_alike(first, second)
     out: Array = PRIMITIVES[result].bind(
         first,
@@ -79,29 +84,49 @@ def contract(
     return out
 
 
+def plan_in(
+    equation: Equation, platform: str | None, *, devices: int = 1, exported: bool = False
+) -> "Plan | None":
+    """Plan the contraction in an equation; None for other equations."""
+    from jaxconv import _lowering
+
+    for slot, primitive in PRIMITIVES.items():
+        if equation.primitive is primitive:
+            (first, second), params = equation.operands, equation.params
+            geometry, dtype, forced = (params[n] for n in ("geometry", "dtype", "forced"))
+            program: Any = {"devices": devices, "exported": exported}
+            problem = _lowering.problem_of(
+                slot, first, second, geometry, dtype, platform, **program
+            )
+            return _lowering.choose_plan(problem, platform, forced)
+    return None
+
+
 def _register(result: Slot) -> None:
     """Give the primitive that fills `result` all its rules."""
     primitive, slots = PRIMITIVES[result], OPERANDS[result]
 
     def abstract(first: Any, second: Any, *, geometry: Geometry, **params: Any) -> Any:
         shape = geometry.shape(result, first.shape, second.shape)
-        sharding = params["sharding"] or meshes.of_result(result, first, second, geometry, shape)
+        sharding = params["sharding"] or meshes.find_sharding(
+            result, first, second, geometry, shape
+        )
         dtype = params["dtype"]
-        return retyped(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        return change_type(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
     def transpose(wrt: Slot) -> Any:
         def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
-            operands: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
-            aval = type_of_sought(operands.pop(wrt))
+            tensors: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
+            aval = type_of_sought(tensors[wrt])
             # The one rounding of a cotangent that is wider than the operands.
-            operands[result] = lax.convert_element_type(cotangent, aval.dtype)
+            tensors[result] = lax.convert_element_type(cotangent, aval.dtype)
             params |= {
                 "dtype": aval.dtype,
                 "early_rounding": False,
                 "sharding": meshes.explicit(aval),
             }
             del params["forced"]
-            return contract(wrt, operands, **params)
+            return contract(wrt, *(tensors[slot] for slot in OPERANDS[wrt]), **params)
 
         return rule
 
@@ -110,7 +135,7 @@ def _register(result: Slot) -> None:
         return batch_contraction(contract, result, axis, args, dims, geometry, params)
 
     def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:
-        """The coefficients of a product of two power series."""
+        """Compute the coefficients of a product of two power series."""
         first, second = ([x, *terms] for x, terms in zip(primals_in, series_in, strict=True))
         out = [
             sum(primitive.bind(first[j], second[k - j], **params) for j in range(k + 1))
@@ -118,17 +143,17 @@ def _register(result: Slot) -> None:
         ]
         return out[0], out[1:]
 
-    def lowered(platform: str | None, devices: int, exported: bool) -> Any:
+    def lowering_for(platform: str | None, devices: int, exported: bool) -> Any:
         from jaxconv import _lowering  # half of the package, which only compiling needs
 
         lower = partial(
             _lowering.lower, result, platform=platform, devices=devices, exported=exported
         )
-        return meshes.in_auto_axes(result, lower)
+        return meshes.lower_in_auto_axes(result, lower)
 
     def evaluate(*operands: Any, **params: Any) -> Any:
         """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
-        return lowered(jax.default_backend(), 1, False)(*operands, **params)
+        return lowering_for(jax.default_backend(), 1, False)(*operands, **params)
 
     primitive.def_abstract_eval(abstract)
     primitive.def_impl(evaluate)
@@ -138,7 +163,13 @@ def _register(result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            lower = lowered(platform, devices_to_split_over(ctx), is_exported(ctx))
+            devices, exported = devices_to_split_over(ctx), is_exported(ctx)
+            lower = lowering_for(platform, devices, exported)
+            if lowerings.heard(ctx):
+                equation = Equation(primitive, *types_lowered(ctx), params)
+                plan = plan_in(equation, platform, devices=devices, exported=exported)
+                if plan is not None:
+                    lowerings.tell(equation, tuple(plan.steps()), devices)
             return mlir.lower_fun(lower, multiple_results=False)(ctx, *operands, **params)
 
         return rule

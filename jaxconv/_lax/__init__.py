@@ -1,6 +1,6 @@
 """The convolutions of `jax.lax`, computed by the contractions of this library.
 
-from_lax.py   the parameters of lax's convolution to a contraction, or why not
+from_lax.py   from the parameters of lax's convolution to a contraction, or why not
 install.py    `install`: how lax's convolutions are lowered, whoever calls them
-lax_call.py   what the functions of `jaxconv.lax` share
+lax_call.py   the steps of all functions of `jaxconv.lax`
 """

@@ -4,8 +4,8 @@ On one axis, where D is the dilated lhs,
 
     out[q] = sum_t rhs[t] * D[stride*q + rhs_dilation*t - low]
 
-Lhs, rhs and out fill the slots of the form in one of four ways. A weights gradient has batch
-groups, or the numbers that JAX gives it (see `_like_a_gradient`):
+Lhs, rhs and out fill the three slots in one of four ways. A weights gradient has batch
+groups, or JAX's numbers of a gradient (see `_looks_like_gradient`):
 
     lhs dilated   weights gradient   lhs      rhs      out      kernel
     no            no                 fine     kernel   coarse   as it is
@@ -13,7 +13,7 @@ groups, or the numbers that JAX gives it (see `_like_a_gradient`):
     no            yes                fine     coarse   kernel   as it is
     yes           yes                coarse   fine     kernel   reversed
 
-The second needs a stride of 1, and the last an rhs_dilation of 1: else there is no contraction.
+The second way needs a stride of 1, and the last an rhs_dilation of 1: else there is no contraction.
 """
 
 from collections.abc import Sequence
@@ -38,16 +38,16 @@ Numbers = lax.ConvDimensionNumbers
 NO_AXIS = "no spatial axis"
 SYMBOLIC = "a symbolic extent other than the batch"
 EMPTY = "an empty operand or result"
-TWICE = "a stride together with lhs_dilation"
+BOTH_STRIDES = "a stride together with lhs_dilation"
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """The contraction that a convolution of lax's is."""
+    """The contraction that computes a convolution of lax's."""
 
     result: Slot
     geometry: Geometry
-    #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on its fine axis
+    #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on the fine axis
     dilated: bool
     numbers: Numbers
     #: groups of a weights gradient that lead the batch of lhs, not its channels
@@ -63,27 +63,27 @@ def compute(
     dtype: DType,
     sharding: NamedSharding | None = None,
 ) -> Array:
-    """Compute what lax would, by one contraction."""
+    """Compute the convolution by the contraction."""
     lhs_spec, rhs_spec = tuple(found.numbers.lhs_spec), tuple(found.numbers.rhs_spec)
     geometry, kernel = found.geometry, found.geometry.kernel
     groups, to_kernel = geometry.groups, found.result == "kernel"
     if to_kernel:  # in the layout of lhs, which rhs takes, too
         lhs = move_groups(lhs, found.groups_in_batch, source=lhs_spec[1], target=lhs_spec[0])
-        rhs = reorder(rhs, _exchanged(rhs_spec), geometry.data.spec)
+        rhs = reorder(rhs, _exchange(rhs_spec), geometry.data.spec)
     else:
         lhs = reorder(lhs, lhs_spec, geometry.data.spec)
         if found.dilated:
             rhs = move_groups(lax.rev(rhs, kernel.spatial), groups, kernel.fine, kernel.coarse)
-    slots: tuple[Slot, Slot] = (
-        "coarse" if found.dilated else "fine",
-        "kernel" if not to_kernel else "fine" if found.dilated else "coarse",
-    )
+    first, second = lhs, rhs
+    if to_kernel and found.dilated:  # lhs is coarse, rhs fine
+        first, second, precision = rhs, lhs, precision[::-1]
     moved = to_kernel and found.dilated and groups > 1  # sharded after the groups have moved
     out = contract(
         found.result,
-        dict(zip(slots, (lhs, rhs), strict=True)),
+        first,
+        second,
         geometry=geometry,
-        precision=precision[::-1] if slots == ("coarse", "fine") else precision,
+        precision=precision,
         dtype=dtype,
         sharding=None if moved else sharding,
     )
@@ -93,9 +93,9 @@ def compute(
 
 
 def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
-    """The contraction that a convolution of lax's of these types is, or why there is none.
+    """Find the contraction of a convolution of lax's of these types, or why there is none.
 
-    The parameters are those of `jax.lax.conv_general_dilated_p`.
+    The parameters are the parameters of `jax.lax.conv_general_dilated_p`.
     """
     lhs, rhs = operands
     precision, dtype = params.pop("precision"), result.dtype
@@ -106,10 +106,10 @@ def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> M
         return f"a result of type {dtype}"
     if not isinstance(precision, tuple | None):
         return f"precision {precision}"
-    return mapped(lhs.shape, rhs.shape, **params)
+    return find_contraction(lhs.shape, rhs.shape, **params)
 
 
-def mapped(
+def find_contraction(
     lhs: Shape,
     rhs: Shape,
     *,
@@ -121,9 +121,9 @@ def mapped(
     feature_group_count: int,
     batch_group_count: int,
 ) -> Mapped | str:
-    """The contraction of a convolution of operands of these shapes, or why there is none.
+    """Find the contraction of a convolution of operands of these shapes, or why there is none.
 
-    The parameters are those of `jax.lax.conv_general_dilated_p`, and as well-formed.
+    The parameters of `jax.lax.conv_general_dilated_p` are well-formed.
     """
     (batch, features, *spatial), (outputs, _, *window), _ = dimension_numbers
     if not spatial:
@@ -138,10 +138,10 @@ def mapped(
     )
     if any(map(is_symbolic_dim, (rhs[outputs], *(n for column in columns for n in column)))):
         return SYMBOLIC
-    axes = [_axis(*map(int, row)) for row in zip(*columns, strict=True)]
+    axes = [_read_axis(*map(int, row)) for row in zip(*columns, strict=True)]
     if rhs[outputs] < 1 or any(min(a.extent, a.taps, a.places) < 1 for a in axes):
         return EMPTY
-    to_kernel = batch_group_count > 1 or _like_a_gradient(batch, axes)
+    to_kernel = batch_group_count > 1 or _looks_like_gradient(batch, axes)
     channels, summed = (lhs[batch], lhs[features]) if to_kernel else (lhs[features], 1)
     if is_symbolic_dim(channels) or (feature_group_count > 1 and is_symbolic_dim(summed)):
         return SYMBOLIC
@@ -149,10 +149,11 @@ def mapped(
         return EMPTY
     dilated = any(a.lhs_dilation > 1 for a in axes)
     if any((a.rhs_dilation if to_kernel else a.stride) > 1 for a in axes) and dilated:
-        return TWICE
+        return BOTH_STRIDES
     if to_kernel:
-        return _to_kernel(axes, feature_group_count, batch_group_count, dilated, dimension_numbers)
-    return _to_data(axes, feature_group_count, dilated, dimension_numbers)
+        groups = feature_group_count, batch_group_count
+        return _fill_kernel(axes, groups, dilated, dimension_numbers)
+    return _fill_data(axes, feature_group_count, dilated, dimension_numbers)
 
 
 class _Axis(NamedTuple):
@@ -172,10 +173,10 @@ class _Axis(NamedTuple):
         return self.rhs_dilation * (self.taps - 1)
 
 
-def _axis(
+def _read_axis(
     extent: int, taps: int, stride: int, low: int, high: int, lhs_dilation: int, rhs_dilation: int
 ) -> _Axis:
-    """One axis with its number of places; a step over a single element becomes 1."""
+    """Make an axis, and count its places; a step over a single element becomes 1."""
     room = lhs_dilation * (extent - 1) + low + high - rhs_dilation * (taps - 1)
     places = room // stride + 1
     return _Axis(
@@ -189,19 +190,19 @@ def _axis(
     )
 
 
-def _like_a_gradient(batch: int, axes: list[_Axis]) -> bool:
+def _looks_like_gradient(batch: int, axes: list[_Axis]) -> bool:
     """Whether these are the numbers that JAX gives to a weights gradient without groups.
 
-    It exchanges batch and channels, so that the batch is not the first axis, slides the gradient
-    of the result over lhs, so that rhs is the larger one, and turns a stride into rhs_dilation.
+    JAX exchanges batch and channels, so that the batch is not the first axis, slides the gradient
+    of the result over lhs, so that rhs is larger, and turns a stride into rhs_dilation.
     """
     if batch == 0 or prod(a.taps for a in axes) < prod(a.places for a in axes):
         return False
     return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
 
 
-def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) -> Mapped:
-    """To coarse, or to fine if lhs is dilated, in the layout of the result."""
+def _fill_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) -> Mapped:
+    """Fill coarse, or fine if lhs is dilated, in the layout of the result."""
     _, (outputs, inputs, *window), (batch, features, *spatial) = numbers
     data = DataLayout(batch, features, tuple(spatial))
     if dilated:
@@ -216,14 +217,10 @@ def _to_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) ->
     return Mapped("coarse", Geometry(tuple(found), groups, data, kernel), False, numbers)
 
 
-def _to_kernel(
-    axes: list[_Axis],
-    feature_groups: int,
-    batch_groups: int,
-    dilated: bool,
-    numbers: Numbers,
+def _fill_kernel(
+    axes: list[_Axis], groups: tuple[int, int], dilated: bool, numbers: Numbers
 ) -> Mapped:
-    """To the kernel, in the layout of lhs, whose batch lax takes for its channels."""
+    """Fill the kernel, in the layout of lhs, whose batch lax takes for channels."""
     (lhs_batch, lhs_features, *spatial), _, (channels, outputs, *window) = numbers
     data = DataLayout(batch=lhs_features, channel=lhs_batch, spatial=tuple(spatial))
     if dilated:
@@ -235,15 +232,15 @@ def _to_kernel(
     else:
         kernel = KernelLayout(coarse=outputs, fine=channels, spatial=tuple(window))
         found = [Axis(a.extent, a.places, a.taps, a.rhs_dilation, a.stride, a.low) for a in axes]
-    geometry = Geometry(tuple(found), feature_groups * batch_groups, data, kernel)
-    return Mapped("kernel", geometry, dilated, numbers, feature_groups)
+    geometry = Geometry(tuple(found), prod(groups), data, kernel)
+    return Mapped("kernel", geometry, dilated, numbers, groups_in_batch=groups[0])
 
 
 def _mirrored_pad(a: _Axis) -> int:
-    """The low padding, where lhs is the coarse tensor and out the reversed kernel."""
+    """Find the low padding where lhs is the coarse tensor and out the reversed kernel."""
     return a.stride * (a.places - 1) - a.low
 
 
-def _exchanged(spec: tuple[int, ...]) -> tuple[int, ...]:
-    """A spec of lax's with its first two axes exchanged: batch and channels, or out and in."""
+def _exchange(spec: tuple[int, ...]) -> tuple[int, ...]:
+    """Exchange the first two axes of a spec of lax's: batch and channels, or out and in."""
     return (spec[1], spec[0], *spec[2:])

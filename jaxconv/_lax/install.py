@@ -4,24 +4,47 @@ One hook reaches every library on JAX, since all their convolutions are one prim
 replaces the lowering on CPU. JAX's rules to trace, differentiate, batch and type it stay.
 """
 
-from collections.abc import Sequence
+import atexit
+import sys
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from jax import lax
+import jax
+from jax import Array, lax
 
-from jaxconv._base import dtypes, meshes
-from jaxconv._base.contexts import INSTALLED
-from jaxconv._base.jax_names import lowering_of, mlir, set_for_all_threads, types_lowered
+import jaxconv
+from jaxconv._base import dtypes, lowerings, meshes
+from jaxconv._base.contexts import CHOICE, INSTALLED
+from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.jax_names import (
+    Equation,
+    devices_to_split_over,
+    equations,
+    is_exported,
+    lowering_of,
+    mlir,
+    set_for_all_threads,
+    types_lowered,
+)
+from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import Shape, Typed
+from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 
-#: Why a convolution stays with lax though it has a contraction.
+#: Why a convolution stays with lax though it may have a contraction.
+NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
 
 
-def install(platform: str = "cpu") -> None:
+def install(
+    platform: str = "cpu",
+    *,
+    only: str | Sequence[str] | None = None,
+    without: str | Sequence[str] | None = None,
+) -> None:
     """Compute every convolution of `jax.lax` by this library, on CPU, from here on.
 
     Flax, Equinox, Haiku, Keras, `jax.numpy.convolve`, `jax.scipy.signal` and JAX's own derivatives
@@ -35,14 +58,20 @@ def install(platform: str = "cpu") -> None:
     `precision`, and, because lax is faster, weights gradients from one channel to one.
     :func:`jaxconv.explain_jaxpr` lists how the convolutions of a program are computed.
 
-    Calling it again changes nothing.
+    Another call replaces the one before.
 
     Args:
       platform: "cpu". On GPU and TPU lax's convolutions stay as they are, also in a program that
         is exported for several platforms.
+      only, without: names of contractions or of forms, one or several, to find out by halves what
+        is to blame for a suspicion. A contraction is named by the slot that it fills: "coarse" (a
+        convolution, or a data gradient of stride 1), "fine" (a transposed convolution, or another
+        data gradient) or "kernel" (a weights gradient); a form as :func:`profile` shows it,
+        "onednn" say. Convolutions stay with lax unless one of their names is in `only`, and where
+        one is in `without`.
 
     Raises:
-      ValueError: another platform.
+      ValueError: another platform, or an unknown name.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxconv
@@ -56,8 +85,38 @@ def install(platform: str = "cpu") -> None:
             f"install: `platform` must be 'cpu'; got {platform!r}. On GPU and TPU nothing is "
             f"installed yet: there, lax's convolutions are compiled as they are"
         )
-    _register()
+    choice = _names("only", only), _names("without", without)
+    register()
+    set_for_all_threads(CHOICE, choice)
     set_for_all_threads(INSTALLED, True)
+
+
+def enabled() -> bool:
+    """Whether :func:`install` or :func:`installed` holds here, in this thread.
+
+    Example:
+      >>> import jaxconv
+      >>> with jaxconv.installed():
+      ...     jaxconv.enabled()
+      True
+    """
+    return bool(INSTALLED.value)
+
+
+def install_as_told(told: str) -> None:
+    """What importing the package does with JAXCONV_INSTALL, if it is not 0.
+
+    The programs that are profiled end before the report is printed, on stderr.
+    """
+    if told not in ("1", "profile"):
+        said = f"JAXCONV_INSTALL must be 1, profile or 0; got {told!r}, so nothing is installed"
+        warnings.warn(said, stacklevel=2)
+        return
+    if told == "profile":
+        profiling = jaxconv.profile()
+        atexit.register(print, profiling.__enter__(), file=sys.stderr)
+        atexit.register(profiling.__exit__, None, None, None)  # is called before
+    install()
 
 
 def uninstall() -> None:
@@ -68,6 +127,7 @@ def uninstall() -> None:
       >>> jaxconv.uninstall()
     """
     set_for_all_threads(INSTALLED, False)
+    set_for_all_threads(CHOICE, (None, None))
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
@@ -84,17 +144,66 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       ...     jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
       [1.0, 12.0, 24.0, 40.0]
     """
-    _register()
+    register()
     context: AbstractContextManager[Any] = INSTALLED(bool(yes))
     return context
 
 
-def to_install(operands: Sequence[Typed], result: Typed, **params: Any) -> Mapped | str:
+def to_install(
+    operands: Sequence[Typed],
+    result: Typed,
+    *,
+    devices: int = 1,
+    exported: bool = False,
+    **params: Any,
+) -> Mapped | str:
     """The contraction that replaces a convolution of lax's of these types, or why none does."""
     found = as_contraction(operands, result, **params)
-    if isinstance(found, Mapped) and not gains(found, *(operand.shape for operand in operands)):
+    if isinstance(found, str):
+        return found
+    if not gains(found, *(operand.shape for operand in operands)):
         return FASTER
+    only, without = CHOICE.value
+    if only is None and without is None:
+        return found
+    names: set[str] = {found.result}
+    if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
+        program = jax.make_jaxpr(computed(found, result, params))(*operands)
+        plans = (plan_in(e, "cpu", devices=devices, exported=exported) for e in equations(program))
+        names |= {form for plan in plans if plan for form, _ in plan.steps()}
+    if only is not None and not names & {*only}:
+        return f"left out by install(only={', '.join(only)})"
+    if without is not None and names & {*without}:
+        return f"left out by install(without={', '.join(without)})"
     return found
+
+
+def computed(found: Mapped, result: Typed, params: dict[str, Any]) -> Callable[..., Array]:
+    """What computes a convolution of lax's, of two operands."""
+    return partial(
+        compute,
+        found,
+        precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
+        dtype=dtypes.canonical(result.dtype),
+        sharding=meshes.explicit(result),
+    )
+
+
+def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """The names that `install` was given; None for all."""
+    if given is None:
+        return None
+    from jaxconv._lowering import FORMS  # half of the package
+
+    known = (*OPERANDS, *FORMS)
+    names = (
+        (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    )
+    if not names or any(name not in known for name in names):
+        raise ValueError(
+            f"install: `{argument}` must be one or several of {either(known)}; got {shown(given)}"
+        )
+    return names
 
 
 def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
@@ -113,22 +222,23 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any:
     """The lowering rule of lax's convolution on CPU."""
     operands, (result,) = types_lowered(ctx)
-    found: Mapped | str = "not installed"
+    devices, heard = devices_to_split_over(ctx), lowerings.heard(ctx)
+    equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
+    found: Mapped | str = NOT_INSTALLED
     if INSTALLED.value:
-        found = to_install(operands, result, **params)
+        exported = is_exported(ctx)
+        found = to_install(operands, result, devices=devices, exported=exported, **params)
     if isinstance(found, str):
+        if heard:
+            lowerings.tell(equation, found, devices)
         return original(ctx, lhs, rhs, **params)
-    computed = partial(
-        compute,
-        found,
-        precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
-        dtype=dtypes.canonical(result.dtype),
-        sharding=meshes.explicit(result),
-    )
-    return mlir.lower_fun(computed, multiple_results=False)(ctx, lhs, rhs)
+    with lowerings.of_lax(equation):
+        return mlir.lower_fun(computed(found, result, params), multiple_results=False)(
+            ctx, lhs, rhs
+        )
 
 
-def _register() -> None:
+def register() -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
     original = lowering_of(lax.conv_general_dilated_p, "cpu")
     if not (isinstance(original, partial) and original.func is _lower):

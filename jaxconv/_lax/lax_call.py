@@ -1,7 +1,7 @@
 """A call of a convolution of `jax.lax`: lax's own steps, with a contraction for its convolution.
 
-lax's function is traced on the shapes alone. So its checks, its padding rules and its defaults hold
-as this JAX has them, and its errors are raised. What it traced is then evaluated on the operands.
+lax's function is traced on the shapes alone. So this JAX's checks, padding rules, defaults and
+errors hold. The traced program is then evaluated on the operands.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding
 
 from jaxconv._base import meshes
 from jaxconv._base.jax_names import Equation, Primitive, equations, evaluate
-from jaxconv._lax.from_lax import TWICE, Numbers, as_contraction, compute
+from jaxconv._lax.from_lax import BOTH_STRIDES, Numbers, as_contraction, compute
 from jaxconv._rules import arguments as _arguments
 
 #: The arguments that are tensors.
@@ -25,7 +25,7 @@ OPERANDS = ("lhs", "rhs")
 
 
 def compute_as(function: Callable[..., Array], given: dict[str, Any]) -> Array:
-    """Compute what a function of `jax.lax` makes of these arguments, by their names."""
+    """Compute a function of `jax.lax` of these arguments, given by name."""
     name = function.__name__
     tensors = {n: x for n, x in given.items() if n in OPERANDS}
     if not all(hasattr(x, "shape") for x in tensors.values()):
@@ -40,9 +40,9 @@ def compute_as(function: Callable[..., Array], given: dict[str, Any]) -> Array:
     try:
         call = _Call(function, arguments, _key(tuple(arguments.values())))
         hash(call)
-    except TypeError:  # what no jit can be known by, such as a traced stride
+    except TypeError:  # no key of a jit, such as a traced stride
         return function(*operands, **arguments)
-    out: Array = _compiled(function)(call, *operands)
+    out: Array = _compile(function)(call, *operands)
     return out
 
 
@@ -56,15 +56,15 @@ class _Call:
 
 
 def _key(value: Any) -> Hashable:
-    """Equal for equal values of equal types alone: 1, 1.0 and True are three."""
+    """Make a key that is equal for equal values of equal types: 1, 1.0 and True differ."""
     if isinstance(value, tuple | list | np.ndarray):
         return type(value), tuple(map(_key, value))
     return type(value), value
 
 
 @cache
-def _compiled(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`_run` under the name of lax's function, which is what jaxprs and profiles show."""
+def _compile(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Compile `_run` under the name of lax's function, for jaxprs and profiles."""
 
     def run(call: _Call, *operands: Array) -> Array:
         return _run(call, *operands)
@@ -82,7 +82,7 @@ def _run(call: _Call, *operands: Array) -> Array:
     )
     program = jax.make_jaxpr(partial(call.function, **arguments))(*types)
     found = [e for e in equations(program) if e.primitive is lax.conv_general_dilated_p]
-    contraction = _contraction(found[0]) if len(found) == 1 else None
+    contraction = _find_contraction(found[0]) if len(found) == 1 else None
     explicit = any(meshes.explicit(jax.typeof(x)) for x in operands)
     if contraction is None or (sharding is not None and not explicit):
         return call.function(*operands, **call.arguments)
@@ -98,15 +98,15 @@ def _run(call: _Call, *operands: Array) -> Array:
     return out
 
 
-def _contraction(convolution: Equation) -> Callable[..., Array] | None:
-    """What computes a convolution of lax's by a contraction; None if there is none."""
+def _find_contraction(convolution: Equation) -> Callable[..., Array] | None:
+    """Make a function that computes lax's convolution by a contraction, if there is any."""
     _, (lhs, rhs), (result,), given = convolution
-    params = _canonical(given, len(lhs.shape))
+    params = _canonicalise(given, len(lhs.shape))
     if params is None or result.weak_type:  # the library's result is never weak
         return None
     dilate: Callable[[Array], Array] | None = None
     found = as_contraction((lhs, rhs), result, **params)
-    if found == TWICE:
+    if found == BOTH_STRIDES:
         dilate = partial(_dilate, params["dimension_numbers"], params["lhs_dilation"])
         params = params | {"lhs_dilation": (1,) * len(params["lhs_dilation"])}
         found = as_contraction((jax.eval_shape(dilate, lhs), rhs), result, **params)
@@ -126,8 +126,8 @@ def _contraction(convolution: Equation) -> Callable[..., Array] | None:
     return run
 
 
-def _canonical(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
-    """The parameters in ints; None where they are malformed, which lax may find out later."""
+def _canonicalise(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
+    """Convert the parameters to ints; None for malformed ones, which lax may find out later."""
     numbers, pads = params["dimension_numbers"], params["padding"]
     try:
         counts = {n: index(params[n]) for n in ("feature_group_count", "batch_group_count")}
@@ -145,7 +145,7 @@ def _canonical(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
 
 
 def _dilate(numbers: Numbers, dilation: tuple[int, ...], lhs: Array) -> Array:
-    """`lhs` with its dilation written out in zeros."""
+    """Write out the dilation of `lhs` in zeros."""
     between = dict(zip(numbers.lhs_spec[2:], dilation, strict=True))
     edges = [(0, 0, between.get(axis, 1) - 1) for axis in range(lhs.ndim)]
     return lax.pad(lhs, np.zeros((), lhs.dtype), edges)

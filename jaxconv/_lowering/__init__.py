@@ -1,16 +1,16 @@
 """How a contraction is computed: a plan as data, then the forms that it names, in plain lax.
 
 problem.py                      a contraction in sizes: all that a choice may look at
-normal.py                       a problem without what contributes nothing
-form.py                         what a form is, and what a line of a table
+normal.py                       a problem without taps, pixels and axes that add nothing
+form.py                         the records: a form, and a line of a table
 cpu.py, gpu.py, tpu.py          a table each: which form when, and why
 tables.py                       the tables by platform, the forms by name
 plan.py                         the first line that holds: a plan; following a plan
 lower.py                        from a primitive's parameters to a plan, and to lax
 force.py, measured.py           `forced`: a form by name, or those that were measured
-isolate.py                      keeps XLA from fusing a form with what stands around it
+isolate.py                      keeps XLA from fusing a form with its neighbours
 onednn_here.py, xla_here.py     what this process may call; how fast this XLA is
-onednn_verdict.py               what a sweep on this machine found
+onednn_verdict.py               the verdicts of sweeps on this machine
 forms/                          the forms
 """
 

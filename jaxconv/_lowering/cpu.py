@@ -2,7 +2,7 @@
 
 The first line that holds, and whose form can compute the contraction, decides. Contractions
 to the fine tensor are first rewritten as contractions to the coarse tensor. oneDNN, where jaxlib
-carries it, then computes what it is fast at. Below it are the portable forms.
+carries oneDNN, then computes what oneDNN is fast at. The last lines are the portable forms.
 """
 
 import math
@@ -24,77 +24,75 @@ from jaxconv._lowering.forms import (
 )
 from jaxconv._lowering.problem import Problem
 
-#: Most multiply-adds in one fused loop: beyond, XLA's code for it is several times slower.
-MOST_TERMS, MOST_TERMS_TO_KERNEL = 100, 64
+#: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
+MAX_TERMS, MAX_TERMS_TO_KERNEL = 100, 64
 
-#: Most multiply-adds a result with which they beat two transpositions and oneDNN.
-FEW_TERMS = 49
+#: Multiply-adds a result that beat two transpositions and oneDNN.
+MAX_TERMS_CHANNELS_FIRST = 49
 
-#: Most summed channels of a group with which multiply-adds beat XLA's grouped convolution.
-FEW_CHANNELS = 8
+#: Summed channels of a group for which multiply-adds beat XLA's grouped convolution.
+MAX_GROUP_CHANNELS = 8
 
-#: Most result channels, and fewest summed ones for each of them, with which adding windows up beats
-#: oneDNN.
-FEW_RESULTS, MANY_SUMMED = 8, 8
+#: Result channels, and summed channels for each, for which adding windows up beats oneDNN.
+MAX_RESULT_CHANNELS, MIN_SUMMED_PER_RESULT = 8, 8
 
-#: Most summed channels that XLA:CPU's fast dense convolution leaves to slower code, and elements of
-#: all windows, in multiples of the data's, beyond which that convolution beats adding windows up.
-NARROW, MANY_WINDOWS = 16, 2
+#: Summed channels that XLA:CPU's fast dense convolution leaves to slower code. And elements of all
+#: windows over elements of the data, above which that convolution beats adding windows up.
+MAX_SLOW_CHANNELS, MAX_WINDOWS_RATIO = 16, 2
 
-#: Most fine channels of a stem whose gradients XLA:CPU has fast code for.
-FEW_FINE = 4
+#: Fine channels of a stem whose gradients XLA:CPU has fast code for.
+MAX_STEM_CHANNELS = 4
 
-#: Most fine channels of a stem, and fewest coarse ones for each of them, with which im2col beats
-#: XLA:CPU's convolution.
-FEW_WIDENED, MANY_COARSE = 8, 10
+#: Fine channels of a stem, and coarse channels for each, for which im2col beats XLA's convolution.
+MAX_WIDENED_CHANNELS, MIN_COARSE_PER_FINE = 8, 10
 
-#: Most pairs of channels in a group with which multiply-adds beat dots for a weights gradient.
-FEW_PRODUCTS = 32
+#: Pairs of channels in a group for which multiply-adds beat dots in a weights gradient.
+MAX_CHANNEL_PAIRS = 32
 
-#: Most sums that XLA:CPU computes in one dot on one core.
-FEW_SUMS = 96 * 96
+#: Sums that XLA:CPU computes in one dot on one core.
+MAX_ONE_CORE_SUMS = 96 * 96
 
-#: Fewest multiply-adds of a contraction for oneDNN, which takes 8 microseconds to start.
-LITTLE_WORK = 2e4
+#: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
+MIN_ONEDNN_WORK = 2e4
 
-#: Fewest multiply-adds of a group with which one contraction for each beats one for all.
-WORK_OF_A_GROUP = 4e6
+#: Multiply-adds of a group that are worth a contraction for each group.
+MIN_GROUP_WORK = 4e6
 
-#: Most pixels along an axis, and fewest channels, with which im2col beats XLA:CPU's convolution.
-SMALL_IMAGE, MANY_CHANNELS = 14, 64
+#: Pixels along an axis, and channels, for which im2col beats XLA's convolution.
+MAX_SMALL_PIXELS, MIN_WIDE_CHANNELS = 14, 64
 
-#: Most coarse channels that are not worth im2col's windows.
-FEW_COARSE = 16
+#: Coarse channels that are not worth im2col's windows.
+MAX_COARSE_CHANNELS = 16
 
-#: Fewest images, which XLA:CPU takes as channels, with which its weights gradient beats im2col, of
-#: very few channels and of more.
-FEW_IMAGES, MANY_IMAGES = 8, 32
+#: Images for which XLA's weights gradient, which takes images as channels, beats im2col: the lower
+#: limit is for very few channels, and for strides.
+MIN_IMAGES, MIN_IMAGES_OTHERWISE = 8, 32
 
-#: Most bytes of data that its weights gradients may transpose to take images as channels.
-MUCH_COPIED = 16 << 20
+#: Bytes of data that XLA's weights gradient may transpose to take images as channels.
+MAX_COPIED_BYTES = 16 << 20
 
-#: Most pixels with which copying the kernel into an order of oneDNN's costs more than their sums.
-FEW_PIXELS = 49
+#: Pixels whose sums cost less than to copy the kernel into an order of oneDNN's.
+MAX_COPIED_KERNEL_PIXELS = 49
 
 #: Copies of the result that reading the narrower tensor by taps must save.
-COPIES = 2
+MIN_SAVED_COPIES = 2
 
 
 def _few_terms(p: Problem) -> bool:
-    """Grouped, and few enough multiply-adds a result for one fused loop."""
-    if p.dense or p.result == "fine" or p.summed > FEW_CHANNELS:
+    """Whether there are groups, and few enough multiply-adds a result for one fused loop."""
+    if p.dense or p.result == "fine" or p.summed > MAX_GROUP_CHANNELS:
         return False
     if p.result == "kernel":
-        return _few_products(p) and p.taps * p.fine_channels <= MOST_TERMS_TO_KERNEL
-    return p.taps * p.fine_channels <= MOST_TERMS
+        return _few_products(p) and p.taps * p.fine_channels <= MAX_TERMS_TO_KERNEL
+    return p.taps * p.fine_channels <= MAX_TERMS
 
 
 def _few_products(p: Problem) -> bool:
-    return not p.dense and p.fine_channels * p.coarse_channels <= FEW_PRODUCTS
+    return not p.dense and p.fine_channels * p.coarse_channels <= MAX_CHANNEL_PAIRS
 
 
 def _much_data(p: Problem) -> bool:
-    """Data that is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
+    """Whether data is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
     if p.result == "kernel":
         transposed = not p.channels_last and p.rank > 1 and not p.tiles
         return _few_products(p) or transposed
@@ -105,133 +103,131 @@ def _much_data(p: Problem) -> bool:
 
 
 def _many_taps(p: Problem) -> bool:
-    """Grouped, and too many taps for a program to write out one by one."""
-    most = MOST_TERMS if p.fine_channels == p.coarse_channels == 1 else taps.MOST_TAPS
-    return not p.dense and p.taps > (MOST_TERMS_TO_KERNEL if p.result == "kernel" else most)
+    """Whether there are groups, and too many taps for a program to write out one by one."""
+    most = MAX_TERMS if p.fine_channels == p.coarse_channels == 1 else taps.MAX_TAPS
+    return not p.dense and p.taps > (MAX_TERMS_TO_KERNEL if p.result == "kernel" else most)
 
 
 def _dots_only(p: Problem) -> bool:
-    """Stride 1, or too much for multiply-adds.
+    """Whether the stride is 1, or the contraction too much for multiply-adds.
 
     At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
     """
     halos = p.result == "coarse" and not p.strided
-    return p.taps <= taps.MOST_TAPS and (halos or not _few_terms(p))
+    return p.taps <= taps.MAX_TAPS and (halos or not _few_terms(p))
 
 
 def _few_terms_beat_onednn(p: Problem) -> bool:
-    """One channel to or from a few; or phases, whose results fuse with the interleaving."""
+    """Whether one channel meets a few, or phases, whose results fuse with the interleaving."""
     few, more = sorted((p.fine_channels, p.coarse_channels))
-    multiplier = not p.dense and few == 1 < more <= FEW_CHANNELS
+    multiplier = not p.dense and few == 1 < more <= MAX_GROUP_CHANNELS
     return p.result == "coarse" and (multiplier or (p.phase and p.depthwise)) and _few_terms(p)
 
 
 def _one_dot(p: Problem) -> bool:
-    """One tap, or windows that tile: each pixel is in one window at most."""
+    """Whether there is one tap, or windows that tile: each pixel is in one window at most."""
     if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
-        return (p.tiles or p.pointwise) and (p.dense or not onednn.reaches(p))
+        return (p.tiles or p.pointwise) and (p.dense or not onednn.may_call(p))
     reads_tiles = p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
     return p.dense and (p.pointwise or p.tiles) and not reads_tiles
 
 
 def _few_sums(p: Problem) -> bool:
-    """A weights gradient of one tap, in 32 bits, of many rows and few sums."""
+    """Whether this is a weights gradient of one tap, in 32 bits, of many rows and few sums."""
     if p.result != "kernel" or p.bits != 32 or not p.dense or not p.counted:
         return False
     sums = p.fine_channels * p.coarse_channels
-    return p.pointwise and sums <= FEW_SUMS and p.work >= dot.ROWS * sums
+    return p.pointwise and sums <= MAX_ONE_CORE_SUMS and p.work >= dot.MIN_PART_ROWS * sums
 
 
 def _few_results(p: Problem) -> bool:
-    """So few result channels that adding windows up costs less than reading a pixel for each."""
+    """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
     if not p.counted:
         return False
+    channels = p.coarse_channels if p.result == "coarse" else p.fine_channels
+    many = p.summed >= MIN_SUMMED_PER_RESULT * channels
     if p.result == "coarse":
-        most = FEW_RESULTS if p.onednn else FEW_COARSE
-        return p.coarse_channels <= most and p.summed >= MANY_SUMMED * p.coarse_channels
-    few, many = p.fine_channels <= FEW_FINE, p.summed >= MANY_SUMMED * p.fine_channels
+        return many and channels <= (MAX_RESULT_CHANNELS if p.onednn else MAX_COARSE_CHANNELS)
+    few = channels <= MAX_STEM_CHANNELS
     if p.onednn:  # phases read few coarse channels faster
-        return p.bits == 32 and few and many and p.coarse_channels > MANY_CHANNELS
+        return p.bits == 32 and few and many and p.coarse_channels > MIN_WIDE_CHANNELS
     return p.bits < 64 and (few or many)
 
 
 def _image_by_image(p: Problem) -> bool:
-    """One tap, channels first, and twice the weights, which each image copies, at most its data."""
-    few = 2 * p.fine_channels * p.coarse_channels <= p.positions * (
-        p.fine_channels + p.coarse_channels
-    )
+    """Whether twice the weights, which each image copies, are at most the image, channels first."""
+    i, o = p.fine_channels, p.coarse_channels
+    few = 2 * i * o <= p.positions * (i + o)
     return p.channels_first and few and (p.bits > 16 or p.result != "kernel")
 
 
 def _few_terms_channels_first(p: Problem) -> bool:
-    """Grouped, channels first, and sums that cost less than two transpositions."""
-    few = p.fine_channels <= (1 if p.strided else 4) and p.taps * p.fine_channels <= FEW_TERMS
+    """Whether grouped sums, channels first, cost less than two transpositions."""
+    few = p.fine_channels <= (1 if p.strided else 4)
+    few = few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
     return p.channels_first and p.result == "coarse" and few and not p.dense
 
 
 def _narrow_coarse(p: Problem) -> bool:
-    """A weights gradient for whose taps the coarse tensor, of fewer channels, is copied instead.
-
-    The result is copied as well, to reverse it.
-    """
+    """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
     saved = p.pixels * (p.fine_channels - p.coarse_channels)
-    return saved >= COPIES * p.fine_channels * p.coarse_channels
+    return saved >= MIN_SAVED_COPIES * p.fine_channels * p.coarse_channels
 
 
-def _pays_onednn(p: Problem) -> bool:
-    """Enough work to start oneDNN, and enough pixels for the copy that it makes of the kernel."""
-    few = p.dense and p.result == "coarse" and p.pixels <= FEW_PIXELS and p.bits == 32
+def _pays_for_onednn(p: Problem) -> bool:
+    """Whether there is enough work to start oneDNN, and to let oneDNN copy the kernel."""
+    few = p.result == "coarse" and p.pixels <= MAX_COPIED_KERNEL_PIXELS and p.bits == 32
     as_it_is = p.geometry.kernel == p.geometry.canonical().kernel
-    copied = few and as_it_is and p.rank == 2 and _small_image(p)
-    return p.work >= LITTLE_WORK and not copied
+    copied = few and p.dense and as_it_is and p.rank == 2 and _small_image(p)
+    return p.work >= MIN_ONEDNN_WORK and not copied
 
 
 def _fast_dense(p: Problem) -> bool:
-    """Few results of large windows, or a weights gradient of several images."""
+    """Whether few channels result from large windows, or a weights gradient has several images."""
     if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
         return False
+    i, o = p.fine_channels, p.coarse_channels
     if p.result == "coarse":
-        many = (
-            p.fine_channels > NARROW and p.taps * p.coarse_channels > MANY_WINDOWS * p.fine_channels
-        )
+        many = i > MAX_SLOW_CHANNELS and p.taps * o > MAX_WINDOWS_RATIO * i
         return many and _few_results(p)
-    several = (p.batch or 0) >= (FEW_IMAGES if p.strided else MANY_IMAGES)
-    even = p.coarse_channels < MANY_COARSE * p.fine_channels and (
-        p.strided or not _narrow_coarse(p)
-    )
+    several = (p.batch or 0) >= (MIN_IMAGES if p.strided else MIN_IMAGES_OTHERWISE)
+    even = o < MIN_COARSE_PER_FINE * i and (p.strided or not _narrow_coarse(p))
     copied = 4 * sum(math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
-    return p.result == "kernel" and several and even and copied <= MUCH_COPIED
+    return p.result == "kernel" and several and even and copied <= MAX_COPIED_BYTES
 
 
 def _wide_groups(p: Problem) -> bool:
-    """Grouped, and each group is enough work for a contraction of its own."""
-    enough = p.counted and p.work >= WORK_OF_A_GROUP * p.geometry.groups
+    """Whether each of several groups is enough work for a contraction of its own."""
+    enough = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups
     return not p.dense and p.bits > 16 and enough
 
 
 def _dots_of_windows(p: Problem) -> bool:
-    """Grouped; a weights gradient, except most 1-D ones; 16 bits; or a small image or stem."""
+    """Whether dots win: groups; most weights gradients; 16 bits; small images, and stems."""
     if p.result == "kernel" and p.dense:
-        return not _stem(p) and (p.rank > 1 or p.fine_channels == 1 or p.bits == 64)
-    return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widening(p)))
+        return not _is_stem(p) and (p.rank > 1 or p.fine_channels == 1 or p.bits == 64)
+    return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widens(p)))
 
 
-def _stem(p: Problem) -> bool:
-    """A weights gradient of few channels and several images, which XLA takes as channels."""
-    few = p.fine_channels <= FEW_WIDENED and p.coarse_channels <= FEW_COARSE
-    several = (p.batch or 0) >= (FEW_IMAGES if p.fine_channels <= FEW_FINE else MANY_IMAGES)
-    return few and several and p.bits == 32
+def _is_stem(p: Problem) -> bool:
+    """Whether there are few channels and several images, which XLA takes as channels."""
+    few = p.fine_channels <= MAX_WIDENED_CHANNELS and p.coarse_channels <= MAX_COARSE_CHANNELS
+    least = MIN_IMAGES if p.fine_channels <= MAX_STEM_CHANNELS else MIN_IMAGES_OTHERWISE
+    return few and (p.batch or 0) >= least and p.bits == 32
 
 
 def _small_image(p: Problem) -> bool:
-    """Few pixels along an axis, and enough results to be worth their windows."""
-    small = any(a.coarse <= SMALL_IMAGE for a in p.geometry.axes if a.kernel > 1)
-    return small and p.fine_channels >= MANY_CHANNELS and p.coarse_channels > FEW_COARSE
+    """Whether an axis has few pixels, and there are enough results to be worth their windows."""
+    small = any(a.coarse <= MAX_SMALL_PIXELS for a in p.geometry.axes if a.kernel > 1)
+    return (
+        small and p.fine_channels >= MIN_WIDE_CHANNELS and p.coarse_channels > MAX_COARSE_CHANNELS
+    )
 
 
-def _widening(p: Problem) -> bool:
-    """A stem: many results from few channels, for which XLA:CPU's convolution is erratic."""
-    return 1 < p.fine_channels <= FEW_WIDENED and p.coarse_channels >= MANY_COARSE * p.fine_channels
+def _widens(p: Problem) -> bool:
+    """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
+    few = 1 < p.fine_channels <= MAX_WIDENED_CHANNELS
+    return few and p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
 
 
 TABLE: Table = (
@@ -282,7 +278,7 @@ TABLE: Table = (
     Line(
         "tap-by-tap",
         taps.TAPS,
-        lambda p: p.result == "fine" or taps.far(p),
+        lambda p: p.result == "fine" or taps.reaches_far(p),
         "too many phases, or windows that reach over far more padding than data",
     ),
     Line(
@@ -306,7 +302,7 @@ TABLE: Table = (
     Line(
         "onednn",
         onednn.FORM,
-        _pays_onednn,
+        _pays_for_onednn,
         "oneDNN, which jaxlib carries",
     ),
     # The portable forms: without oneDNN, or for what it cannot compute.

@@ -11,18 +11,19 @@ from jaxconv._lowering.tables import FORMS, PORTABLE
 def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
     """A context in which one form computes the contractions, on CPU.
 
-    The form of that name computes every contraction, or an error says that it cannot. If it cannot
-    compute data gradients, these are rewritten first, and it computes their parts. If the form is a
-    rewrite itself, its parts are planned as usual.
+    The form of that name computes every contraction, or an error says that the form cannot. If the
+    form cannot compute data gradients, these are rewritten first, and the form computes the parts.
+    If the form is a rewrite itself, the parts are planned as usual.
 
     ``"portable"`` plans as usual, without oneDNN. ``"reference"`` is one
-    ``lax.conv_general_dilated`` in the layouts at hand, on GPU and TPU too. What `jaxconv.measure`
-    found is used where it was faster. None returns to the tables, also within another such context.
+    ``lax.conv_general_dilated`` in the layouts at hand, on GPU and TPU too. The result of
+    `jaxconv.measure` names the forms that were faster. None returns to the tables, also within
+    another such context.
 
-    Take derivatives, and call jitted functions, inside the context: it acts when JAX traces them.
+    Take derivatives, and call jitted functions, inside the context, which acts when JAX traces.
 
     Args:
-      form: a name, what `jaxconv.measure` found, or None.
+      form: a name, the result of `jaxconv.measure`, or None.
 
     Raises:
       ValueError: no such form.
@@ -44,6 +45,6 @@ def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
 
 
 def forced_here() -> str | Measured | None:
-    """What the innermost `forced` context holds."""
+    """The form that the innermost `forced` context holds."""
     form: str | Measured | None = FORCED.value
     return form

@@ -1,4 +1,4 @@
-"""A form computes a contraction, or rewrites it as others; a table says which form when."""
+"""A form computes a contraction, or rewrites a contraction as others; a table says which when."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from jax import Array
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._lowering.problem import Numerics, Problem
 
-#: Computes one part of a rewrite from two operands.
+#: Computes a part of a rewrite from two operands.
 Part = Callable[[Array, Array, Numerics], Array]
 Parts = tuple[Part, ...]
 
@@ -44,9 +44,9 @@ class Form:
     name: str
     #: a function for each slot that the form can fill
     emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
-    #: which contractions to these slots the form cannot compute
+    #: whether the form cannot compute a contraction to one of these slots
     cannot: Callable[[Problem], bool] = lambda p: False
-    #: the contractions that a rewrite makes of one
+    #: the parts of a rewrite: the contractions that the form makes of a contraction
     parts: Callable[[Problem], tuple[Problem, ...]] | None = None
     #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
     any_sizes: bool = False
@@ -56,20 +56,22 @@ class Form:
     channels_first: bool = False
     #: takes a kernel in any layout
     any_kernel: bool = False
-    #: cuts or merges axes that XLA may split over devices, which would gather the data of all of
-    #: them; so tables give it no program that XLA splits
+    #: cuts or merges axes that XLA may split over devices, which would gather the data of all
+    #: devices; so no line gives the form a program that XLA splits
     gathers: bool = False
-    #: slots for which the form has several operations, which XLA must not fuse with others
+    #: slots for which the form has several operations, which XLA must not fuse with neighbours
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
+    #: was the fastest for some layer that a table gives to another form: `measure` times the form
+    contender: bool = False
 
     def fills(self, problem: Problem) -> bool:
-        """Whether this form can compute a contraction."""
+        """Whether the form can compute a contraction."""
         return problem.result in self.emit and not self.cannot(problem)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: where `when` holds, `form` computes what it can; `why` says the reason."""
+    """A line of a table: where `when` holds, `form` computes, for the reason `why`."""
 
     name: str
     form: Form
@@ -77,7 +79,7 @@ class Line:
     why: str
 
     def holds(self, problem: Problem) -> bool:
-        """Whether this line decides about a contraction, unless an earlier line does."""
+        """Whether the line decides about a contraction, unless an earlier line does."""
         gathers = self.form.gathers and problem.partitioned
         return self.form.fills(problem) and not gathers and self.when(problem)
 

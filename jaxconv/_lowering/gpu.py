@@ -1,11 +1,11 @@
 """GPU: a contraction becomes one of cuDNN's convolutions, by the first line that holds.
 
-The layouts stay as they are, since XLA chooses those of cuDNN by itself. cuDNN has at most three
-spatial axes, and its data gradient neither groups nor dilations: with stride 1 that is a forward
-convolution by the reversed kernel. With larger strides it is one too, of a coarse tensor that XLA
-writes out with zeros between its pixels, unless one convolution computes all residues of the
-stride. Several would be more calls, and take no less memory. The lines are what XLA:GPU's compiler
-shows to help (`python -m benchmarks.compiled`); nothing has been timed.
+The layouts stay as they are, since XLA chooses cuDNN's layouts by itself. cuDNN has at most three
+spatial axes, and its data gradient neither groups nor dilations: with stride 1 such a gradient is a
+forward convolution by the reversed kernel. With larger strides, the coarse tensor of the forward
+convolution has zeros between its pixels, which XLA writes out, unless one convolution computes all
+residues of the stride. Several convolutions would be more calls, and take no less memory. XLA:GPU's
+compiler shows that the lines help (`python -m benchmarks.compiled`); nothing has been timed.
 """
 
 from jaxconv._lowering.form import Line, Table
@@ -18,16 +18,16 @@ def _no_backward_data(p: Problem) -> bool:
 
 
 def _gathers(p: Problem) -> bool:
-    """Grouped, with several channels to sum, and split by XLA: a convolution gathers the batch."""
+    """Whether XLA splits groups of several summed channels: a convolution gathers the batch."""
     return not p.dense and p.summed > 1 and p.partitioned
 
 
 def _not_one_convolution(p: Problem) -> bool:
-    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.far(p))
+    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.reaches_far(p))
 
 
-def _alike(p: Problem) -> bool:
-    """Residues of the stride that one convolution computes, without zeros in the coarse tensor."""
+def _one_kind(p: Problem) -> bool:
+    """Whether one convolution computes all residues, without zeros in the coarse tensor."""
     parts = phases.PHASES.parts
     return parts is not None and _no_backward_data(p) and len(parts(p)) == 1
 
@@ -49,7 +49,7 @@ TABLE: Table = (
     Line(
         "strided, alike",
         phases.PHASES,
-        _alike,
+        _one_kind,
         "no backward data form, and one forward convolution computes all residues of the stride",
     ),
     Line(
@@ -73,7 +73,7 @@ TABLE: Table = (
     Line(
         "grouped, sharded",
         dots.BY_TAP,
-        lambda p: p.result == "coarse" and _gathers(p) and p.taps <= taps.MOST_TAPS,
+        lambda p: p.result == "coarse" and _gathers(p) and p.taps <= taps.MAX_TAPS,
         "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
     ),
     Line("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),

@@ -24,14 +24,14 @@ def lower(
     devices: int,
     exported: bool,
 ) -> Array:
-    """The third tensor, summed in a wide type and rounded once.
+    """Compute the third tensor, summed in a wide type and rounded once.
 
     An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
     XLA:GPU would convert both operands first. So a result that the caller rounds anyway, after
-    adding a bias (`early_rounding`), has 16 bits there. Only here is a sum rounded twice.
+    adding a bias (`early_rounding`), has 16 bits there. Only such a sum is rounded twice.
     """
     if _may_call(platform, devices, exported):
-        onednn_here.tell()
+        onednn_here.warn_once()
     problem = problem_of(
         result, first, second, geometry, dtype, platform, devices=devices, exported=exported
     )
@@ -53,7 +53,7 @@ def problem_of(
     devices: int = 1,
     exported: bool = False,
 ) -> Problem:
-    """The contraction of two arrays, or of their types, to a result of this type.
+    """Describe the contraction of two arrays, or of their types, to a result of this type.
 
     Float64 sums need float64 operands. Programs that are exported, or split over devices by XLA, do
     not call oneDNN.

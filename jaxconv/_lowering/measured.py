@@ -1,4 +1,4 @@
-"""Measured forms: which one was fastest on one machine, with one version of JAX."""
+"""Measured forms: which form was fastest on one machine, with one version of JAX."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from jaxconv._lowering.problem import Problem
 #: Stands for the table's choice among the forms of a contraction.
 CHOSEN = "chosen"
 
-#: A form counts as faster if it took less than this part of the time of the table's choice.
-WORTH = 0.95
+#: A form counts as faster if its time is at most this part of the time of the table's choice.
+MAX_TIME_RATIO = 0.95
 
 
 class Measured:
-    """What `jaxconv.measure` found, for `jaxconv.forced` to use.
+    """The times that `jaxconv.measure` found, for `jaxconv.forced` to use.
 
     Hashed by identity: reuse one instance, or jit recompiles.
     """
@@ -30,34 +30,34 @@ class Measured:
         self.milliseconds = {name: dict(times) for name, times in milliseconds.items()}
 
     def form(self, problem: Problem) -> tuple[str | None, str]:
-        """The form that was faster than the table's choice, and by how much, or None.
+        """Find the form that was faster than the table's choice, if any, and say both times.
 
         Programs that XLA splits over several devices are not measured.
         """
-        times = {} if problem.partitioned else self.milliseconds.get(named(problem), {})
+        times = {} if problem.partitioned else self.milliseconds.get(name_problem(problem), {})
         fastest = min(times, key=times.__getitem__, default=CHOSEN)
-        if fastest == CHOSEN or times[fastest] > WORTH * times.get(CHOSEN, 0.0):
+        if fastest == CHOSEN or times[fastest] > MAX_TIME_RATIO * times.get(CHOSEN, 0.0):
             return None, ""
         return fastest, f"measured: {times[fastest]:.3g} ms, by the table {times[CHOSEN]:.3g}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Add these times to a file, which keeps those of other contractions and machines.
+        """Add these times to a file, which keeps the times of other contractions and machines.
 
         If several processes save at once, the last one wins.
         """
         every = _read(path)
-        every[_here()] = every.get(_here(), {}) | self.milliseconds
+        every[_describe_machine()] = every.get(_describe_machine(), {}) | self.milliseconds
         written = Path(f"{os.fspath(path)}.{uuid4().hex}")
         written.write_text(json.dumps(every, indent=1))
         written.replace(path)  # at once, so that nobody reads half a file
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Measured":
-        """The times in a file of this machine and these versions; there may be none."""
-        return cls(_read(path).get(_here(), {}))
+        """Read the times of this machine and these versions from a file; there may be none."""
+        return cls(_read(path).get(_describe_machine(), {}))
 
     def report(self) -> str:
-        """A line for each contraction, with milliseconds by form, the fastest first."""
+        """Write a line for each contraction: milliseconds by form, the fastest first."""
         return "\n".join(
             f"{name}: "
             + ", ".join(f"{s} {ms:.3g}" for s, ms in sorted(times.items(), key=lambda x: x[1]))
@@ -70,7 +70,7 @@ class Measured:
 
 
 class Asked(Measured):
-    """Without times: records the contractions that a program looks up."""
+    """No times: an instance records the contractions that a program looks up."""
 
     def __init__(self) -> None:
         """Start without times or contractions."""
@@ -78,14 +78,14 @@ class Asked(Measured):
         self.problems: dict[str, Problem] = {}
 
     def form(self, problem: Problem) -> tuple[None, str]:
-        """Record a contraction; None, as for any that was not measured."""
+        """Record a contraction; None, as for a contraction that was not measured."""
         if problem.counted and not problem.partitioned:
-            self.problems[named(problem)] = problem
+            self.problems[name_problem(problem)] = problem
         return None, ""
 
 
-def named(problem: Problem) -> str:
-    """The sizes, type and layouts of a contraction in one line.
+def name_problem(problem: Problem) -> str:
+    """Name a contraction by its sizes, type and layouts, in one line.
 
     The result's type and the precision, which XLA:CPU hardly heeds, are no part of the name.
     """
@@ -108,7 +108,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]
         read = json.loads(Path(path).read_text())
         if not isinstance(read, dict):
             raise ValueError("no JSON object")
-        if not _nested(read, 3):
+        if not _is_nested(read, 3):
             raise ValueError("other entries than milliseconds by machine, contraction and form")
     except ValueError as error:
         wrong = f"Measured: {os.fspath(path)} must be a file that `save` wrote; got {error}"
@@ -116,24 +116,24 @@ def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]
     return read
 
 
-def _nested(value: object, depth: int) -> bool:
+def _is_nested(value: object, depth: int) -> bool:
     """Whether a value is numbers in dicts, nested to this depth."""
     if depth == 0:
         return isinstance(value, int | float)
-    return isinstance(value, dict) and all(_nested(v, depth - 1) for v in value.values())
+    return isinstance(value, dict) and all(_is_nested(v, depth - 1) for v in value.values())
 
 
-def _here() -> str:
-    """The processor, the cores in use and the versions that decide."""
+def _describe_machine() -> str:
+    """Name the processor, the cores in use and the versions."""
     from jaxconv import __version__  # not set yet when this module is imported
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = f"jaxconv {__version__}, jax {jax.__version__}, jaxlib {version('jaxlib')}"
-    return f"{_processor()}, {cores} cores, {versions}"
+    return f"{_describe_processor()}, {cores} cores, {versions}"
 
 
-def _processor() -> str:
-    """The processor's name, and family and model, which virtual machines do not hide."""
+def _describe_processor() -> str:
+    """Name the processor, its family and its model, which virtual machines do not hide."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

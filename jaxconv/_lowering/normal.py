@@ -1,11 +1,11 @@
-"""One contraction without what contributes nothing: trimmed extents, fewer axes, plain strides.
+"""A contraction without taps, pixels and axes that add nothing, and with plain strides.
 
 Left out, axis by axis:
 
 - taps that read nothing but padding, at either end of the kernel;
 - coarse pixels whose windows read nothing but padding, at either end;
 - fine pixels that no window reads, at either end. So padding is never negative, except by less
-  than a stride at the high end, where the pixels that are left make no further window;
+  than a stride at the high end, where the last pixels make no further window;
 - whole axes of one fine pixel, one tap and one coarse pixel.
 
 The dilation of a single tap becomes 1. The stride of a single window becomes 1, or the kernel's
@@ -25,7 +25,7 @@ Ends = tuple[int, int]
 
 @dataclass(frozen=True)
 class Trim:
-    """What is left out of the tensors of one contraction."""
+    """The elements that are left out of the tensors of a contraction."""
 
     layouts: tuple[tuple[Slot, tuple[int, ...]], ...]
     #: elements left out at each end of each spatial axis, by slot
@@ -33,20 +33,20 @@ class Trim:
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
-    def operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
-        """The operands, cropped."""
+    def crop_operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
+        """Crop the operands."""
         pair = zip(OPERANDS[result], (first, second), strict=True)
-        return tuple(self._without(slot, x) for slot, x in pair)
+        return tuple(self._crop(slot, x) for slot, x in pair)
 
-    def _without(self, slot: Slot, x: Array) -> Array:
+    def _crop(self, slot: Slot, x: Array) -> Array:
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
         return lax.squeeze(x, [spatial[n] for n in self.units]) if self.units else x
 
-    def result(self, slot: Slot, x: Array) -> Array:
-        """The result in full size, with zeros for what was left out."""
+    def pad_result(self, slot: Slot, x: Array) -> Array:
+        """Pad the result to full size with zeros."""
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
@@ -59,16 +59,16 @@ class Trim:
 
 
 def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
-    """The contraction that remains, and what is left out (None: nothing)."""
+    """Find the contraction that remains, and the trim; None if nothing is left out."""
     geometry = problem.geometry
-    trimmed = [_trimmed(axis) for axis in geometry.axes]
+    trimmed = [_trim_axis(axis) for axis in geometry.axes]
     axes = [axis for axis, _ in trimmed]
     units = tuple(n for n, a in enumerate(axes) if replace(a, stride=1) == UNIT)
     units = units[: geometry.rank - 1]  # one axis stays
     ends: dict[Slot, tuple[Ends, ...]] = {
         slot: tuple(left_out[slot] for _, left_out in trimmed) for slot in OPERANDS
     }
-    normal = replace(problem, geometry=_without(geometry, _tiled(axes), units))
+    normal = replace(problem, geometry=_replace_axes(geometry, _tile_axes(axes), units))
     if not units and all(end == (0, 0) for by_axis in ends.values() for end in by_axis):
         return normal, None
     layouts: tuple[tuple[Slot, tuple[int, ...]], ...] = tuple(
@@ -77,12 +77,12 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
     return normal, Trim(layouts, tuple(ends.items()), units)
 
 
-def _trimmed(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
-    """One axis trimmed, and how many elements are left out at the ends of each tensor."""
-    taps = _meeting(axis, axis.kernel, axis.coarse, axis.dilation, axis.stride)
-    coarse = _meeting(axis, axis.coarse, axis.kernel, axis.stride, axis.dilation)
+def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
+    """Trim an axis; also count the elements that are left out at the ends of each tensor."""
+    taps = _find_readers(axis, axis.kernel, axis.coarse, axis.dilation, axis.stride)
+    coarse = _find_readers(axis, axis.coarse, axis.kernel, axis.stride, axis.dilation)
     if not taps or not coarse:
-        return _nothing(axis)
+        return _trim_all(axis)
     inner = replace(
         axis,
         kernel=len(taps),
@@ -103,8 +103,8 @@ def _trimmed(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     }
 
 
-def _nothing(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
-    """An axis along which only padding is read."""
+def _trim_all(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
+    """Leave out all of an axis along which only padding is read."""
     whole: dict[Slot, Ends] = {
         "fine": (0, axis.fine),
         "kernel": (0, axis.kernel),
@@ -113,8 +113,8 @@ def _nothing(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     return Axis(0, 0, 0, stride=1, dilation=1, pad_low=0), whole
 
 
-def _meeting(axis: Axis, count: int, others: int, step: int, other: int) -> range:
-    """The taps that read a fine pixel in any window, from the first to the last.
+def _find_readers(axis: Axis, count: int, others: int, step: int, other: int) -> range:
+    """Find the taps that read a fine pixel in any window, from the first to the last.
 
     There are `count` taps, `step` apart, and `others` windows, `other` apart; or the reverse.
     """
@@ -123,36 +123,36 @@ def _meeting(axis: Axis, count: int, others: int, step: int, other: int) -> rang
     first = max(-(-(axis.pad_low - reach) // step), 0)
     last = min((axis.fine - 1 + axis.pad_low) // step, count - 1)
     # A tap in this range may still miss a fine tensor that is shorter than `other`.
-    while first <= last and not _reads(axis, first, others, step, other):
+    while first <= last and not _reads_pixel(axis, first, others, step, other):
         first += 1
-    while first <= last and not _reads(axis, last, others, step, other):
+    while first <= last and not _reads_pixel(axis, last, others, step, other):
         last -= 1
     return range(first, last + 1)
 
 
-def _reads(axis: Axis, tap: int, others: int, step: int, other: int) -> bool:
+def _reads_pixel(axis: Axis, tap: int, others: int, step: int, other: int) -> bool:
     start = step * tap - axis.pad_low
     nearest = max(-(start // other), 0)  # the first q with start + other*q >= 0
     return nearest < others and start + other * nearest < axis.fine
 
 
-def _tiled(axes: list[Axis]) -> list[Axis]:
-    """Axes of a single window with the kernel's extent as their stride, if all axes tile then."""
+def _tile_axes(axes: list[Axis]) -> list[Axis]:
+    """Give axes of a single window the kernel's extent as stride, if all axes tile then."""
     tiled = [replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a for a in axes]
     return tiled if all(a.kernel == a.stride and a.dilation == 1 for a in tiled) else axes
 
 
-def _without(geometry: Geometry, axes: list[Axis], units: tuple[int, ...]) -> Geometry:
-    """The geometry with these axes, without those of one element everywhere."""
+def _replace_axes(geometry: Geometry, axes: list[Axis], units: tuple[int, ...]) -> Geometry:
+    """Put these axes into a geometry, but leave out the `units`, axes of one element."""
     return replace(
         geometry,
         axes=tuple(a for n, a in enumerate(axes) if n not in units),
-        data=DataLayout(*_renumbered(geometry.data, units)),
-        kernel=KernelLayout(*_renumbered(geometry.kernel, units)),
+        data=DataLayout(*_renumber_axes(geometry.data, units)),
+        kernel=KernelLayout(*_renumber_axes(geometry.kernel, units)),
     )
 
 
-def _renumbered(
+def _renumber_axes(
     layout: DataLayout | KernelLayout, units: tuple[int, ...]
 ) -> tuple[int, int, tuple[int, ...]]:
     gone = [layout.spatial[n] for n in units]

@@ -15,14 +15,14 @@ from jaxconv._base.typing import DType
 from jaxconv._lowering import onednn_verdict
 
 #: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
-KNOWN = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
+TESTED_RELEASES = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
 
-#: Values of JAXCONV_ONEDNN: call it never, where that is known to be safe (the default), or
-#: wherever it runs.
+#: Values of JAXCONV_ONEDNN: call oneDNN never, where the call is known to be safe (the default), or
+#: wherever the call runs.
 OFF, SAFE, ALWAYS = "0", "1", "always"
 
-#: Processor features that float32 needs, and bfloat16: without instructions of its own, bfloat16
-#: takes up to three times as long as float32.
+#: Processor features that float32 needs, and bfloat16: emulated, bfloat16 takes up to three times
+#: as long as float32.
 FLOAT32 = {"avx2", "fma"}
 BFLOAT16 = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16"}
 
@@ -39,9 +39,9 @@ BELOW_BFLOAT16 = BELOW_AVX2 | {
 #: Where Linux lists the features of the processor.
 CPUINFO = Path("/proc/cpuinfo")
 
-# XLA's serialiser takes the thunk of the call for one of another class, and reads memory that is
-# not there. So no program that JAX writes to its cache may contain the call. When XLA can serialise
-# such programs, or refuses to, this reason may go.
+# XLA's serialiser takes the thunk of the call for a thunk of another class, and reads memory that
+# is not there. So no program that JAX writes to its cache may contain the call. This reason may go
+# when XLA can serialise such programs, or refuses to.
 CACHED = (
     "jax_compilation_cache_dir is set, and XLA cannot serialise programs that call oneDNN; "
     "JAXCONV_ONEDNN=always calls it all the same, and nothing of this is cached"
@@ -49,26 +49,26 @@ CACHED = (
 
 
 class UntestedJaxlibWarning(UserWarning):
-    """oneDNN is not used, since nobody has tested its call in this release of jaxlib."""
+    """oneDNN is not used, since nobody has tested the call in this release of jaxlib."""
 
 
 def unavailable() -> str | None:
-    """Why programs that are lowered now do not call oneDNN, or None if they may."""
+    """Say why programs that are lowered now do not call oneDNN; None if programs may."""
     asked = os.environ.get("JAXCONV_ONEDNN", SAFE)
     if asked not in (OFF, SAFE, ALWAYS):
         raise ValueError(f"JAXCONV_ONEDNN must be {OFF}, {SAFE} or {ALWAYS}; got {asked!r}")
     if asked == OFF:
         return "JAXCONV_ONEDNN=0 is set"
-    if reason := impossible():
+    if reason := why_impossible():
         return reason
     if asked == ALWAYS:
         return None
-    return _untested() or (CACHED if programs_are_cached() else None)
+    return _why_untested() or (CACHED if programs_are_cached() else None)
 
 
 @cache
-def impossible() -> str | None:
-    """Why the call cannot run in this process, whatever is asked for."""
+def why_impossible() -> str | None:
+    """Say why the call cannot run in this process, whatever JAXCONV_ONEDNN says; None if it can."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return "jaxlib carries it for x86-64 Linux only"
     if not features() >= FLOAT32 or held_to() in BELOW_AVX2:
@@ -77,12 +77,12 @@ def impossible() -> str | None:
 
 
 @cache
-def _untested() -> str | None:
-    """Why the call may be wrong or hang here: what a sweep on this machine found, or no sweep."""
+def _why_untested() -> str | None:
+    """Say why the call may be wrong or hang: the verdict of a sweep here, or no sweep."""
     found = onednn_verdict.read(features(), held_to())
     if found:
         return None if found.good else f"`python -m jaxconv --qualify` found here: {found.text}"
-    if version("jaxlib") in KNOWN:
+    if version("jaxlib") in TESTED_RELEASES:
         return None
     return (
         f"its call is not tested for jaxlib {version('jaxlib')}; `python -m jaxconv --qualify` "
@@ -90,12 +90,12 @@ def _untested() -> str | None:
     )
 
 
-def tell() -> None:
+def warn_once() -> None:
     """Say once in a process that programs run without oneDNN for a reason that few expect."""
     reason = unavailable()
     if reason is None:
         return
-    if reason == _untested():
+    if reason == _why_untested():
         _warn(f"jaxconv runs without oneDNN, more slowly: {reason}")
     elif reason == CACHED:
         _log(f"jaxconv runs without oneDNN, more slowly: {reason}")
@@ -112,8 +112,8 @@ def _log(text: str) -> None:
 
 
 @cache
-def takes(dtype: DType) -> bool:
-    """Whether oneDNN multiplies this type as it is; other 16-bit types are widened first."""
+def multiplies(dtype: DType) -> bool:
+    """Whether oneDNN multiplies a type as it is; other 16-bit types are widened first."""
     if dtype == jnp.bfloat16:
         return features() >= BFLOAT16 and held_to() not in BELOW_BFLOAT16
     return bool(dtype == jnp.float32)
@@ -121,7 +121,7 @@ def takes(dtype: DType) -> bool:
 
 @cache
 def features() -> frozenset[str]:
-    """The features of the processor, by the names that Linux has for them."""
+    """The features of the processor, by Linux's names."""
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
@@ -129,7 +129,7 @@ def features() -> frozenset[str]:
     return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
 
 
-def amx() -> bool:
+def has_amx() -> bool:
     """Whether oneDNN may multiply bfloat16 in AMX tiles, whatever ONEDNN_MAX_CPU_ISA says."""
     return any(feature.startswith("amx_") for feature in features())
 

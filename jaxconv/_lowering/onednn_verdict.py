@@ -1,4 +1,4 @@
-"""What a sweep on this machine found about oneDNN's call, in a file of the user's cache folder.
+"""The verdicts of sweeps on this machine about oneDNN's call, in the user's cache folder.
 
 A verdict holds for one build of jaxlib, one set of processor features and one value of
 ONEDNN_MAX_CPU_ISA. JAXCONV_CACHE_DIR names another folder than the user's.
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 
 class Verdict(NamedTuple):
-    """Whether the call is right and safe, and what was found."""
+    """Whether the call is right and safe, and a sentence that says so."""
 
     good: bool
     text: str
 
 
 def path() -> Path | None:
-    """The file of the verdicts; None where the user has no folder."""
+    """Find the file of the verdicts; None where the user has no folder."""
     try:
         default = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:  # there is no home
@@ -32,7 +32,7 @@ def path() -> Path | None:
 
 
 def read(features: Set[str], held_to: str) -> Verdict | None:
-    """The verdict for this jaxlib, these features and this limit; None if there was no sweep."""
+    """Read the verdict for this jaxlib, these features and this limit; None without a sweep."""
     file = path()
     try:
         found = _load(file).get(_key(features, held_to)) if file else None
@@ -47,7 +47,7 @@ def read(features: Set[str], held_to: str) -> Verdict | None:
 
 
 def write(verdict: Verdict, features: Set[str], held_to: str) -> Path | None:
-    """Keep a verdict beside those of other builds and processors; say where, None if nowhere."""
+    """Add a verdict to the file, and return the path; None if there is no file."""
     file = path()
     if file is None:
         return None
@@ -72,8 +72,7 @@ def _load(file: Path) -> Any:
 
 def _key(features: Set[str], held_to: str) -> str:
     jaxlib = distribution("jaxlib")
-    # The list of an installation's files holds a digest of each: it tells builds of one version
-    # apart.
+    # Lists a digest of each installed file, which tells builds of one version apart.
     build = _digest(jaxlib.read_text("RECORD") or "")
     return f"{jaxlib.version} {build} {_digest(' '.join(sorted(features)))} {held_to}".strip()
 

@@ -1,9 +1,9 @@
 """A plan says as data how a contraction is computed; emission follows it and decides nothing.
 
-Each platform has a table. Its first line that holds, and whose form can compute the contraction,
-decides. A form computes a contraction, or rewrites it as others, its parts, which the same table
-plans. So a plan is a tree. It follows from sizes alone, before anything is traced: `explain` prints
-it, `forced` and `measure` make others.
+Each platform has a table. The first line that holds, and whose form can compute the contraction,
+decides. A form computes a contraction, or rewrites the contraction as others, its parts, which the
+same table plans. So a plan is a tree. The plan follows from sizes alone, before anything is traced:
+`explain` prints the plan, `forced` and `measure` make other plans.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import OPERANDS, Geometry
 from jaxconv._base.reshape import reorder
 from jaxconv._lowering.form import Form
-from jaxconv._lowering.isolate import isolated
+from jaxconv._lowering.isolate import isolate_form
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
@@ -31,7 +31,7 @@ class Plan:
 
     form: Form
     why: str
-    #: what the form computes: normal sizes, in layouts that the form takes
+    #: the problem of the form: normal sizes, in layouts that the form takes
     problem: Problem
     #: the same geometry in the layouts of the operands
     here: Geometry
@@ -42,7 +42,7 @@ class Plan:
     forced: bool = field(default=False, compare=False)
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """The name of each form in use and why it was chosen, the outermost first."""
+        """Yield the name of each form in use and the reason, the outermost first."""
         yield self.form.name, self.why
         for part in self.parts:
             yield from part.steps()
@@ -53,7 +53,7 @@ class Plan:
 
 
 def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
-    """The plan for a contraction; other forms than the reference are forced on CPU only."""
+    """Plan a contraction; other forms than the reference are forced on CPU only."""
     on_cpu = platform == "cpu"
     name, why = forced, "forced"
     if isinstance(forced, Measured):
@@ -79,11 +79,10 @@ def _plan(
     why_forced: str = "",
     inside: bool = False,
 ) -> Plan:
-    """The plan by the first line that holds.
+    """Plan a contraction by the first line that holds.
 
-    `forced` is used instead for the outermost contractions that it can compute. `inside` an
-    isolated form, no part is isolated again; on other platforms than CPU, nothing is: XLA:GPU fuses
-    well.
+    A `forced` form computes the outermost contractions that it can compute. `inside` an isolated
+    form, no part is isolated again. Forms are isolated on CPU only: XLA:GPU fuses well.
     """
     normal, trim = normalise(problem)
     force = forced is not None and forced.fills(normal) and not normal.empty
@@ -109,16 +108,16 @@ def emit_plan(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Ar
     """Compute the plan's contraction of two operands, in the layouts that the caller has."""
 
     def run(first: Array, second: Array) -> Array:
-        with jax.named_scope(plan.form.name):  # what profiles show
+        with jax.named_scope(plan.form.name):  # for profiles
             return _emit(plan, numerics, first, second)
 
-    return (isolated(run) if plan.isolated else run)(first, second)
+    return (isolate_form(run) if plan.isolated else run)(first, second)
 
 
 def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
     if plan.trim:
-        first, second = plan.trim.operands(result, first, second)
+        first, second = plan.trim.crop_operands(result, first, second)
     if here != there:
         first, second = (
             reorder(x, here.layout(slot), there.layout(slot))
@@ -133,4 +132,4 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))
-    return plan.trim.result(result, out) if plan.trim else out
+    return plan.trim.pad_result(result, out) if plan.trim else out

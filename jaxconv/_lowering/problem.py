@@ -11,7 +11,7 @@ from jaxconv._base.typing import DType, Precision, Shape, Typed
 
 @dataclass(frozen=True)
 class Numerics:
-    """How precise the products are, and of which types the result and the sums."""
+    """The precision of products, and the types of the result and of the sums."""
 
     precision: Precision
     #: type of the result
@@ -24,7 +24,7 @@ class Numerics:
 
     @property
     def wide(self) -> "Numerics":
-        """The same for a part whose result is a partial sum."""
+        """The numerics of a part whose result is a partial sum."""
         return replace(self, dtype=self.sums)
 
 
@@ -41,13 +41,13 @@ class Problem:
     coarse_channels: int
     #: type of the operands
     dtype: DType
-    #: over how many XLA itself splits the program
+    #: number of devices over which XLA itself splits the program
     devices: int = 1
-    #: whether the program may call oneDNN; `onednn_call.safe` looks at the sizes
+    #: whether the program may call oneDNN; `onednn_call.is_safe` looks at the sizes
     onednn: bool = False
     #: whether XLA:CPU's own dense convolution uses all cores: see `xla_here.py`
     fast_dense: bool = False
-    #: whether its result is interleaved with those of other contractions
+    #: whether the result is interleaved with the results of other contractions
     phase: bool = False
 
     @classmethod
@@ -186,5 +186,5 @@ class Problem:
 
     @property
     def tiles(self) -> bool:
-        """Whether windows neither overlap nor leave gaps: they are then a reshape of the data."""
+        """Whether windows neither overlap nor leave gaps, as in a reshape of the data."""
         return all(a.kernel == a.stride and a.dilation == 1 for a in self.geometry.axes)

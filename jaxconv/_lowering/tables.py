@@ -4,10 +4,10 @@ from jaxconv._lowering import cpu, gpu, tpu
 from jaxconv._lowering.form import Form, Table
 from jaxconv._lowering.forms import reference
 
-#: `None` is every platform without a table of its own; JAX takes "gpu" for CUDA and ROCm.
+#: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
 
-#: All forms that can be forced on CPU, by name: XLA:CPU may abort on those of the GPU's table.
+#: All forms that can be forced on CPU, by name: XLA:CPU may abort on forms of the GPU's table.
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (reference.FORM, *(line.form for line in (*cpu.TABLE, *tpu.TABLE)))

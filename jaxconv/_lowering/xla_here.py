@@ -4,7 +4,7 @@ from functools import cache
 from importlib.metadata import version
 
 #: The first release of jaxlib whose dense convolution of two spatial axes was measured to use all
-#: cores. Before, it uses them for many result channels or long rows only.
+#: cores. Earlier releases use all cores for many result channels or long rows only.
 FAST_DENSE = (0, 12)
 
 

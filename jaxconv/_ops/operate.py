@@ -1,4 +1,4 @@
-"""What all six operations do: check, resolve, contract, add the bias, round once."""
+"""The steps of all six operations: check, resolve, contract, add the bias, round once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 from jaxconv._base import dtypes, meshes
-from jaxconv._base.geometry import OPERANDS, Geometry, Slot
+from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.reshape import move_groups
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.contractions import contract
@@ -56,34 +56,29 @@ def operate(
     if bias is not None:
         arguments.check_bias(op.name, bias, resolved)
     result, precisions = op.slot(op.result), parse.precision(op.name, precision)
-    if op.slot(one) != OPERANDS[result][0]:  # the src of a transposed op is the coarse tensor
-        first, second = second, first
-        precisions = precisions[::-1]
     call = Call(
         result,
         resolved.geometry,
         resolved.groups_on_fine,
-        precisions,
+        op.order_by_slot(precisions),
         dtypes.result_dtype(op.name, operand, preferred_element_type),
         meshes.canonical(op.name, out_sharding, resolved.shape(op.result)),
     )
-    out: Array = _COMPILED[op.name](call, first, second, bias)
+    out: Array = _COMPILED[op.name](call, *op.order_by_slot((first, second)), bias)
     return out
 
 
 def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
     geometry, layout = call.geometry, call.geometry.kernel
-    operands: dict[Slot, Array] = dict(zip(OPERANDS[call.result], (first, second), strict=True))
     if call.groups_on_fine and call.result != "kernel":
-        operands["kernel"] = move_groups(
-            operands["kernel"], geometry.groups, layout.fine, layout.coarse
-        )
+        second = move_groups(second, geometry.groups, layout.fine, layout.coarse)
     published = call.groups_on_fine and call.result == "kernel"
     # A bias is added before the one rounding of the sum.
     sums = call.dtype if bias is None else dtypes.ACCUMULATION[call.dtype]
     out = contract(
         call.result,
-        operands,
+        first,
+        second,
         geometry=geometry,
         precision=call.precision,
         dtype=sums,
@@ -92,7 +87,7 @@ def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
     )
     if bias is not None:
         channel = geometry.data.channel
-        bias = meshes.alike(lax.convert_element_type(bias, sums), out, channel)
+        bias = meshes.shard_alike(lax.convert_element_type(bias, sums), out, channel)
         bias = lax.expand_dims(bias, [axis for axis in range(out.ndim) if axis != channel])
         out = lax.convert_element_type(jnp.add(out, bias), call.dtype)
     if published:
@@ -101,15 +96,15 @@ def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
     return out
 
 
-def _compiled(op: Op) -> Callable[..., Array]:
-    """`_run` under the operation's name, which is what jaxprs and profiles show.
+def _compile(op: Op) -> Callable[..., Array]:
+    """Compile `_run` under the operation's name, for jaxprs and profiles.
 
     Meshes are checked inside, once for each trace, so that calls do not pay for the check.
     """
 
     def run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
-        names = sorted(op.inputs, key=lambda name: OPERANDS[call.result].index(op.slot(name)))
-        arrays = dict(zip((*names, "bias"), (first, second, bias), strict=True))
+        names = (*op.order_by_slot(op.inputs), "bias")
+        arrays = dict(zip(names, (first, second, bias), strict=True))
         meshes.check_meshes(op.name, call.sharding, arrays)
         return _run(call, first, second, bias)
 
@@ -117,4 +112,4 @@ def _compiled(op: Op) -> Callable[..., Array]:
     return jax.jit(run, static_argnums=0)
 
 
-_COMPILED = {name: _compiled(op) for name, op in OPS.items()}
+_COMPILED = {name: _compile(op) for name, op in OPS.items()}

@@ -1,11 +1,11 @@
-"""What a user may write: arguments and shapes become a geometry, or an error.
+"""The rules for users: arguments and shapes become a geometry, or an error.
 
-op.py           the six operations: their tensors, and the slot of each
+op.py           the six operations: their tensors, and the slot of each tensor
 arguments.py    the tensors: arrays of one accepted type
 attributes.py   the attributes: type, length, sign, spelling
 layouts.py      the letters of formats, as axis positions
 channels.py     do channels, weights and groups fit?
-padding.py      one rule of padding, one function
+padding.py      a function for each rule of padding
 sizes.py        extents and pads of one axis: a rule for each operation
-resolve.py      all of these together
+resolve.py      calls all these rules
 """

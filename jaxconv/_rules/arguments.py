@@ -13,18 +13,18 @@ from jaxconv._rules.resolve import Resolved
 
 
 class HoldsArray(Protocol):
-    """What holds an array: a module's parameter, say."""
+    """An object that holds an array: a module's parameter, say."""
 
     def __jax_array__(self) -> Array:
         """The array."""
 
 
-#: What operations take for a tensor.
+#: The tensors that operations take.
 TensorLike = ArrayLike | HoldsArray
 
 
 def array(op: str, name: str, value: Any) -> ArrayLike:
-    """`value` as an array that `jax.jit` takes, or an error."""
+    """Read `value` as an array that `jax.jit` takes, or raise an error."""
     if isinstance(value, Array):
         if not isinstance(value, jax.core.Tracer) and value.is_deleted():
             raise ValueError(
@@ -55,7 +55,7 @@ def array(op: str, name: str, value: Any) -> ArrayLike:
 
 
 def common_dtype(op: str, **arrays: Typed) -> DType:
-    """The one accepted type that all the arrays have."""
+    """Find the one accepted type that all arrays have, or raise an error."""
     types: dict[str, DType] = {name: canonical(a.dtype) for name, a in arrays.items()}
     dtype, *others = types.values()
     if dtype in ACCUMULATION and all(other == dtype for other in others):
@@ -72,7 +72,7 @@ def common_dtype(op: str, **arrays: Typed) -> DType:
 
 
 def check_bias(op: str, bias: Typed, resolved: Resolved) -> None:
-    """A bias has one entry for each channel of dst."""
+    """Check that a bias has one entry for each channel of dst."""
     channels = resolved.dst_shape[resolved.geometry.data.channel]
     if bias.shape != (channels,):
         raise ValueError(

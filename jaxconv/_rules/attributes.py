@@ -1,7 +1,7 @@
 """Parse each user attribute once: its type, length, sign and spelling, or an error message.
 
 Past these functions an attribute is an int, a tuple of ints or one of a few known
-strings. A parsed value may key a cache; a raw one may not, since 1 == 1.0 == True.
+strings. A parsed value may key a cache; a raw value may not, since 1 == 1.0 == True.
 """
 
 import operator
@@ -28,61 +28,61 @@ AUTO_PADS = {
     "explicit": "none",
 }
 
-#: The attributes with an int for each axis, and the least that each may be.
-LEAST = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1, "output_padding": 0}
+#: The attributes with an int for each axis, and the least value of each attribute.
+MIN_VALUES = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1, "output_padding": 0}
 
-#: Most of any int: more than a tensor can need, and no product of two exceeds 64 bits.
-MOST = 2**31 - 1
+#: More than a tensor can need, and no product of two such ints exceeds 64 bits.
+MAX_INT = 2**31 - 1
 
-#: Most elements of a tensor: more than any memory holds, far below the 2**63 bytes that XLA counts.
-MOST_ELEMENTS = 2**48
+#: Elements of a tensor: more than any memory holds, far below the 2**63 bytes that XLA counts.
+MAX_ELEMENTS = 2**48
 
 
 def axis_ints(op: str, name: str, value: object, rank: int, least: int) -> tuple[int, ...]:
-    """One int per spatial axis, from an int for all of them or a sequence; at least `least`."""
-    ints = (value,) * rank if type(value) is int else _each_axis(op, name, value, rank)
-    if min(ints) < least or max(ints) > MOST:
-        bound = f"at least {least}" if min(ints) < least else f"at most {MOST}"
+    """Parse an int for all spatial axes, or a sequence of an int for each; at least `least`."""
+    ints = (value,) * rank if type(value) is int else _read_each_axis(op, name, value, rank)
+    if min(ints) < least or max(ints) > MAX_INT:
+        bound = f"at least {least}" if min(ints) < least else f"at most {MAX_INT}"
         raise ValueError(f"{op}: `{name}` must be {bound} on every axis; got {short(value)}")
     return ints
 
 
 def count(op: str, name: str, value: object) -> int:
-    """A single int of at least 1."""
-    number = _int(op, name, value, "an int")
-    if not 1 <= number <= MOST:
-        bound = "at least 1" if number < 1 else f"at most {MOST}"
+    """Parse a single int of at least 1."""
+    number = _read_int(op, name, value, "an int")
+    if not 1 <= number <= MAX_INT:
+        bound = "at least 1" if number < 1 else f"at most {MAX_INT}"
         raise ValueError(f"{op}: `{name}` must be {bound}; got {short(number)}")
     return number
 
 
 def shape(op: str, name: str, value: object, length: int, meaning: str) -> Shape:
-    """A full shape, read from a tuple, a list or a concrete integer array."""
+    """Parse a full shape from a tuple, a list or a concrete integer array."""
     expected = f"a sequence of {length} ints, {meaning}"
-    sequence = _sequence(op, name, value, expected)
+    sequence = _read_sequence(op, name, value, expected)
     if sequence is None:
         raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
     _check_length(op, name, sequence, length, expected)
-    extents = tuple(v if is_symbolic_dim(v) else _int(op, name, v, expected) for v in sequence)
-    if any(isinstance(v, int) and abs(v) > MOST_ELEMENTS for v in extents):
+    extents = tuple(v if is_symbolic_dim(v) else _read_int(op, name, v, expected) for v in sequence)
+    if any(isinstance(v, int) and abs(v) > MAX_ELEMENTS for v in extents):
         raise ValueError(f"{op}: `{name}` must have extents of at most 2**48; got {short(extents)}")
     return extents
 
 
 def auto_pad(op: str, value: object) -> str:
-    """One of none, valid, same_upper, same_lower."""
+    """Parse a mode: none, valid, same_upper or same_lower."""
     if value is None:
         return "none"
-    return _spelling(op, "auto_pad", value, AUTO_PADS, str.lower)
+    return _find_spelling(op, "auto_pad", value, AUTO_PADS, str.lower)
 
 
 def letters(op: str, name: str, value: object, known: tuple[str, ...]) -> str:
-    """One of the known formats, in any case."""
-    return _spelling(op, name, value, {k: k for k in known}, str.upper)
+    """Parse the name of a known format, in any case."""
+    return _find_spelling(op, name, value, {k: k for k in known}, str.upper)
 
 
 def precision(op: str, value: object) -> Precision:
-    """A precision for each operand; None reads JAX's default now, for the derivatives too."""
+    """Parse a precision for each operand; None reads JAX's default, for the derivatives too."""
     if value is None:
         value = default_matmul_precision()
         # JAX's default may be an algorithm for dots, which lax's convolutions ignore as well.
@@ -101,7 +101,7 @@ def precision(op: str, value: object) -> Precision:
     return first, second
 
 
-def _spelling(
+def _find_spelling(
     op: str, name: str, value: object, known: dict[str, str], fold: Callable[[str], str]
 ) -> str:
     expected = either(map(repr, known))
@@ -116,15 +116,15 @@ def _spelling(
     return found
 
 
-def _each_axis(op: str, name: str, value: object, rank: int) -> tuple[int, ...]:
+def _read_each_axis(op: str, name: str, value: object, rank: int) -> tuple[int, ...]:
     expected = f"an int or a sequence of {rank} int{'s'[: rank - 1]}, one per spatial axis"
-    sequence = _sequence(op, name, value, expected)
+    sequence = _read_sequence(op, name, value, expected)
     if sequence is None:
-        return (_int(op, name, value, expected),) * rank
+        return (_read_int(op, name, value, expected),) * rank
     if not sequence and name in ("pads_begin", "pads_end"):
         return (0,) * rank
     _check_length(op, name, sequence, rank, expected)
-    return tuple(_int(op, name, v, expected) for v in sequence)
+    return tuple(_read_int(op, name, v, expected) for v in sequence)
 
 
 def _check_length(op: str, name: str, found: Sequence[Any], length: int, expected: str) -> None:
@@ -133,15 +133,15 @@ def _check_length(op: str, name: str, found: Sequence[Any], length: int, expecte
         raise ValueError(f"{op}: `{name}` must be {expected}; got {got}")
 
 
-def _sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any] | None:
-    """The entries of a sequence or of an integer vector; None for anything else."""
+def _read_sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any] | None:
+    """Read the entries of a sequence or of an integer vector; None for any other value."""
     if isinstance(value, jax.core.Tracer):
         _refuse_traced(op, name, value, expected)
     if isinstance(value, np.ndarray | jax.Array):
         try:
             array = np.asarray(value)
         except Exception as error:  # from a deleted array, say
-            raise _unreadable(op, name, value, expected) from error
+            raise _unreadable_error(op, name, value, expected) from error
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             raise TypeError(
                 f"{op}: `{name}` must be {expected}; "
@@ -154,12 +154,12 @@ def _sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any]
         try:
             return list(value)
         except Exception as error:
-            raise _unreadable(op, name, value, expected) from error
+            raise _unreadable_error(op, name, value, expected) from error
     return None
 
 
-def _int(op: str, name: str, value: Any, expected: str) -> int:
-    """`value` as an int; bools and floats are not ints."""
+def _read_int(op: str, name: str, value: Any, expected: str) -> int:
+    """Read `value` as an int; bools and floats are not ints."""
     if type(value) is int:
         return value
     if isinstance(value, jax.core.Tracer):
@@ -170,11 +170,11 @@ def _int(op: str, name: str, value: Any, expected: str) -> int:
         except TypeError:
             pass
         except Exception as error:  # from a user's __index__, or a deleted array
-            raise _unreadable(op, name, value, expected) from error
+            raise _unreadable_error(op, name, value, expected) from error
     raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
 
 
-def _unreadable(op: str, name: str, value: object, expected: str) -> TypeError:
+def _unreadable_error(op: str, name: str, value: object, expected: str) -> TypeError:
     return TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}, which cannot be read")
 
 

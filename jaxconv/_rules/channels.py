@@ -9,30 +9,31 @@ from jaxconv._rules.op import Op
 Tensors = dict[str, Shape]  # the given data tensors by name
 
 
-def groups_on_fine(
+def check_channels(
     op: Op, data: Tensors, weights: Shape, groups: int, data_format: str, weights_format: str
 ) -> bool:
     """Check all channel counts; say whether the groups lie on the weights' fine axis.
 
-    They lie on the coarse axis in every layout of a convolution, and in those layouts of a
-    transposed one that divide the output channels. The published layouts of the transposed family
-    divide the input channels instead: the same numbers, and the extents say which it is.
+    Groups lie on the coarse axis in every layout of a convolution, and in layouts of a transposed
+    convolution that divide the output channels. The published layouts of the transposed family
+    divide the input channels instead: the same numbers, and the extents tell the readings apart.
     """
     divided = ("I",) if not op.transposed else ("O", "I") if groups > 1 else ("O",)
     broken = [
-        _broken(op, data, weights, groups, data_format, weights_format, axis) for axis in divided
+        _find_misfit(op, data, weights, groups, data_format, weights_format, axis)
+        for axis in divided
     ]
     if None in broken:
         return broken.index(None) == 1
-    # The error is about the reading that more tensors fit, or about both.
+    # The error is about the reading that more tensors fit, or about both readings.
     meant = max(filter(None, broken), key=lambda b: b.passed)
     rules = dict.fromkeys(b.rule for b in broken if b and b.passed == meant.passed)
     either = " (or ".join(rules) + ")" * (len(rules) - 1)
     raise ValueError(f"{op.name}: {meant.before}{either}{meant.after}")
 
 
-class _Broken(NamedTuple):
-    """What breaks a reading: a message, the middle of which may differ with the reading."""
+class _Misfit(NamedTuple):
+    """Why a reading of the weights fails: a message, whose middle may differ with the reading."""
 
     passed: int  # how many of the tensors fit
     before: str
@@ -40,7 +41,7 @@ class _Broken(NamedTuple):
     after: str = ""
 
 
-def _broken(
+def _find_misfit(
     op: Op,
     data: Tensors,
     weights: Shape,
@@ -48,8 +49,8 @@ def _broken(
     data_format: str,
     weights_format: str,
     divided: str,
-) -> _Broken | None:
-    """The first broken rule, if axis `divided` of the weights holds the channels of one group."""
+) -> _Misfit | None:
+    """Find the first broken rule, if axis `divided` of the weights has the channels of a group."""
     argument = op.shape_argument if "weights" not in op.inputs else "weights"
     at = layouts.positions(weights_format, len(weights) - 2)
     extents = {axis: weights[at[axis]] for axis in "IO"}
@@ -59,18 +60,18 @@ def _broken(
         found = tensor[layouts.positions(data_format, len(tensor) - 2)["C"]]
         got = f"groups={groups}, channels={found} from {name} shape {tensor} ({data_format})"
         if found % groups:
-            return _Broken(passed, f"`groups` must divide the {name} channels; got {got}")
+            return _Misfit(passed, f"`groups` must divide the {name} channels; got {got}")
         part, whole = found // groups, found
         if extents[axis] == (part if axis == divided else whole):
             continue
         if op.transposed and passed and extents[axis] in (part, whole):
-            return _Broken(
+            return _Misfit(
                 passed,
                 f"exactly one of the axes I and O of `{argument}` must hold the channels of one "
                 f"group; got both {'divided' if extents[axis] == part else 'whole'}, "
                 f"{extents['I']} and {extents['O']} {shape}, {got}",
             )
-        return _Broken(
+        return _Misfit(
             passed,
             f"`{argument}` must have ",
             f"all {whole} {name} channels"
@@ -81,5 +82,5 @@ def _broken(
     axis = "O" if divided == "I" else "I"
     if extents[axis] % groups:
         got = f"groups={groups}, {extents[axis]} {shape}"
-        return _Broken(len(data), f"`groups` must divide axis {axis} of `{argument}`; got {got}")
+        return _Misfit(len(data), f"`groups` must divide axis {axis} of `{argument}`; got {got}")
     return None

@@ -7,7 +7,7 @@ WEIGHTS_FORMATS = ("OIX", "XIO", "IOX", "XOI")
 
 
 def positions(letters: str, rank: int) -> dict[str, int]:
-    """The axis of each letter of a format, and the first spatial axis for X."""
+    """Find the axis of each letter of a format, and the first spatial axis for X."""
     found, axis = {}, 0
     for letter in letters:
         found[letter] = axis
@@ -16,13 +16,13 @@ def positions(letters: str, rank: int) -> dict[str, int]:
 
 
 def data_layout(data_format: str, rank: int) -> DataLayout:
-    """NXC or NCX with `rank` spatial axes."""
+    """Read NXC or NCX with `rank` spatial axes."""
     at = positions(data_format, rank)
     return DataLayout(at["N"], at["C"], tuple(range(at["X"], at["X"] + rank)))
 
 
 def kernel_layout(weights_format: str, rank: int, coarse_letter: str) -> KernelLayout:
-    """A weights format, where `coarse_letter` (O or I) meets the coarse tensor."""
+    """Read a weights format, where `coarse_letter` (O or I) meets the coarse tensor."""
     at = positions(weights_format, rank)
     fine_letter = "I" if coarse_letter == "O" else "O"
     spatial = tuple(range(at["X"], at["X"] + rank))

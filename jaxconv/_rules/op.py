@@ -1,11 +1,14 @@
-"""The six operations: which tensors each takes, which it finds, and their roles."""
+"""The six operations: the tensors that each takes, its result, and their slots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from jaxconv._base.geometry import Slot
+from jaxconv._base.geometry import OPERANDS, Slot
 
-#: The slot of each tensor of a convolution, and of a transposed one, whose src is the coarse one.
+T = TypeVar("T")
+
+#: The slot of each tensor of a convolution, and of a transposed convolution, whose src is coarse.
 CONVOLUTION: Mapping[str, Slot] = {
     **dict.fromkeys(("src", "diff_src"), "fine"),
     **dict.fromkeys(("dst", "diff_dst"), "coarse"),
@@ -20,7 +23,7 @@ TRANSPOSED: Mapping[str, Slot] = {
 
 @dataclass(frozen=True)
 class Op:
-    """What distinguishes one operation from the other five."""
+    """The properties that tell an operation from the other five."""
 
     name: str
     slots: Mapping[str, Slot] = field(hash=False)
@@ -30,12 +33,17 @@ class Op:
 
     @property
     def transposed(self) -> bool:
-        """Whether src is the coarse tensor and dst the fine one."""
+        """Whether src is the coarse tensor and dst the fine tensor."""
         return self.slots is TRANSPOSED
 
     def slot(self, tensor: str) -> Slot:
-        """The role of a tensor of this name in the trilinear form."""
+        """The slot of a tensor of this name."""
         return self.slots[tensor]
+
+    def order_by_slot(self, pair: tuple[T, T]) -> tuple[T, T]:
+        """Put a pair that belongs to the inputs in the order in which contractions take slots."""
+        slots = self.slot(self.inputs[0]), self.slot(self.inputs[1])
+        return pair if slots == OPERANDS[self.slot(self.result)] else pair[::-1]
 
 
 OPS = {

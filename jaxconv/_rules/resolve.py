@@ -13,7 +13,7 @@ from jaxconv._base.messages import either, short
 from jaxconv._base.typing import Shape
 from jaxconv._rules import attributes as parse
 from jaxconv._rules import layouts, sizes
-from jaxconv._rules.channels import groups_on_fine
+from jaxconv._rules.channels import check_channels
 from jaxconv._rules.op import Op
 
 
@@ -21,10 +21,10 @@ from jaxconv._rules.op import Op
 class Resolved:
     """The sizes and pads that an operation uses; see `jaxconv.resolve`.
 
-    The three shapes are those of the forward operation that the op belongs to (a diff
+    The three shapes are the shapes of the forward operation that the op belongs to (a diff
     tensor has the shape of the tensor it differentiates). `pads_begin`, `pads_end` and
     `output_padding` spell the same operation with explicit padding; where an op takes no
-    `output_padding`, that is the remainder which its strides leave over.
+    `output_padding`, it is the remainder which the strides leave over.
     """
 
     op: str
@@ -37,19 +37,19 @@ class Resolved:
     dilations: tuple[int, ...]
     output_padding: tuple[int, ...]
     groups: int
-    #: what the lowerings see: the same sizes as one frozen key, without batch and channels
+    #: the same sizes as one frozen key for the lowerings, without batch and channels
     geometry: Geometry
     #: whether the weights hold their groups on the fine axis (a published transposed layout)
     groups_on_fine: bool
 
     def shape(self, tensor: str) -> Shape:
-        """The shape of a tensor: src, weights, dst, or one that differentiates them."""
-        shape: Shape = getattr(self, f"{role(tensor)}_shape")
+        """The shape of a tensor: src, weights, dst, or a diff tensor."""
+        shape: Shape = getattr(self, f"{forward_name(tensor)}_shape")
         return shape
 
 
 class _Given(NamedTuple):
-    """The user's arguments, parsed: a tuple, since it keys a cache and tuples hash fast."""
+    """The user's arguments, parsed: the key of a cache, and a tuple, since tuples hash fast."""
 
     op: Op
     first: Shape
@@ -67,7 +67,7 @@ class _Given(NamedTuple):
 
     def axis(self, index: int) -> sizes.AxisAttributes:
         """The attributes of one axis."""
-        ints = {name: getattr(self, name)[index] for name in parse.LEAST}
+        ints = {name: getattr(self, name)[index] for name in parse.MIN_VALUES}
         return sizes.AxisAttributes(self.op.name, index, self.auto_pad, *ints.values())
 
 
@@ -113,7 +113,7 @@ def resolve_sizes(
         )
     ints = {
         attribute: parse.axis_ints(name, attribute, attributes[attribute], rank, least)
-        for attribute, least in parse.LEAST.items()
+        for attribute, least in parse.MIN_VALUES.items()
     }
     given = _Given(
         op,
@@ -127,7 +127,7 @@ def resolve_sizes(
         **ints,
     )
     try:
-        return _sized(given)
+        return _find_sizes(given)
     except ValueError as error:
         raise ValueError(f"{error}{_layout_hint(given)}") from None
 
@@ -139,7 +139,7 @@ def _layout_hint(given: _Given) -> str:
         changes = [f"data_format={data!r}"] if data != given.data_format else []
         changes += [f"weights_format={weights!r}"] if weights != given.weights_format else []
         try:
-            _sized(given._replace(data_format=data, weights_format=weights))
+            _find_sizes(given._replace(data_format=data, weights_format=weights))
         except ValueError:
             continue
         fits.append(changes)
@@ -149,8 +149,8 @@ def _layout_hint(given: _Given) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _sized(given: _Given) -> Resolved:
-    """The sizes that follow; cached, since each eager call needs them."""
+def _find_sizes(given: _Given) -> Resolved:
+    """Find the sizes; cached, since each eager call needs the sizes."""
     op, groups, data_format = given.op, given.groups, given.data_format
     rank = len(given.first) - 2
     layout = layouts.data_layout(data_format, rank)
@@ -168,7 +168,7 @@ def _sized(given: _Given) -> Resolved:
             f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
             f"got shapes {given.second} and {given.first} ({data_format})"
         )
-    on_fine = groups_on_fine(op, shapes, weights, groups, data_format, given.weights_format)
+    on_fine = check_channels(op, shapes, weights, groups, data_format, given.weights_format)
     kernel = layouts.kernel_layout(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
@@ -177,8 +177,8 @@ def _sized(given: _Given) -> Resolved:
         sizes.RULES[op.name](
             given.axis(i),
             weights=weights[kernel.spatial[i]],
-            **{role(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
-            **({} if asked is None else {role(op.result): asked[layout.spatial[i]]}),
+            **{forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
+            **({} if asked is None else {forward_name(op.result): asked[layout.spatial[i]]}),
         )
         for i in range(rank)
     ]
@@ -225,25 +225,25 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
             f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
             f"got shape {shape}"
         )
-    if _elements(shape) > parse.MOST_ELEMENTS:
+    if _count_elements(shape) > parse.MAX_ELEMENTS:
         raise ValueError(f"{op.name}: `{name}` must have at most 2**48 elements; got shape {shape}")
 
 
 def _check_result(op: Op, shape: Shape, given: _Given) -> None:
     """Refuse a result of too many elements: at 2**63, XLA ends the process."""
-    if _elements(shape) > parse.MOST_ELEMENTS:
-        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in parse.LEAST)
+    if _count_elements(shape) > parse.MAX_ELEMENTS:
+        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in parse.MIN_VALUES)
         raise ValueError(
             f"{op.name}: the result must have at most 2**48 elements; got shape {shape} of "
             f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {attributes}"
         )
 
 
-def _elements(shape: Shape) -> int:
-    """The number of elements; a symbolic or empty batch counts as 1."""
+def _count_elements(shape: Shape) -> int:
+    """Count elements; a symbolic or empty batch counts as 1."""
     return math.prod(n for n in shape if isinstance(n, int) and n)
 
 
-def role(tensor: str) -> str:
-    """The forward operation's name of a tensor: diff_src is src."""
+def forward_name(tensor: str) -> str:
+    """Find the name of a tensor in the forward operation: diff_src is src."""
     return tensor.removeprefix("diff_")

@@ -14,7 +14,7 @@ class AxisAttributes:
     op: str
     index: int
     auto_pad: str
-    # in the order of `attributes.LEAST`
+    # in the order of `attributes.MIN_VALUES`
     stride: int
     pad_begin: int
     pad_end: int
@@ -22,11 +22,11 @@ class AxisAttributes:
     output_padding: int
 
     def extent(self, kernel: int) -> int:
-        """How far the dilated kernel reaches."""
+        """The extent of the dilated kernel."""
         return self.dilation * (kernel - 1) + 1
 
     def pads(self, same_total: Callable[[], int]) -> tuple[int, int]:
-        """The padding before and after, where `same_total` is what the same_* modes share out."""
+        """Find the padding before and after; the same_* modes share out `same_total()`."""
         if self.auto_pad == "none":
             return self.pad_begin, self.pad_end
         if self.auto_pad == "valid":
@@ -34,7 +34,7 @@ class AxisAttributes:
         return padding.split(same_total(), self.auto_pad)
 
     def room(self, name: str, fine: int, kernel: int, low: int, high: int) -> int:
-        """How far the window can move over the padded tensor of this name."""
+        """Find how far the window can move over the padded tensor of this name."""
         room = low + fine + high - self.extent(kernel)
         if room < 0:
             weights = "weights_shape" if self.op == "convolution_backward_weights" else "weights"
@@ -46,11 +46,11 @@ class AxisAttributes:
         return room
 
     def axis(self, fine: int, kernel: int, coarse: int, pad_low: int) -> Axis:
-        """The geometry of this axis."""
+        """Make an axis of the geometry."""
         return Axis(fine, kernel, coarse, self.stride, self.dilation, pad_low)
 
     def error(self, message: str) -> ValueError:
-        """An error that names the operation and the axis."""
+        """Make an error that names the operation and the axis."""
         return ValueError(f"{self.op}: {message} (spatial axis {self.index})")
 
 
@@ -59,14 +59,14 @@ Sized = tuple[Axis, int]
 
 
 def convolution(a: AxisAttributes, *, src: int, weights: int) -> Sized:
-    """The coarse extent: as many pixels as windows fit."""
+    """Find the coarse extent: as many pixels as windows fit."""
     low, high = a.pads(lambda: padding.same_of_convolution(src, a.stride, a.extent(weights)))
     room = a.room("src", src, weights, low, high)
     return a.axis(src, weights, room // a.stride + 1, low), high
 
 
 def convolution_backward_weights(a: AxisAttributes, *, src: int, dst: int, weights: int) -> Sized:
-    """All three extents are given, and must be those of a convolution."""
+    """Check that all three given extents are the extents of a convolution."""
     axis, high = convolution(a, src=src, weights=weights)
     if axis.coarse != dst:
         raise a.error(
@@ -79,7 +79,7 @@ def convolution_backward_weights(a: AxisAttributes, *, src: int, dst: int, weigh
 def convolution_backward_data(
     a: AxisAttributes, *, dst: int, weights: int, src: int | None = None
 ) -> Sized:
-    """Undo a convolution of `src`; without it, the extents of a transposed convolution."""
+    """Undo a convolution of `src`; without `src`, find extents as a transposed convolution does."""
     if src is None or a.output_padding:
         return conv_transpose(a, src=dst, weights=weights, dst=src)
     low, high = a.pads(lambda: padding.same_of_convolution(src, a.stride, a.extent(weights)))
@@ -100,7 +100,7 @@ def convolution_backward_data(
 
 
 def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None = None) -> Sized:
-    """The fine extent that the windows reach, or the one in `dst_shape`."""
+    """Find the fine extent that the windows reach, or check the extent in `dst_shape`."""
     extent = a.extent(weights)
     reach = a.stride * (src - 1) + extent
     if dst is None:
@@ -130,7 +130,7 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
 
 
 def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -> Sized:
-    """Undo a transposed convolution: what its window leaves over is output_padding."""
+    """Undo a transposed convolution: the rest that no window reaches is output_padding."""
     extent = a.extent(weights)
     low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
     room = a.room("diff_dst", dst, weights, low, high)
@@ -147,7 +147,7 @@ def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -
 def conv_transpose_backward_weights(
     a: AxisAttributes, *, src: int, dst: int, weights: int
 ) -> Sized:
-    """All three extents are given: output_padding is what is left over."""
+    """Check that all three given extents fit: output_padding is the rest."""
     extent = a.extent(weights)
     low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
     axis = a.axis(dst, weights, src, low)

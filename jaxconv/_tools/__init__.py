@@ -1,8 +1,10 @@
 """Questions about operations and programs.
 
 inspect.py         `resolve`: the sizes and pads, without computing
-explain.py         `explain`: which forms compute an operation, why, and what it costs
-explain_jaxpr.py   `explain_jaxpr`: the convolutions of a program, and what becomes of each
+explain.py         `explain`: which forms compute an operation, why, and at what cost
+explain_jaxpr.py   `explain_jaxpr`: the convolutions of a program, and the plan of each
+profile.py         `profile`: the convolutions that JAX compiles in a block
 measure.py         `measure`: which form is fastest on this machine
+notebook.py        `%load_ext jaxconv`
 checkpoint.py      a policy for `jax.checkpoint`
 """

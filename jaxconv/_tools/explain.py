@@ -1,4 +1,4 @@
-"""Which forms an operation is computed by, why, and what it costs."""
+"""Which forms compute an operation, why, and at what cost."""
 
 import math
 from collections import Counter
@@ -18,11 +18,11 @@ from jaxconv._base.geometry import Axis
 from jaxconv._base.jax_names import equations
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Typed
+from jaxconv._contract.contractions import plan_in
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
-from jaxconv._tools.explain_jaxpr import plan_in
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Explanation:
     platform: str
     #: each form in use with the reason, the outermost first
     steps: tuple[tuple[str, str], ...]
-    #: how often each occurs
+    #: how often each form occurs
     counts: tuple[int, ...]
-    #: multiplications and additions that the geometry defines, without those with padding
+    #: multiplications and additions that the geometry defines, without products with padding
     flops: int
     #: bytes of both inputs and the result
     bytes: int
     #: bytes that the compiled program allocates besides; None if the compiler does not say
     temp_bytes: int | None
-    #: why oneDNN is not used on this CPU at all; None if it is, or on other platforms
+    #: why oneDNN is not used on this CPU at all; None if oneDNN is used, or on other platforms
     no_onednn: str | None
     resolved: Resolved
 
@@ -94,7 +94,7 @@ def explain(
                 f"got shape {shape}"
             )
     typed = {tensor: given[tensor] for tensor in shapes if hasattr(given[tensor], "dtype")}
-    dtype = _dtype(name, dtype, typed)
+    dtype = _choose_dtype(name, dtype, typed)
     tensors = {n: jax.ShapeDtypeStruct(shape, dtype) for n, shape in shapes.items()}
     rest = {k: v for k, v in given.items() if k not in tensors}
     function = partial(inspect.FUNCTIONS[name], **rest)
@@ -107,7 +107,7 @@ def explain(
         platform=platform,
         steps=tuple(steps),
         counts=tuple(steps.values()),
-        flops=_flops(resolved),
+        flops=_count_flops(resolved),
         bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, traced.out_info)),
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
         no_onednn=_lowering.unavailable() if platform == "cpu" else None,
@@ -115,11 +115,11 @@ def explain(
     )
 
 
-def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
-    """The type that the user gave, or that of the arrays, or float32."""
+def _choose_dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
+    """Choose the type that the user gave, or the type of the arrays, or float32."""
     if asked is None:
         return arguments.common_dtype(op, **typed) if typed else jnp.dtype(jnp.float32)
-    with suppress(Exception):  # it may name no type at all
+    with suppress(Exception):  # `asked` may name no type at all
         dtype: DType = canonical(asked)
         if dtype in ACCUMULATION:
             return dtype
@@ -127,31 +127,31 @@ def _dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
     raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
 
 
-def _flops(resolved: Resolved) -> int:
-    """Two for each triple of elements that the defining sum multiplies."""
+def _count_flops(resolved: Resolved) -> int:
+    """Count two for each triple of elements that the defining sum multiplies."""
     layout, groups = resolved.geometry.data, resolved.groups
     src, dst = (shape[layout.channel] for shape in (resolved.src_shape, resolved.dst_shape))
-    pairs = math.prod(_met(axis) for axis in resolved.geometry.axes)
+    pairs = math.prod(count_pairs(axis) for axis in resolved.geometry.axes)
     return int(2 * resolved.src_shape[layout.batch] * src * dst // groups * pairs)
 
 
-def _met(axis: Axis) -> int:
-    """How many pairs of a tap and a coarse pixel read inside the fine axis."""
-    return _up_to(axis, axis.fine - 1 + axis.pad_low) - _up_to(axis, axis.pad_low - 1)
+def count_pairs(axis: Axis) -> int:
+    """Count the pairs of a tap and a coarse pixel that read inside the fine axis."""
+    return _count_up_to(axis, axis.fine - 1 + axis.pad_low) - _count_up_to(axis, axis.pad_low - 1)
 
 
-def _up_to(axis: Axis, last: int) -> int:
-    """How many pairs of a tap and a coarse pixel have dilation*tap + stride*pixel <= last."""
-    # The first taps have all pixels, the next ones some.
+def _count_up_to(axis: Axis, last: int) -> int:
+    """Count the pairs of a tap and a coarse pixel with dilation*tap + stride*pixel <= last."""
+    # The first taps have all pixels, the next taps some.
     full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
     some = min(max(last // axis.dilation + 1, full), axis.kernel)
     least = last - axis.dilation * (some - 1)
-    counted = _floors(some - full, axis.dilation, least, axis.stride) + some - full
+    counted = _sum_floors(some - full, axis.dilation, least, axis.stride) + some - full
     return full * axis.coarse + counted
 
 
-def _floors(n: int, a: int, b: int, m: int) -> int:
-    """The sum of (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
+def _sum_floors(n: int, a: int, b: int, m: int) -> int:
+    """Sum (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
     total = 0
     while n > 0:
         total += n * (n - 1) // 2 * (a // m) + n * (b // m)

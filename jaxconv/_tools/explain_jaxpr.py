@@ -1,36 +1,33 @@
-"""`explain_jaxpr`: the convolutions of a whole program, and how each is computed."""
+"""`explain_jaxpr`: the convolutions of a whole program, and the plan of each."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
 from jax import lax
 
-from jaxconv import _lowering
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import Equation, equations
-from jaxconv._contract.contractions import PRIMITIVES
-from jaxconv._lax.from_lax import compute
-from jaxconv._lax.install import to_install
+from jaxconv._contract.contractions import plan_in
+from jaxconv._lax.install import computed, to_install
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """One convolution of a program, or several that are alike; see `jaxconv.explain_jaxpr`."""
+    """A convolution of a program, or several equal convolutions; see `jaxconv.explain_jaxpr`."""
 
     #: "lax", which this library computes where it is installed, or "jaxconv"
     written_by: str
     #: the types of the operands, as lax or the contraction has them
     operands: tuple[str, str]
-    #: the slot that the contraction fills, and its geometry; None for what stays with lax
+    #: the slot that the contraction fills, and the geometry; None if the convolution stays with lax
     result: Slot | None
     geometry: Geometry | None
-    #: how it is computed on CPU, or why it stays with lax
+    #: the plan on CPU, or why the convolution stays with lax
     plan: str
-    #: how often it stands in the program; the body of a loop stands there once
+    #: how often the convolution stands in the program; the body of a loop stands there once
     count: int = 1
 
     def __str__(self) -> str:
@@ -41,7 +38,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Convolutions:
-    """All convolutions of a program, in its order."""
+    """All convolutions of a program, in the order of the program."""
 
     listed: tuple[Convolution, ...]
 
@@ -75,16 +72,14 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
 
 
 def _convolution(equation: Equation) -> Convolution | None:
-    """The convolution in an equation, or None."""
+    """Describe the convolution in an equation, or None."""
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)
         found = to_install(types, results[0], **params)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
-        precision = (lax.Precision.DEFAULT,) * 2
-        computed = partial(compute, found, precision=precision, dtype=results[0].dtype)
-        within = equations(jax.make_jaxpr(computed)(*types))
+        within = equations(jax.make_jaxpr(computed(found, results[0], params))(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):
@@ -97,16 +92,4 @@ def _convolution(equation: Equation) -> Convolution | None:
         return Convolution(
             "jaxconv", (first, second), plan.problem.result, params["geometry"], told
         )
-    return None
-
-
-def plan_in(equation: Equation, platform: str) -> _lowering.Plan | None:
-    """The plan for the contraction in an equation, on one device; None if it is no contraction."""
-    for slot, primitive in PRIMITIVES.items():
-        if equation.primitive is primitive:
-            (first, second), params = equation.operands, equation.params
-            problem = _lowering.problem_of(
-                slot, first, second, params["geometry"], params["dtype"], platform
-            )
-            return _lowering.choose_plan(problem, platform, params["forced"])
     return None

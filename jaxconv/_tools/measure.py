@@ -13,31 +13,22 @@ from jax import lax
 
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._lowering import CHOSEN, Measured, Problem
+from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
 
-#: Forms to time beside the table's choice: each was the fastest for some layer.
-CONTENDERS = (
-    _lowering.PORTABLE,
-    "onednn",
-    "convolution",
-    "im2col",
-    "col2im",
-    "dot",
-    "multiply-adds",
-    "by group",
-)
+#: The forms to time beside the table's choice.
+CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
 
-#: Most multiply-adds a result of a form to time: more take long to compile.
-MOST_TERMS = 128
+#: Multiply-adds a result of a form to time: more take long to compile.
+MAX_TERMS = 128
 
-#: Seconds in which to time the forms of one contraction, and the fewest rounds.
-BUDGET, ROUNDS = 0.25, 5
+#: The time for all forms of one contraction, and the rounds, however long these take.
+BUDGET_SECONDS, MIN_ROUNDS = 0.25, 5
 #: A form that takes this many times as long as another is not timed further.
-HOPELESS = 2.0
-#: Most seconds that a form may take to compile.
-COMPILE = 1.0
-#: Most temporary memory of a form: TIMES the bytes of operands and result, and MORE bytes.
-TIMES, MORE = 3, 32 << 20
+MAX_TIME_RATIO = 2.0
+#: The time in which a form must compile.
+MAX_COMPILE_SECONDS = 1.0
+#: Temporary memory of a form, in multiples of the bytes of operands and result, plus bytes.
+MAX_MEMORY_RATIO, EXTRA_BYTES = 3, 32 << 20
 
 
 def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measured:
@@ -69,7 +60,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
     """
     recorded = _lowering.Asked()
     with _lowering.forced(recorded):
-        call, arrays = _of_arrays(function, args, kwargs)
+        call, arrays = _separate_arrays(function, args, kwargs)
         jax.jit(call).trace(*arrays).lower(lowering_platforms=("cpu",))
     if not recorded.problems:
         raise ValueError(
@@ -77,13 +68,13 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
             "device and of a batch of known size; nothing of the kind was found in it"
         )
     with ThreadPoolExecutor(1) as thread:  # the caller's contexts do not hold there
-        return thread.submit(_measured, recorded.problems).result()
+        return thread.submit(_measure_problems, recorded.problems).result()
 
 
-def _of_arrays(
+def _separate_arrays(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], list[Any]]:
-    """A function of the arrays among the arguments alone, and these arrays."""
+    """Make a function of the arrays among the arguments alone, and list these arrays."""
     leaves, structure = jax.tree.flatten((args, kwargs))
     arrays = {place: leaf for place, leaf in enumerate(leaves) if _is_array(leaf)}
 
@@ -102,17 +93,17 @@ def _is_array(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype")
 
 
-def _measured(problems: dict[str, Problem]) -> Measured:
+def _measure_problems(problems: dict[str, Problem]) -> Measured:
     found = {}
     for name, problem in problems.items():
         cpu = jax.devices("cpu")[0]
         with jax.default_device(cpu), jax.enable_x64(problem.bits == 64):
-            found[name] = _milliseconds(problem)
+            found[name] = _time_forms(problem)
     return Measured(found)
 
 
-def _milliseconds(problem: Problem) -> dict[str, float]:
-    """Milliseconds of the table's choice, and of the contenders that are worth timing."""
+def _time_forms(problem: Problem) -> dict[str, float]:
+    """Time the table's choice, and the contenders that are worth timing, in milliseconds."""
     rng = np.random.default_rng(0)
     operands = [
         jax.device_put(rng.standard_normal(problem.shape(slot), np.float32).astype(problem.dtype))
@@ -121,32 +112,32 @@ def _milliseconds(problem: Problem) -> dict[str, float]:
     calls: dict[str, Callable[[], Any]] = {}
     best: dict[str, float] = {}
     for form in (CHOSEN, *contenders(problem)):
-        limit = HOPELESS * min(best.values(), default=math.inf)
+        limit = MAX_TIME_RATIO * min(best.values(), default=math.inf)
         try:
-            call = _compiled(problem, form, operands)
-            if call is None or _seconds(call) > 2 * limit:  # the first one warms up
+            call = _compile(problem, form, operands)
+            if call is None or _time_call(call) > 2 * limit:  # the first call warms up
                 continue
-            once = min(_seconds(call), _seconds(call))
+            once = min(_time_call(call), _time_call(call))
         except (ValueError, jax.errors.JaxRuntimeError):
             if form == CHOSEN:
                 raise
-            continue  # the form or its parts cannot compute it, or memory is short
+            continue  # the form or its parts cannot compute the problem, or memory is short
         if once <= limit:
             calls[form], best[form] = call, once
-    rounds, end = 0, time.perf_counter() + BUDGET
-    while len(calls) > 1 and (rounds < ROUNDS or time.perf_counter() < end):
+    rounds, end = 0, time.perf_counter() + BUDGET_SECONDS
+    while len(calls) > 1 and (rounds < MIN_ROUNDS or time.perf_counter() < end):
         rounds += 1
         for form, call in calls.items():
-            best[form] = min(best[form], _seconds(call))
+            best[form] = min(best[form], _time_call(call))
     return {form: round(1e3 * seconds, 4) for form, seconds in best.items()}
 
 
 def contenders(problem: Problem) -> list[str]:
-    """The contenders with another plan than the table's, except those that compile long."""
+    """List the contenders with another plan than the table's, unless they compile long."""
     seen = {_lowering.choose_plan(problem, "cpu")}
     found = []
     for name in CONTENDERS:
-        if name == "multiply-adds" and problem.taps * problem.summed > MOST_TERMS:
+        if name == "multiply-adds" and problem.taps * problem.summed > MAX_TERMS:
             continue
         try:
             plan = _lowering.choose_plan(problem, "cpu", name)
@@ -158,8 +149,8 @@ def contenders(problem: Problem) -> list[str]:
     return found
 
 
-def _compiled(problem: Problem, form: str, operands: list[jax.Array]) -> Callable[[], Any] | None:
-    """A call of the compiled form; None if it took too long to compile, or needs much memory."""
+def _compile(problem: Problem, form: str, operands: list[jax.Array]) -> Callable[[], Any] | None:
+    """Compile a form, and make a call; None if compiling is too long, or memory too much."""
     chosen = form == CHOSEN
     run = partial(
         _lowering.lower,
@@ -177,17 +168,17 @@ def _compiled(problem: Problem, form: str, operands: list[jax.Array]) -> Callabl
     start = time.perf_counter()
     compiled = lowered.compile()
     taken, memory = time.perf_counter() - start, compiled.memory_analysis()
-    if not chosen and (taken > COMPILE or (memory is not None and _large(memory))):
+    if not chosen and (taken > MAX_COMPILE_SECONDS or (memory is not None and _takes_much(memory))):
         return None
     return lambda: jax.block_until_ready(compiled(*operands))
 
 
-def _large(memory: Any) -> bool:
-    allowed = TIMES * (memory.argument_size_in_bytes + memory.output_size_in_bytes) + MORE
-    return bool(memory.temp_size_in_bytes > allowed)
+def _takes_much(memory: Any) -> bool:
+    tensors = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    return bool(memory.temp_size_in_bytes > MAX_MEMORY_RATIO * tensors + EXTRA_BYTES)
 
 
-def _seconds(call: Callable[[], Any]) -> float:
+def _time_call(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""The oneDNN Graph API: its operations by their names, today's and the older ones, and its graphs.
+"""The oneDNN Graph API: its operations by their names, today's and older names, and its graphs.
 
-`apply` takes an operation's kind, its inputs and its attributes as that API's pages list
-them, for graphs that come from there:
+`apply` takes an operation's kind, inputs and attributes as that API's pages list these, for
+graphs that come from there:
 
 >>> import numpy as np
 >>> from jaxconv import onednn
@@ -17,8 +17,8 @@ them, for graphs that come from there:
 [2521.0, 26052.0, 50520.0, 84200.0]
 
 `run_graph` runs whole graphs of the JSON format that oneDNN Graph dumps and that its benchmark
-driver reads. `load_graph` reads one, `explain_graph` explains its convolutions, and `write_graph`
-writes one. ``python -m jaxconv.onednn FILE.json --check --time`` runs, checks and times a file:
+driver reads. `load_graph` reads and `write_graph` writes a graph; `explain_graph` explains its
+convolutions. ``python -m jaxconv.onednn FILE.json --check --time`` runs, checks and times a file:
 
 >>> graph = onednn.write_graph("Convolution", (1, 4, 1), (3, 1, 1), window, then=["ReLU"])
 >>> [dst] = onednn.run_graph(graph, {"CONVOLUTION_0.src": src, 1: weights - 20}).values()
@@ -31,10 +31,10 @@ f32[], string or bool. Its `inputs` and `outputs` are logical tensors: an `id`, 
 are joined, a `dtype` (f32, bf16, f16, s8, u8, s32, boolean or undef) and a `shape`, in which
 a negative extent is unknown. `stride`, `layout_type` and `property_type` say how the engine keeps
 a tensor in memory, and mean nothing here: the axes are in the order of the shape. Nodes may stand
-in any order. `input_ports` and `output_ports` may list ids, and `fpmath_mode` may say
-what f32 may be multiplied in; all else is ignored.
+in any order. `input_ports` and `output_ports` may list ids, and `fpmath_mode` may name
+the type in which f32 may be multiplied; all else is ignored.
 
-Each kind does what its page says. Arithmetic on bf16 and f16 is done in f32 and rounded once;
+Each kind computes as its page says. Arithmetic on bf16 and f16 is done in f32 and rounded once;
 Round and Quantize take ties to the even integer, and Quantize keeps to the range of its type.
 """
 

@@ -14,7 +14,7 @@ from jaxconv.onednn._check import check
 from jaxconv.onednn._graphs.graph import Graph
 from jaxconv.onednn._graphs.inputs import Arrays
 from jaxconv.onednn._graphs.run import evaluate
-from jaxconv.onednn._time import each, whole
+from jaxconv.onednn._time import time_convolutions, time_graph
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,9 +69,9 @@ def print_check(graph: Graph, inputs: Arrays) -> int:
 def print_times(graph: Graph, inputs: Arrays) -> None:
     """Print a line for each convolution and one for the graph."""
     print(f"\n{'milliseconds, the fastest of several calls in turn':56}{'jaxconv':>9}{'lax':>9}")
-    for node, ours, theirs in each(graph, inputs):
+    for node, ours, theirs in time_convolutions(graph, inputs):
         print(f"  {node!s:54}{1e3 * ours:9.3f}{1e3 * theirs:9.3f}")
-    ours, theirs = whole(graph, inputs)
+    ours, theirs = time_graph(graph, inputs)
     print(f"  {'the whole graph':54}{1e3 * ours:9.3f}{1e3 * theirs:9.3f}")
 
 

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """How far a convolution is from the reference."""
+    """The error of a convolution against the reference."""
 
     node: Node
     resolved: Resolved
@@ -39,10 +39,10 @@ class Finding:
 def check(graph: Graph, inputs: Arrays) -> list[Finding]:
     """Run a graph in full precision, and compare each convolution, on its inputs in that run.
 
-    The reference takes sizes and pads from `jaxconv.resolve`; running the graph checks its shapes.
+    The reference takes sizes and pads from `jaxconv.resolve`; running the graph checks the shapes.
     """
     full = lax.Precision.HIGHEST
-    # Not jitted: in one program, what a convolution reads may differ from the array that comes out.
+    # Not jitted: in one program, a convolution may read other numbers than those that come out.
     arrays = evaluate(graph, inputs, precision=full)
     return [
         compare(node, function, arguments, np.asarray(arrays[node.outputs[0].id]))
@@ -53,17 +53,17 @@ def check(graph: Graph, inputs: Arrays) -> list[Finding]:
 def compare(
     node: Node, function: Callable[..., Any], arguments: dict[str, Any], found: Array
 ) -> Finding:
-    """Compare a convolution's result to the reference, each element within a bound of its own.
+    """Compare a convolution's result to the reference, element by element.
 
-    The bound is ``4 eps sqrt(terms)`` times the sum of the absolute values of its terms, with eps
-    of float32, and one rounding more where its type has 16 bits.
+    The bound of an element is ``4 eps sqrt(terms)`` times the sum of the absolute values of its
+    terms, with eps of float32, and one rounding more where the type has 16 bits.
     """
     resolved = resolve(function, **arguments)
     tensors = {n: np.asarray(arguments[n], np.float64) for n in TENSORS if n in arguments}
-    exact = _sum(resolved, tensors)
-    sizes = _sum(resolved, {name: np.abs(x) for name, x in tensors.items()})
+    exact = _compute_reference(resolved, tensors)
+    sizes = _compute_reference(resolved, {name: np.abs(x) for name, x in tensors.items()})
     eps = float(np.finfo(np.float32).eps)
-    bound = 4 * eps * math.sqrt(_terms(resolved)) * sizes
+    bound = 4 * eps * math.sqrt(_count_terms(resolved)) * sizes
     if found.dtype.itemsize == 2:
         info = jnp.finfo(found.dtype)
         bound += float(info.eps) / 2 * np.abs(exact) + float(info.smallest_subnormal)
@@ -74,8 +74,8 @@ def compare(
     return Finding(node, resolved, math.inf if math.isnan(worst) else worst)
 
 
-def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
-    """The reference's result, in the layout of the operation."""
+def _compute_reference(resolved: Resolved, tensors: dict[str, Array]) -> Array:
+    """Compute the reference in the layout of the operation."""
     op = OPS[resolved.op]
     data, kernel = resolved.geometry.data, resolved.geometry.kernel
     orders = {
@@ -83,15 +83,15 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
         "kernel": (*kernel.spatial, kernel.fine, kernel.coarse),
     }
 
-    def apart(slot: Slot, x: Array) -> Array:
-        """The groups first, the channels last."""
+    def move_groups_first(slot: Slot, x: Array) -> Array:
+        """Move the groups first, and the channels last."""
         x = x.transpose(orders["kernel" if slot == "kernel" else "data"])
         if slot == "kernel" and resolved.groups_on_fine:
             grouped = x.reshape(*x.shape[:-2], resolved.groups, -1, x.shape[-1])
             return np.moveaxis(grouped, -3, 0)
         return np.moveaxis(x.reshape(*x.shape[:-1], resolved.groups, -1), -2, 0)
 
-    def together(slot: Slot, x: Array) -> Array:
+    def move_groups_back(slot: Slot, x: Array) -> Array:
         on_fine = slot == "kernel" and resolved.groups_on_fine
         x = np.moveaxis(x, 0, -3 if on_fine else -2)
         order = orders["kernel" if slot == "kernel" else "data"]
@@ -99,11 +99,12 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
         return x.reshape(merged).transpose(np.argsort(order))
 
     result = op.slot(op.result)
-    given = {op.slot(name): apart(op.slot(name), tensors[name]) for name in op.inputs}
-    given[result] = apart(result, np.zeros(resolved.shape(op.result)))
+    slots = {op.slot(name): tensors[name] for name in op.inputs}
+    given = {slot: move_groups_first(slot, x) for slot, x in slots.items()}
+    given[result] = move_groups_first(result, np.zeros(resolved.shape(op.result)))
     axes = resolved.geometry.axes
     strides, dilations, pads = zip(*((a.stride, a.dilation, a.pad_low) for a in axes), strict=True)
-    found = together(result, reference.fill(result, given, strides, dilations, pads))
+    found = move_groups_back(result, reference.fill(result, given, strides, dilations, pads))
     if "bias" in tensors:
         found += np.expand_dims(
             tensors["bias"], tuple(axis for axis in range(found.ndim) if axis != data.channel)
@@ -111,8 +112,8 @@ def _sum(resolved: Resolved, tensors: dict[str, Array]) -> Array:
     return found
 
 
-def _terms(resolved: Resolved) -> int:
-    """The most terms that a sum may have."""
+def _count_terms(resolved: Resolved) -> int:
+    """Count the terms that a sum may have at most."""
     axes, groups = resolved.geometry.axes, resolved.groups
     channel = resolved.geometry.data.channel
     src, dst = resolved.src_shape, resolved.dst_shape

@@ -1,4 +1,4 @@
-"""The six operations under the names of the oneDNN Graph API, today's and the older ones."""
+"""The six operations under the names of the oneDNN Graph API, today's and older names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ from jax import Array, lax
 
 from jaxconv._base.messages import either
 from jaxconv._base.typing import PrecisionLike
-from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find, todays_names
-from jaxconv.onednn._values import entries, is_int, unwrapped
+from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find_kind, rename
+from jaxconv.onednn._values import entries, is_int, unwrap
 
 
 def apply(
@@ -21,12 +21,12 @@ def apply(
 ) -> Array:
     """Compute the one output of an operation of this kind.
 
-    Names may be today's or older ones in every kind, but not both for the same thing.
+    Names may be today's or older names in every kind, but not both for the same thing.
 
     Args:
       kind: one of `KINDS`.
-      inputs: the operation's inputs in order, or by name. An optional one may be left out
-        or be None. They are
+      inputs: the operation's inputs in order, or by name. An optional input may be left out
+        or be None. The inputs are
 
         ================================  ========================================
         kind                              inputs
@@ -38,26 +38,26 @@ def apply(
         ================================  ========================================
 
         `dst_shape` (the full shape of diff_src) and `weights_shape` may be attributes
-        instead. One of the two is required; where both are given, the input counts.
+        instead. An input or an attribute is required; the input counts if both are given.
       attributes: by name. `strides`, `pads_begin`, `pads_end` and `dilations` are
         required. `auto_pad` ("None"), `groups` (1), `data_format` ("NXC") and
         `weights_format` have defaults: XIO for the kinds of a convolution, XOI for
         ConvTranspose and its Backward kinds, XIO for its older Backprop kinds. All but
         Convolution and its weights gradient take `output_padding` (zeros). A value may be
-        wrapped as dumps do it, ``{"type": "s64[]", "value": [1, 1]}``. A shape of zeros, and
+        wrapped as in dumps, ``{"type": "s64[]", "value": [1, 1]}``. A shape of zeros, and
         an `output_padding` of zeros that is longer than `strides`, count as not given: dumps
         write 12 zeros for either.
-      precision: as the operations take it. By default that of `jax.default_matmul_precision`.
-      fpmath_mode: that of a graph, instead of `precision`: "strict" multiplies in full
-        precision, "tf32" in at least that, and "bf16", "f16" and "any" as the backend
-        prefers. On CPU all of them multiply in full.
+      precision: as the operations take it; `jax.default_matmul_precision` by default.
+      fpmath_mode: a graph's mode, instead of `precision`: "strict" multiplies in full
+        precision, "tf32" in TF32 at least, and "bf16", "f16" and "any" as the backend
+        prefers. On CPU all modes multiply in full.
 
     :mod:`jaxconv` says what the attributes mean. Any weights format goes with any kind.
 
     Raises:
       TypeError, ValueError: as the operations do, and for this API's names and rules.
     """
-    function, arguments = call(kind, inputs, attributes)
+    function, arguments = prepare_call(kind, inputs, attributes)
     if fpmath_mode is not None:
         if precision is not None:
             raise ValueError(
@@ -65,11 +65,11 @@ def apply(
                 f"got {precision!r} and {fpmath_mode!r}"
             )
         precision = fpmath_precision(kind, fpmath_mode)
-    return named(kind, function)(**arguments, precision=precision)
+    return blame_kind(kind, function)(**arguments, precision=precision)
 
 
 def fpmath_precision(where: str, mode: object) -> lax.Precision:
-    """The least precision that a graph's `fpmath_mode` asks for."""
+    """Find the least precision that a graph's `fpmath_mode` asks for."""
     if not isinstance(mode, str) or mode not in _FPMATH:
         raise ValueError(
             f"{where}: `fpmath_mode` must be {either(map(repr, _FPMATH))}; got {mode!r}"
@@ -86,19 +86,19 @@ _FPMATH = {
 }
 
 
-def call(
+def prepare_call(
     kind: str, inputs: object, attributes: object, shape: tuple[int, ...] | None = None
 ) -> tuple[Callable[..., Array], dict[str, Any]]:
-    """The operation of this kind and all that it is called with, by name.
+    """Find the operation of a kind, and all arguments of the call by name.
 
     `shape` is used if the operation takes a shape and neither an input nor an attribute gives one.
     """
-    row = find(kind)
-    arguments = _inputs(row, inputs)
+    row = find_kind(kind)
+    arguments = _name_inputs(row, inputs)
     if not isinstance(attributes, Mapping):
         raise TypeError(f"{kind}: `attributes` must be a dict by name; got {attributes!r}")
-    attributes = todays_names(row, "attribute", attributes, row.attributes, OLDER_ATTRIBUTES)
-    attributes = unwrapped(kind, attributes)
+    attributes = rename(row, "attribute", attributes, row.attributes, OLDER_ATTRIBUTES)
+    attributes = unwrap(kind, attributes)
     missing = [f"`{name}`" for name in REQUIRED if name not in attributes]
     if missing:
         raise ValueError(
@@ -108,11 +108,11 @@ def call(
     _check_pads(kind, attributes)
     attributes.setdefault("weights_format", row.weights_format)
     padding, steps = entries(attributes.get("output_padding")), entries(attributes["strides"])
-    if padding and steps and len(padding) > len(steps) and _zeros(padding):
+    if padding and steps and len(padding) > len(steps) and _are_zeros(padding):
         del attributes["output_padding"]
     if row.shape is not None:
         attribute = attributes.pop(row.shape, None)
-        if attribute is None or _zeros(entries(attribute) or [1]):
+        if attribute is None or _are_zeros(entries(attribute) or [1]):
             attribute = shape
         if arguments.setdefault(row.shape, attribute) is None:
             raise ValueError(
@@ -121,10 +121,10 @@ def call(
     return row.function, arguments | attributes
 
 
-def named(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
-    """An operation whose errors name the kind instead of the operation."""
+def blame_kind(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
+    """Make an operation whose errors name the kind instead of the operation."""
 
-    def renamed(*args: Any, **kwargs: Any) -> Array:
+    def call(*args: Any, **kwargs: Any) -> Array:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError) as error:
@@ -133,10 +133,10 @@ def named(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
                 raise type(error)(f"{kind}: {message}") from error.__cause__
             raise
 
-    return renamed
+    return call
 
 
-def _zeros(values: list[Any]) -> bool:
+def _are_zeros(values: list[Any]) -> bool:
     return all(is_int(value) and value == 0 for value in values)
 
 
@@ -151,11 +151,11 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
             )
 
 
-def _inputs(row: Kind, given: object) -> dict[str, Any]:
-    """The given inputs by today's names."""
+def _name_inputs(row: Kind, given: object) -> dict[str, Any]:
+    """Collect the inputs by today's names."""
     listed = ", ".join(f"`{name}`" for name in row.inputs)
     if isinstance(given, Mapping):
-        named = todays_names(row, "input", given, row.inputs, OLDER_INPUTS)
+        named = rename(row, "input", given, row.inputs, OLDER_INPUTS)
     elif not isinstance(given, Sequence) or isinstance(given, str):
         raise TypeError(
             f"{row.name}: `inputs` must be a sequence or a dict by name of {listed}; "

@@ -18,7 +18,7 @@ from jaxconv._ops.convolution import (
 )
 from jaxconv.onednn._values import suggestion
 
-#: That API has no defaults for these four, not even when `auto_pad` overrides the pads.
+#: Attributes without defaults in that API, not even when `auto_pad` overrides the pads.
 REQUIRED = ("strides", "pads_begin", "pads_end", "dilations")
 _OPTIONAL = ("auto_pad", "groups", "data_format", "weights_format")
 
@@ -49,10 +49,10 @@ class Kind:
 
     name: str
     function: Callable[..., jax.Array]
-    #: Inputs in order: two that are required, and a bias or a shape.
+    #: Inputs in order: two required inputs, and a bias or a shape.
     inputs: tuple[str, ...]
     weights_format: str
-    #: Attributes beyond the common ones. One that is an input too may be given as either.
+    #: Attributes beyond the common attributes. A shape among them may be given as an input instead.
     further: tuple[str, ...] = ()
 
     @property
@@ -62,7 +62,7 @@ class Kind:
 
     @property
     def shape(self) -> str | None:
-        """The shape that is either an input or an attribute, and needed as one of them."""
+        """The shape that the kind needs, either as an input or as an attribute."""
         return next((name for name in self.inputs if name in self.further), None)
 
 
@@ -87,7 +87,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 
-#: older kind -> today's; they differ in one thing, the older weights_format being XIO by default
+#: older kind -> today's; they differ in the default weights_format, which was XIO
 _OLDER_KINDS = {
     "ConvolutionBackpropData": "ConvolutionBackwardData",
     "ConvolutionBackpropFilters": "ConvolutionBackwardWeights",
@@ -107,8 +107,8 @@ BY_NAME = _TODAYS | {
 KINDS = tuple(BY_NAME)
 
 
-def find(kind: object) -> Kind:
-    """The row of a kind, by its name."""
+def find_kind(kind: object) -> Kind:
+    """Find a kind by its name."""
     if not isinstance(kind, str):
         raise TypeError(f"onednn.apply: `kind` must be a string; got {kind!r}")
     if kind not in BY_NAME:
@@ -119,10 +119,10 @@ def find(kind: object) -> Kind:
     return BY_NAME[kind]
 
 
-def todays_names(
+def rename(
     row: Kind, what: str, given: Mapping[str, Any], known: tuple[str, ...], older: dict[str, str]
 ) -> dict[str, Any]:
-    """`given` by today's names; each name must be known, and no two names mean the same."""
+    """Rename `given` by today's names; names must be known, and no two names mean the same."""
     known_older = [name for name, today in older.items() if today in known]
     spelled: dict[str, str] = {}
     for name in given:

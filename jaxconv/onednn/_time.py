@@ -1,4 +1,4 @@
-"""How fast is a graph? Each convolution, and all of it, beside plain lax."""
+"""How fast is a graph? Each convolution, and the whole graph, beside plain lax."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from jaxconv.onednn._graphs.graph import Graph, Node
 from jaxconv.onednn._graphs.inputs import Arrays
 from jaxconv.onednn._graphs.run import TENSORS, convolution_calls, evaluate
 
-#: Seconds in which to time one pair, the fewest rounds and the most.
-BUDGET, FEWEST, MOST = 0.5, 3, 200
+#: The time for one pair, and the rounds.
+BUDGET_SECONDS, MIN_ROUNDS, MAX_ROUNDS = 0.5, 3, 200
 
 
-def plain(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
-    """An operation as one writes it in lax: a convolution, or the transpose of one."""
+def call_lax(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
+    """Compute an operation as users of lax do: by a convolution, or the transpose of one."""
     resolved = resolve(function, **arguments)
     op, geometry = OPS[resolved.op], resolved.geometry
     convolve = partial(
@@ -63,38 +63,38 @@ def plain(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     return out if wider is None else lax.convert_element_type(out, wider)
 
 
-def whole(graph: Graph, inputs: Arrays) -> tuple[float, float]:
-    """Seconds of a graph: by jaxconv, and by lax in place of its operations."""
+def time_graph(graph: Graph, inputs: Arrays) -> tuple[float, float]:
+    """Time a graph by jaxconv, and with lax in place of its operations, in seconds."""
     arrays = {i: jnp.asarray(x) for i, x in inputs.items()}
-    ways = [partial(evaluate, graph), partial(evaluate, graph, convolve=plain)]
+    ways = [partial(evaluate, graph), partial(evaluate, graph, convolve=call_lax)]
 
     def outputs(way: Callable[..., Arrays], given: Arrays) -> Arrays:
         found = way(given)
         return {tensor.id: found[tensor.id] for tensor in graph.outputs}
 
     ours, theirs = (jax.jit(partial(outputs, way)) for way in ways)
-    return interleaved(ours, theirs, arrays)
+    return time_in_turn(ours, theirs, arrays)
 
 
-def each(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
-    """Seconds of each convolution by jaxconv and by lax, on its inputs in the graph."""
+def time_convolutions(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
+    """Time each convolution by jaxconv and by lax, on its inputs in the graph, in seconds."""
     arrays = jax.jit(partial(evaluate, graph))({i: jnp.asarray(x) for i, x in inputs.items()})
     found = []
     for node, function, arguments in convolution_calls(graph, arrays):
         tensors = {name: jnp.asarray(arguments[name]) for name in TENSORS if name in arguments}
         rest = {name: value for name, value in arguments.items() if name not in tensors}
 
-        ways = (_called, plain)
-        ours, theirs = (jax.jit(partial(_of_tensors, way, function, rest)) for way in ways)
-        found.append((node, *interleaved(ours, theirs, tensors)))
+        ways = (_call, call_lax)
+        ours, theirs = (jax.jit(partial(_call_on, way, function, rest)) for way in ways)
+        found.append((node, *time_in_turn(ours, theirs, tensors)))
     return found
 
 
-def _called(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
+def _call(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     return function(**arguments)
 
 
-def _of_tensors(
+def _call_on(
     way: Callable[..., Array],
     function: Callable[..., Array],
     rest: dict[str, Any],
@@ -103,15 +103,15 @@ def _of_tensors(
     return way(function, rest | tensors)
 
 
-def interleaved(
+def time_in_turn(
     ours: Callable[[Any], Any], theirs: Callable[[Any], Any], arguments: Any
 ) -> tuple[float, float]:
-    """The fastest call of each, in turn, after one that compiles."""
+    """Time calls of both in turn, after a call that compiles: the seconds of the fastest."""
     both = (ours, theirs)
     for function in both:
         jax.block_until_ready(function(arguments))
-    best, rounds, end = [float("inf")] * 2, 0, time.perf_counter() + BUDGET
-    while rounds < FEWEST or (rounds < MOST and time.perf_counter() < end):
+    best, rounds, end = [float("inf")] * 2, 0, time.perf_counter() + BUDGET_SECONDS
+    while rounds < MIN_ROUNDS or (rounds < MAX_ROUNDS and time.perf_counter() < end):
         rounds += 1
         for which, function in enumerate(both):
             start = time.perf_counter()

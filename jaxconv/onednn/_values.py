@@ -1,4 +1,4 @@
-"""Attribute values as dumps write them: wrapped with their type, and checked against it."""
+"""Attribute values as dumps write these: wrapped with a type, and checked against the type."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -16,22 +16,22 @@ NO_DEFAULT: Any = object()
 
 @dataclass(frozen=True)
 class Attribute:
-    """What an attribute may be: its type as in a dump, its default, its spellings."""
+    """The values that an attribute may have: a type as in a dump, a default, spellings."""
 
     type: str
     default: Any = NO_DEFAULT
     choices: tuple[str, ...] = ()
 
 
-def unwrapped(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Every ``{"type": ..., "value": ...}`` as its value, which must be of that type."""
+def unwrap(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace every ``{"type": ..., "value": ...}`` by its value, which must be of that type."""
     return {
-        name: _unwrapped(kind, name, value) if isinstance(value, Mapping) else value
+        name: _unwrap_value(kind, name, value) if isinstance(value, Mapping) else value
         for name, value in attributes.items()
     }
 
 
-def _unwrapped(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
+def _unwrap_value(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
     if set(wrapped) != {"type", "value"}:
         raise ValueError(
             f"{kind}: the attribute `{name}` must be a value, or a dict of its `type` and "
@@ -46,9 +46,11 @@ def _unwrapped(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
     return bool(wrapped["value"]) if wrapped["type"] == "bool" else wrapped["value"]
 
 
-def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute]) -> dict[str, Any]:
-    """All attributes of a kind: those given, which must be known and valid, and the defaults."""
-    given = unwrapped(kind, given)
+def check_attributes(
+    kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute]
+) -> dict[str, Any]:
+    """Check that the given attributes of a kind are known and valid, and add the defaults."""
+    given = unwrap(kind, given)
     for name in given:
         if name not in known:
             listed = f"the attributes are {', '.join(known) or 'none'}"
@@ -70,14 +72,14 @@ def checked(kind: str, given: Mapping[str, Any], known: Mapping[str, Attribute])
 
 
 def suggestion(got: object, known: Sequence[str]) -> str:
-    """The nearest of the known names in any case, as the end of an error message."""
+    """Name the nearest known name in any case, as the end of an error message."""
     folded = {name.lower(): name for name in known}
     near = get_close_matches(str(got).lower(), folded, n=1)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def entries(value: object) -> list[Any] | None:
-    """The entries of a list, a tuple or a vector; None for anything else."""
+    """List the entries of a list, a tuple or a vector; None for any other value."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, list | tuple) else None
@@ -101,7 +103,7 @@ def _is_float(value: object) -> bool:
 Check = Callable[[Any], bool]
 
 
-def _all(check: Check) -> Check:
+def _check_all(check: Check) -> Check:
     def check_all(value: object) -> bool:
         found = entries(value)
         return found is not None and all(map(check, found))
@@ -109,14 +111,14 @@ def _all(check: Check) -> Check:
     return check_all
 
 
-#: type as in a dump -> whether a value is of it
+#: type as in a dump -> whether a value is of that type
 _IS = {
     "string": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool) or (is_int(value) and value in (0, 1)),
     "s64": is_int,
-    "s64[]": _all(is_int),
+    "s64[]": _check_all(is_int),
     "f32": _is_float,
-    "f32[]": _all(_is_float),
+    "f32[]": _check_all(_is_float),
 }
 _MEANING = {
     "string": "a string",

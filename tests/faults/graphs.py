@@ -17,7 +17,7 @@ GRAPHS = faults(
     ),
     ("onednn/_convolutions.py",
      ("oneDNN: a shape of zeros counts as one",
-      "if attribute is None or _zeros(entries(attribute) or [1]):",
+      "if attribute is None or _are_zeros(entries(attribute) or [1]):",
       "if attribute is None:", "test_onednn.py"),
      ("oneDNN: tf32 multiplies as the backend prefers",
       '"tf32": lax.Precision.HIGH,', '"tf32": lax.Precision.DEFAULT,', "test_onednn.py"),

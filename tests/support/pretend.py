@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv import _lowering
-from jaxconv._base.geometry import OPERANDS
 from jaxconv._lowering.forms import plain
 from jaxconv._ops import operate
 
@@ -41,8 +40,7 @@ plain_convolution = plain.conv_general_dilated
 def pretend(monkeypatch, platform, devices=1):
     """Operations by a platform's forms, in a jitted function that nothing else will ever use."""
 
-    def contract(result, operands, *, sharding, **params):
-        first, second = (operands[slot] for slot in OPERANDS[result])
+    def contract(result, first, second, *, sharding, **params):
         params |= {"platform": platform, "devices": devices, "exported": False, "forced": None}
         return _lowering.lower(result, first, second, **params)
 

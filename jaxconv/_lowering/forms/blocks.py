@@ -16,15 +16,15 @@ from jaxconv._lowering.form import Emit
 from jaxconv._lowering.problem import Numerics
 
 
-def _all(first: Array, geometry: Geometry) -> int:
+def _count_all(first: Array, geometry: Geometry) -> int:
     return geometry.groups
 
 
-def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], Emit]:
+def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
     """Make a channels-last form for one group a form for all groups, each contiguous.
 
-    It takes at most `most(first operand, geometry)` groups at a time, which bounds the memory of
-    the form and of moving the groups to the front.
+    The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
+    memory of the form and of moving the groups to the front.
     """
 
     def decorate(form: Emit) -> Emit:
@@ -36,24 +36,24 @@ def by_group(most: Callable[[Array, Geometry], int] = _all) -> Callable[[Emit], 
                 return form(first, second, geometry=geometry, numerics=numerics)
             one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
 
-            def together(count: int, *operands: Array) -> Array:
+            def compute(count: int, *operands: Array) -> Array:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
                 return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
 
-            return loop_over_groups(most(first, geometry), together, first, second, geometry.groups)
+            return loop_over_groups(most(first, geometry), compute, first, second, geometry.groups)
 
         return each
 
     return decorate
 
 
-def divisor(total: int, most: int) -> int:
-    """The largest divisor of `total` that is at most `most`, or 1."""
+def find_divisor(total: int, most: int) -> int:
+    """Find the largest divisor of `total` that is at most `most`, or 1."""
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
 
 def sum_over_blocks(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
-    """The sum of `block(n)` over n below `count`; `operands` are what blocks read."""
+    """Sum `block(n)` over n below `count`; blocks read `operands`."""
     if count == 1:
         return block(0)
     shape = jax.eval_shape(block, 0)
@@ -65,10 +65,9 @@ def sum_over_blocks(block: Callable[[Index], Array], count: int, *operands: Arra
 def concatenate_blocks(
     block: Callable[[Index], Array], size: int, total: int, axis: int, *operands: Array
 ) -> Array:
-    """The result of `total` indices along an axis, of which `block(start)` gives `size`.
+    """Concatenate blocks along an axis of `total` indices; `block(start)` gives `size` of these.
 
-    The last block overlaps its neighbour if `size` does not divide `total`. `operands` are what
-    blocks read.
+    The last block overlaps its neighbour if `size` does not divide `total`. Blocks read `operands`.
     """
     if size == total:
         return block(0)
@@ -85,7 +84,7 @@ def concatenate_blocks(
 
 
 def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
-    """`size` elements along an axis; if these are all, `x` itself."""
+    """Slice `size` elements along an axis; all elements are `x` itself."""
     return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
@@ -96,11 +95,11 @@ def loop_over_groups(
     second: Array,
     groups: int,
 ) -> Array:
-    """`form(groups, first, second)`, in a loop over equal parts of at most `most` groups.
+    """Call `form(groups, first, second)` in a loop over equal parts of at most `most` groups.
 
     Groups are on the last axis of the operands and of the result.
     """
-    size = divisor(groups, most)
+    size = find_divisor(groups, most)
     if size == groups:
         return form(groups, first, second)
     parts = [split_groups(x, groups // size) for x in (first, second)]

@@ -1,12 +1,12 @@
 """Groups of few channels, several at once: bundles as wide as the matrix unit of a TPU.
 
-The unit multiplies 128 lanes by 128, and a group of a few channels fills few of them. So several
-groups make one, of a kernel that is zero outside of the groups' own blocks. A weights gradient
-computes all pairs of channels of a bundle, and keeps those within groups.
+The unit multiplies 128 lanes by 128, and a group of a few channels fills few lanes. So several
+groups make a bundle, whose kernel is zero outside of the groups' own blocks. A weights gradient
+computes all pairs of channels of a bundle, and keeps the pairs within groups.
 
-To fine and to coarse, foreign channels are multiplied by zero, and an infinity of theirs would be
-NaN. No product with a factor that is not finite is finite. So a result that is finite throughout is
-right; any other is computed again, group by group. A weights gradient mixes nothing.
+To fine and to coarse, foreign channels are multiplied by zero, which makes NaN of an infinity. No
+product with a factor that is not finite is finite. So a result that is finite throughout is right;
+any other result is computed again, group by group. A weights gradient mixes nothing.
 """
 
 from dataclasses import replace
@@ -18,23 +18,23 @@ from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import reorder, replace_axes, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form, Parts, Rewrite
-from jaxconv._lowering.forms.blocks import divisor
+from jaxconv._lowering.forms.blocks import find_divisor
 from jaxconv._lowering.problem import Numerics, Problem
 
-#: Most channels of a bundle, fine or coarse.
+#: Channels of a bundle, fine or coarse, at most.
 LANES = 128
 
 
-def size(problem: Problem) -> int:
-    """How many groups make a bundle: a divisor of all there are."""
-    return divisor(
+def count_groups(problem: Problem) -> int:
+    """Count the groups of a bundle: a divisor of the number of groups."""
+    return find_divisor(
         problem.geometry.groups, LANES // max(problem.fine_channels, problem.coarse_channels, 1)
     )
 
 
-def _bundles(problem: Problem) -> tuple[Problem, ...]:
-    """All bundles, and one group for where they cannot be used."""
-    count, geometry = size(problem), _by_taps(problem.geometry)
+def _split_bundles(problem: Problem) -> tuple[Problem, ...]:
+    """The parts: all bundles, and one group where bundles cannot be used."""
+    count, geometry = count_groups(problem), _with_taps_first(problem.geometry)
     bundles = replace(
         problem,
         geometry=geometry.with_groups(geometry.groups // count),
@@ -46,43 +46,43 @@ def _bundles(problem: Problem) -> tuple[Problem, ...]:
     return bundles, replace(problem, geometry=geometry.with_groups(1))
 
 
-def _by_taps(geometry: Geometry) -> Geometry:
-    """The geometry with a kernel (X, fine, coarse)."""
+def _with_taps_first(geometry: Geometry) -> Geometry:
+    """Change the layout of the kernel to (X, fine, coarse)."""
     return replace(geometry, kernel=geometry.canonical().kernel)
 
 
 def to_kernel(
     fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The gradient of each bundle, of which the blocks of its groups are kept."""
+    """Compute the gradient of each bundle, and keep the blocks of its groups."""
     (part,) = parts
     geometry = problem.geometry
-    count, groups = size(problem), geometry.groups
+    count, groups = count_groups(problem), geometry.groups
     out = part(fine, coarse, numerics)  # X, (b, i), (G, b, o)
     *extents, _, _ = out.shape
     out = out.reshape(
         *extents, count, problem.fine_channels, groups // count, count, problem.coarse_channels
     )
-    blocks = jnp.where(_own(count), out, jnp.zeros((), out.dtype)).sum(-5)
+    blocks = jnp.where(_own_pairs(count), out, jnp.zeros((), out.dtype)).sum(-5)
     blocks = blocks.reshape(*extents, problem.fine_channels, groups * problem.coarse_channels)
-    return reorder(blocks, _by_taps(geometry).kernel.spec, geometry.kernel.spec)
+    return reorder(blocks, _with_taps_first(geometry).kernel.spec, geometry.kernel.spec)
 
 
-def _own(count: int) -> Array:
-    """Of pairs of groups in a bundle (b, i, G, b, o), those of a group with itself."""
+def _own_pairs(count: int) -> Array:
+    """Mask the pairs of groups in a bundle (b, i, G, b, o) that pair a group with itself."""
     return jnp.eye(count, dtype=bool)[:, None, None, :, None]
 
 
 def _to_data(guarded: bool) -> Rewrite:
-    """The form that fills a slot of data; if not `guarded`, infinities cross within bundles."""
+    """Make the form that fills a slot of data; unguarded, infinities cross within bundles."""
 
     def emit(
         first: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
     ) -> Array:
         bundles, group = parts
         geometry = problem.geometry
-        kernel = reorder(kernel, geometry.kernel.spec, _by_taps(geometry).kernel.spec)
-        out = bundles(first, _blocks(kernel, geometry.groups, size(problem)), numerics)
+        kernel = reorder(kernel, geometry.kernel.spec, _with_taps_first(geometry).kernel.spec)
+        out = bundles(first, _spread(kernel, geometry.groups, count_groups(problem)), numerics)
         if not guarded:
             return out
         channel = geometry.data.channel
@@ -107,11 +107,11 @@ def _to_data(guarded: bool) -> Rewrite:
     return emit
 
 
-def _blocks(kernel: Array, groups: int, count: int) -> Array:
-    """From (X, i, (G, b, o)) to (X, (b, i), (G, b, o)), zero outside of the groups' own blocks."""
+def _spread(kernel: Array, groups: int, count: int) -> Array:
+    """Spread (X, i, (G, b, o)) to (X, (b, i), (G, b, o)), zero outside of groups' own blocks."""
     *extents, fine, coarse = kernel.shape
     split = kernel.reshape(*extents, 1, fine, groups // count, count, coarse // groups)
-    own = jnp.where(_own(count), split, jnp.zeros((), kernel.dtype))
+    own = jnp.where(_own_pairs(count), split, jnp.zeros((), kernel.dtype))
     return own.reshape(*extents, count * fine, coarse)
 
 
@@ -122,8 +122,8 @@ FORM = Form(
         "fine": _to_data(guarded=True),
         "kernel": to_kernel,
     },
-    cannot=lambda p: p.dense or size(p) < 2,
+    cannot=lambda p: p.dense or count_groups(p) < 2,
     gathers=True,
-    parts=_bundles,
+    parts=_split_bundles,
     any_layout=True,
 )

@@ -1,7 +1,7 @@
 """One `lax.conv_general_dilated`, in dimension numbers that XLA:CPU is fast with everywhere.
 
 Data is (N, X, C), and the kernel (X, I, O). XLA:CPU finds its fast convolutions by these dimension
-numbers, and canonicalises others only outside loops and branches.
+numbers, and canonicalises other numbers only outside loops and branches.
 """
 
 from dataclasses import replace
@@ -18,22 +18,22 @@ from jaxconv._lowering.problem import Numerics
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The reference, slightly rewritten for 1-D and for float64."""
+    """Call the reference; in 2-D for some of 1-D, and with other padding for float64."""
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
-        # XLA's only fast convolution for these has two spatial axes.
+        # XLA's only fast convolution of one channel, or in float64, has two spatial axes.
         plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         return lax.squeeze(to_coarse(fine, kernel, geometry=plane, numerics=numerics), (1,))
     if fine.dtype.itemsize == 8:
-        return _in_float64(fine, kernel, geometry, numerics)
+        return _convolve_float64(fine, kernel, geometry, numerics)
     return reference.to_coarse(fine, kernel, geometry=geometry, numerics=numerics.wide)
 
 
-def _in_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numerics) -> Array:
-    """XLA's fast convolution in float64, which has some padding, but not very much.
+def _convolve_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numerics) -> Array:
+    """Call XLA's convolution with some padding, but not very much, which is fast in float64.
 
-    With more than keeps the extents, it takes 12 times as long; without any, 5 to 17 times on JAX
-    0.10. So these are padded before, and by one pixel more where the kernel is long enough.
+    With more padding than keeps the extents, the call takes 12 times as long; without padding, 5 to
+    17 times on JAX 0.10. So such data is padded before, and by one pixel more for a long kernel.
     """
     axes = geometry.axes
     convolve = partial(reference.to_coarse, numerics=numerics.wide)
@@ -49,7 +49,7 @@ def _in_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numeri
 
 
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The reference with the kernel transposed, not renumbered."""
+    """Call the reference with the kernel transposed, not renumbered."""
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
     kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)
@@ -57,7 +57,7 @@ def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """A convolution with the channels as batch and the batch as channels.
+    """Convolve with the channels as batch and the batch as channels.
 
     Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)). With batch groups, which lax's
     own derivative has, XLA:CPU computes all groups against all.
@@ -85,4 +85,5 @@ FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     isolated=(),  # XLA fuses nothing with a convolution
+    contender=True,
 )

@@ -4,10 +4,10 @@
                      comes last; stride and dilation 1, the lhs dilated by the real stride
     backward filter  no feature groups; stride 1, the lhs not dilated; a rhs larger than the
                      result along some axis, dilated by the real stride
-    forward          whatever is neither: no axis reversed alone
+    forward          any other: no axis reversed alone
 
-None has more than three spatial axes. Where a pattern fails on a detail, the convolution still
-runs, as a forward one, on operands that XLA first writes to memory: a dilated lhs with its zeros;
+No pattern has more than three spatial axes. Where a pattern fails on a detail, the convolution runs
+as a forward convolution, on operands that XLA first writes to memory: a dilated lhs with its zeros;
 and, if the padding of a forward convolution is negative or not the same at both ends, the lhs with
 its padding and a dilated kernel with its zeros.
 """
@@ -24,29 +24,29 @@ from jaxconv._lowering.form import Emit, Form
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.problem import Numerics
 
-#: Most work for the sake of even padding, in multiples of the needed work.
-MOST_WORK = 1.5
+#: Work that even padding may cause, in multiples of the needed work.
+MAX_WORK_RATIO = 1.5
 
 Pairs = list[tuple[int, int]]
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """Forward, each axis padded by the same at both ends.
+    """Convolve forward, each axis padded by the same at both ends.
 
-    A surplus of padding gives a surplus of results, which is cut off: that copies the coarse
-    tensor, mostly the smaller one, and may fuse with its consumer. With too large a surplus, the
+    A surplus of padding gives a surplus of results, which is cut off: the cut copies the coarse
+    tensor, mostly the smaller tensor, and may fuse with its consumer. With too large a surplus, the
     fine tensor is padded here instead. A barrier follows: XLA would move a mere pad back into the
     convolution, and then write out a dilated kernel as well.
     """
     spatial = geometry.data.spatial
-    even = [_Even.of(a) for a in geometry.axes]
+    even = [_EvenPadding.of(a) for a in geometry.axes]
     work = math.prod(
         (e.before + a.coarse + e.after) / a.coarse for e, a in zip(even, geometry.axes, strict=True)
     )
-    if work > MOST_WORK:
+    if work > MAX_WORK_RATIO:
         pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
         fine = lax.optimization_barrier(_pad(fine, spatial, pads))
-        even = [_Even(0, 0, 0) for _ in pads]
+        even = [_EvenPadding(0, 0, 0) for _ in pads]
     out = reference.to_coarse(
         fine,
         kernel,
@@ -58,25 +58,25 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
 
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """Backward data, of one group and undilated."""
+    """Compute backward data, of one group and undilated."""
     return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """Backward filter, undilated: the fine tensor is the lhs, in a transposed convolution too."""
+    """Compute backward filter: the fine tensor is the lhs, in a transposed convolution too."""
     return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
 
 
-class _Even(NamedTuple):
-    """Padding of both ends, and how many surplus results it gives before and after."""
+class _EvenPadding(NamedTuple):
+    """The same padding at both ends, and the surplus results before and after."""
 
     pad: int
     before: int
     after: int
 
     @classmethod
-    def of(cls, axis: Axis) -> "_Even":
-        """The least such padding: the low one, or enough strides more to reach the high one."""
+    def of(cls, axis: Axis) -> "_EvenPadding":
+        """Find the least padding: the low padding, plus strides to reach the high padding."""
         before = max(-(-(axis.pad_high - axis.pad_low) // axis.stride), 0)
         pad = axis.pad_low + before * axis.stride
         count = (axis.fine + 2 * pad - axis.extent) // axis.stride + 1
@@ -84,7 +84,7 @@ class _Even(NamedTuple):
 
 
 def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
-    """Zeros at both ends of the spatial axes; negative numbers crop."""
+    """Pad both ends of the spatial axes with zeros; negative numbers crop."""
     if not any(low or high for low, high in pairs):
         return x
     config = [(0, 0, 0)] * x.ndim
@@ -93,8 +93,8 @@ def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
     return lax.pad(x, jnp.zeros((), x.dtype), config)
 
 
-def _as_plane(result: Slot, form: Emit) -> Emit:
-    """A form that computes 1-D convolutions in 16 bits as 2-D ones of one row.
+def _compute_as_plane(result: Slot, form: Emit) -> Emit:
+    """Make of a form a form that computes 1-D convolutions in 16 bits in 2-D, with one row.
 
     XLA lays 16-bit tensors out for tensor cores in 2-D only (see also jax-ml/jax#37922).
     """
@@ -110,16 +110,16 @@ def _as_plane(result: Slot, form: Emit) -> Emit:
         plane = Geometry(
             (UNIT, *geometry.axes),
             geometry.groups,
-            DataLayout(*_widened(geometry.data)),
-            KernelLayout(*_widened(geometry.kernel)),
+            DataLayout(*_add_unit_axis(geometry.data)),
+            KernelLayout(*_add_unit_axis(geometry.kernel)),
         )
         return lax.squeeze(form(first, second, geometry=plane, numerics=numerics), (at[result],))
 
     return emit
 
 
-def _widened(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, int]]:
-    """The layout with a unit axis before the spatial one."""
+def _add_unit_axis(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, int]]:
+    """Put a unit axis before the spatial axis of a layout."""
     one, other, (spatial,) = layout
     return one + (one > spatial), other + (other > spatial), (spatial, spatial + 1)
 
@@ -127,9 +127,9 @@ def _widened(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, in
 FORM = Form(
     "cudnn",
     {
-        "coarse": _as_plane("coarse", to_coarse),
-        "fine": _as_plane("fine", to_fine),
-        "kernel": _as_plane("kernel", to_kernel),
+        "coarse": _compute_as_plane("coarse", to_coarse),
+        "fine": _compute_as_plane("fine", to_fine),
+        "kernel": _compute_as_plane("kernel", to_kernel),
     },
     any_layout=True,
     isolated=(),

@@ -1,7 +1,7 @@
-"""Several dots: one for each tap, or one for each image.
+"""Several dots: a dot for each tap, or a dot for each image.
 
-A dot for each tap, in any layouts, serves where no convolution will do. On GPU, cuDNN lacks some.
-On CPU, a grouped convolution gathers a sharded batch (openxla/xla#47945); dots partition on it.
+A dot for each tap, in any layouts, serves where no convolution will do: on GPU, where cuDNN lacks
+the convolution; on CPU, where a grouped convolution gathers a sharded batch (openxla/xla#47945).
 Groups are a batch axis of the dots. The sums over taps are in a wide type, for which a dot does not
 convert its operands.
 
@@ -25,38 +25,38 @@ from jaxconv._lowering.problem import Numerics
 
 
 def taps_to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The sum over taps of what the tap reads times its weights."""
+    """Sum over taps the pixels that a tap reads times its weights."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
     kernel = replace_axes(kernel, geometry.rank + 1, 1, (groups, kernel.shape[-1] // groups))
     products = [
         lax.dot_general(
-            _grouped(read, groups, data),
+            _split_channels(read, groups, data),
             kernel[tap],  # i, g, o
             (((data.channel + 1,), (0,)), ((data.channel,), (1,))),
             precision=numerics.precision,
             preferred_element_type=numerics.sums,
         )
-        for tap, read in _each_read(fine, geometry)
+        for tap, read in _read_each_tap(fine, geometry)
     ]
     out = jnp.moveaxis(reduce(lax.add, products), (0, -1), (data.channel, data.channel + 1))
     return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
 
 
 def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """For each tap, what it reads times the coarse tensor, over the batch and all positions."""
+    """Multiply the pixels that each tap reads by the coarse tensor, summed over all pixels."""
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
-    coarse = _grouped(coarse, groups, data)
+    coarse = _split_channels(coarse, groups, data)
     summed = tuple(a + (a > data.channel) for a in (data.batch, *data.spatial))
     products = [
         lax.dot_general(
-            _grouped(read, groups, data),
+            _split_channels(read, groups, data),
             coarse,
             ((summed, summed), ((data.channel,), (data.channel,))),
             precision=numerics.precision,
             preferred_element_type=numerics.sums,
         )
-        for _, read in _each_read(fine, geometry)
+        for _, read in _read_each_tap(fine, geometry)
     ]
     out = jnp.stack(products)  # taps, g, i, o
     extents = (a.kernel for a in geometry.axes)
@@ -65,8 +65,8 @@ def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: 
     return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
 
 
-def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:
-    """Each tap, and what it reads of the fine tensor."""
+def _read_each_tap(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:
+    """Yield each tap, and the pixels of the fine tensor that the tap reads."""
     # To shift data that is split over devices, the devices exchange halos only.
     strided = any(a.stride > 1 for a in geometry.axes)
     fine, read_by = (
@@ -75,8 +75,8 @@ def _each_read(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Ar
     return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
 
 
-def _grouped(x: Array, groups: int, data: DataLayout) -> Array:
-    """The channels as two axes: groups, and the channels of one."""
+def _split_channels(x: Array, groups: int, data: DataLayout) -> Array:
+    """Split the channels into two axes: groups, and the channels of a group."""
     return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))
 
 
@@ -88,25 +88,25 @@ BY_TAP = Form(
 )
 
 
-# For each image: data is (N, C, X). The weights are copied for each image, which makes one batched
-# dot: otherwise XLA would move the batch to the last axis.
+# For each image: data is (N, C, X). The weights are copied for each image, to have one batched dot:
+# otherwise XLA would move the batch to the last axis.
 
 
 def images_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
-    """From (n, g, o, i) and (n, g, i, X) to (n, g, o, X)."""
-    bits = jnp.moveaxis(_matrices(dot.as_bits(kernel), geometry), -1, -2)
-    weights = dot.as_numbers(bits, kernel.dtype)  # as integers, see `dot._channels_first`
-    out = _multiplied(weights, _flat(_read(fine, geometry), geometry), 2, numerics)
+    """Multiply (n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
+    bits = jnp.moveaxis(_split_weights(dot.cast_to_bits(kernel), geometry), -1, -2)
+    weights = dot.cast_to_floats(bits, kernel.dtype)  # as integers, see `dot._channels_first`
+    out = _multiply(weights, _flatten(_read_pixels(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 
 
 def images_to_fine(
     coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
-    """From (n, g, i, o) and (n, g, o, X) to (n, g, i, X); pixels that nothing reads are zero."""
-    out = _multiplied(_matrices(kernel, geometry), _flat(coarse, geometry), 2, numerics)
+    """Multiply (n, g, i, o) by (n, g, o, X) to (n, g, i, X); pixels that nothing reads are 0."""
+    out = _multiply(_split_weights(kernel, geometry), _flatten(coarse, geometry), 2, numerics)
     batch, _, *extents = coarse.shape
     out = out.reshape(batch, geometry.groups * kernel.shape[-2], *extents)
     spread = [(-a.pad_low, -a.pad_high, a.stride - 1) for a in geometry.axes]
@@ -116,15 +116,15 @@ def images_to_fine(
 def images_to_kernel(
     fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
-    """From (n, g, i, X) and (n, g, o, X) to (n, g, i, o), summed over n."""
-    read = _flat(_read(fine, geometry), geometry)
-    out = _multiplied(read, _flat(coarse, geometry), 3, numerics).sum(0)
+    """Multiply (n, g, i, X) by (n, g, o, X) to (n, g, i, o), and sum over n."""
+    read = _flatten(_read_pixels(fine, geometry), geometry)
+    out = _multiply(read, _flatten(coarse, geometry), 3, numerics).sum(0)
     out = merge_groups(jnp.moveaxis(out, 0, 1))  # i, (g, o)
     return out.reshape(*(1 for _ in geometry.axes), *out.shape)
 
 
-def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
-    """A dot for each image and group, over the last axis of `one` and `axis` of `other`."""
+def _multiply(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
+    """Compute a dot for each image and group, over the last axis of `one`, `axis` of `other`."""
     if one.ndim < other.ndim:
         one = jnp.broadcast_to(one, (other.shape[0], *one.shape))
     return lax.dot_general(
@@ -136,21 +136,21 @@ def _multiplied(one: Array, other: Array, axis: int, numerics: Numerics) -> Arra
     )
 
 
-def _matrices(kernel: Array, geometry: Geometry) -> Array:
-    """The weights as (g, i, o)."""
+def _split_weights(kernel: Array, geometry: Geometry) -> Array:
+    """Reshape weights to (g, i, o)."""
     weights = kernel.reshape(kernel.shape[-2:])
     return jnp.moveaxis(split_groups(weights, geometry.groups), 0, 1)
 
 
-def _flat(data: Array, geometry: Geometry) -> Array:
-    """Data as (n, g, channels of a group, X)."""
+def _flatten(data: Array, geometry: Geometry) -> Array:
+    """Reshape data to (n, g, channels of a group, X)."""
     batch, channels, *extents = data.shape
     groups = geometry.groups
     return data.reshape(batch, groups, channels // groups, math.prod(extents))
 
 
-def _read(fine: Array, geometry: Geometry) -> Array:
-    """What the one tap reads: a pixel for each coarse pixel."""
+def _read_pixels(fine: Array, geometry: Geometry) -> Array:
+    """Read the pixels of the one tap: a pixel for each coarse pixel."""
     return window.read_tap((0,) * geometry.rank, window.pad_fine(fine, geometry), geometry)
 
 

@@ -11,12 +11,12 @@ from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import onednn_call, window
-from jaxconv._lowering.forms.blocks import divisor, sum_over_blocks
+from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
 from jaxconv._lowering.problem import Numerics, Problem
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """One call, which also pads, unless padding would make oneDNN choose its fallback."""
+    """Call oneDNN once; pad before the call where oneDNN would choose its fallback."""
     layout = geometry.kernel
     depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
     if depthwise and geometry.rank == 1:
@@ -38,49 +38,49 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 #
 # dW[t, s, i, o] is a sum over images n, rows y and columns x of fine[n, y + t, x + s, i] times
 # coarse[n, y, x, o]. With (n, x) as channels, the coarse tensor is a kernel of as many taps as it
-# has rows. It slides over the rows of the fine tensor, and gives the taps t. The taps s are a batch
+# has rows, which slides over the fine rows, and gives the taps t. The taps s are a batch
 # of shifted copies. The fine channels i are a second spatial axis, along which nothing slides. In
 # 3-D, all axes but the last are rows. Strided rows are split by residue, which joins the batch.
 
-#: Most bytes of the coarse tensor in one call, which reads them once for each result row: they
-#: should stay in a core's level-2 cache.
-COARSE = 900_000
+#: The coarse tensor in one call, which reads it once for each result row: a core's level-2 cache
+#: should hold it.
+MAX_COARSE_BYTES = 900_000
 
-#: Most bytes of the copies of the fine tensor in one call.
-COPIES = 4 << 20
+#: Copies of the fine tensor in one call.
+MAX_COPIES_BYTES = 4 << 20
 
-#: Fewest rows in a block, in multiples of what a window covers: both neighbours copy those rows.
-ROWS = 4
+#: Rows in a block, in multiples of the rows of a window, which both neighbours copy.
+MIN_BLOCK_WINDOWS = 4
 
-#: Fewest fine, and coarse, channels with which the call is faster than im2col.
-FEWEST = 16
+#: Fine, and coarse, channels for which the call is faster than im2col.
+MIN_CHANNELS = 16
 
-#: Most bytes of a result of two taps a residue, which is copied into order.
-LARGE = 8 << 20
+#: A result of two taps a residue, which is copied into order.
+MAX_RESULT_BYTES = 8 << 20
 
 
-def _worth(problem: Problem) -> bool:
+def _beats_im2col(problem: Problem) -> bool:
     """Whether the call is faster than im2col, which is fast in 16 bits and compiles longer.
 
-    The coarse tensor slides over some taps of each residue. With one, the call copies as much as
-    im2col, and with two, a large result is copied once more.
+    The coarse tensor slides over some taps of each residue. With one tap, the call copies as much
+    as im2col, and with two taps, a large result is copied once more.
     """
     if (
         not problem.dense
         or problem.bits <= 16
-        or min(problem.fine_channels, problem.coarse_channels) < FEWEST
+        or min(problem.fine_channels, problem.coarse_channels) < MIN_CHANNELS
     ):
         return False
     taps = max((-(-a.kernel // a.stride) for a in problem.geometry.axes[:-1]), default=1)
-    large = 4 * math.prod(problem.shape("kernel")) > LARGE
+    large = 4 * math.prod(problem.shape("kernel")) > MAX_RESULT_BYTES
     return taps > 2 or (taps == 2 and not large)
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The sum over blocks, each of several images or of some rows of one image."""
+    """Sum over blocks, each of several images or of some rows of one image."""
     fine, geometry = window.pad_fine(fine, geometry), window.geometry_of_padded(geometry)
     axes = geometry.axes
-    images, rows = _block(fine.shape, coarse.shape, axes)
+    images, rows = _choose_block(fine.shape, coarse.shape, axes)
     first = axes[0]
     part = replace(first, coarse=rows)
     part = replace(part, fine=part.span - 1 + part.extent)
@@ -89,17 +89,17 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
     def block(n: Index) -> Array:
         blocks = jnp.int32(first.coarse // rows)  # of an image
         image, row = lax.div(jnp.int32(n), blocks), lax.rem(jnp.int32(n), blocks)
-        fine_rows = _slice(fine, image * images, images, row * rows * first.stride, part.fine)
-        coarse_rows = _slice(coarse, image * images, images, row * rows, rows)
-        return _sum(fine_rows, coarse_rows, row_axes, geometry)
+        fine_rows = _slice_rows(fine, image * images, images, row * rows * first.stride, part.fine)
+        coarse_rows = _slice_rows(coarse, image * images, images, row * rows, rows)
+        return _sum_block(fine_rows, coarse_rows, row_axes, geometry)
 
     count = fine.shape[0] // images * (first.coarse // rows)
     out = sum_over_blocks(block, count, fine, coarse)
     out = out.reshape(axes[-1].kernel, *(r.residues for r in row_axes), *out.shape[1:])
-    return _in_order(out, row_axes)
+    return _order_taps(out, row_axes)
 
 
-def _slice(x: Array, image: Index, images: int, row: Index, rows: int) -> Array:
+def _slice_rows(x: Array, image: Index, images: int, row: Index, rows: int) -> Array:
     if (images, rows) == x.shape[:2]:
         return x
     zeros = [jnp.zeros((), jnp.int32)] * (x.ndim - 2)
@@ -110,7 +110,7 @@ def _slice(x: Array, image: Index, images: int, row: Index, rows: int) -> Array:
 
 @dataclass(frozen=True)
 class _Rows:
-    """One axis of rows, split by residues modulo its stride unless it is dilated."""
+    """An axis of rows, split by residues modulo the stride unless the axis is dilated."""
 
     residues: int
     #: rows and taps of one residue
@@ -130,13 +130,13 @@ class _Rows:
         return cls(axis.stride, rows, taps, replace(axis, stride=1, kernel=taps), axis.kernel)
 
     def slide(self) -> Axis:
-        """How the coarse rows slide over the fine ones."""
+        """The axis along which the coarse rows slide over the fine rows."""
         a = self.axis
         return Axis(self.rows, a.coarse, self.taps, a.dilation, a.stride, 0)
 
 
-def _sum(fine: Array, coarse: Array, rows: list[_Rows], geometry: Geometry) -> Array:
-    """From (N, Y, X, i) and (N, y, x, o) to ((s, residues), t, i, o)."""
+def _sum_block(fine: Array, coarse: Array, rows: list[_Rows], geometry: Geometry) -> Array:
+    """Contract (N, Y, X, i) and (N, y, x, o) to ((s, residues), t, i, o)."""
     rank, last = len(rows), geometry.axes[-1]
     # One transposition to (residues, Y, i, residue of X, N, X): then a tap reads a contiguous slice
     # along the last axis.
@@ -167,8 +167,8 @@ def _sum(fine: Array, coarse: Array, rows: list[_Rows], geometry: Geometry) -> A
     return onednn_call.call(data, kernel, sliding, pads, jnp.dtype(jnp.float32))
 
 
-def _in_order(out: Array, rows: list[_Rows]) -> Array:
-    """From (s, r1, r2, ..., m1, m2, ..., i, o) to (t1, t2, ..., s, i, o): t is m*stride + r."""
+def _order_taps(out: Array, rows: list[_Rows]) -> Array:
+    """Bring (s, r1, r2, ..., m1, m2, ..., i, o) to (t1, t2, ..., s, i, o): t is m*stride + r."""
     rank = len(rows)
     pairs = [at for n in range(rank) for at in (1 + rank + n, 1 + n)]
     out = lax.transpose(out, (*pairs, 0, out.ndim - 2, out.ndim - 1))
@@ -178,29 +178,29 @@ def _in_order(out: Array, rows: list[_Rows]) -> Array:
     return out
 
 
-def _block(
+def _choose_block(
     fine: tuple[int, ...], coarse: tuple[int, ...], axes: tuple[Axis, ...]
 ) -> tuple[int, int]:
-    """How many images one call takes, and how many coarse rows of each."""
-    columns = axes[-1].kernel * axes[-1].coarse
+    """Choose how many images a call takes, and how many coarse rows of an image."""
+    columns, image = axes[-1].kernel * axes[-1].coarse, 4 * math.prod(coarse[1:])
     copies = 4 * math.prod(fine[1:-2]) * columns * fine[-1]
-    images = min(COARSE // (4 * math.prod(coarse[1:])), COPIES // copies)
+    images = min(MAX_COARSE_BYTES // image, MAX_COPIES_BYTES // copies)
     if images >= 1:
-        return divisor(fine[0], images), coarse[1]
+        return find_divisor(fine[0], images), coarse[1]
     first = axes[0]
-    rows = min(coarse[1] * COARSE // (4 * math.prod(coarse[1:])), coarse[1] * COPIES // copies)
-    least = min(ROWS * -(-first.extent // first.stride), coarse[1])
-    found = divisor(coarse[1], max(rows, least))
+    rows = min(coarse[1] * MAX_COARSE_BYTES // image, coarse[1] * MAX_COPIES_BYTES // copies)
+    least = min(MIN_BLOCK_WINDOWS * -(-first.extent // first.stride), coarse[1])
+    found = find_divisor(coarse[1], max(rows, least))
     return 1, found if found >= least else coarse[1]
 
 
-def reaches(problem: Problem) -> bool:
-    """Whether the call may compute a contraction, or what it is rewritten as."""
-    return problem.onednn and onednn_call.safe(problem)
+def may_call(problem: Problem) -> bool:
+    """Whether the call may compute a contraction, or the parts of a rewrite."""
+    return problem.onednn and onednn_call.is_safe(problem)
 
 
 def _cannot(problem: Problem) -> bool:
-    return not reaches(problem) or (problem.result == "kernel" and not _worth(problem))
+    return not may_call(problem) or (problem.result == "kernel" and not _beats_im2col(problem))
 
 
 FORM = Form(
@@ -209,4 +209,5 @@ FORM = Form(
     cannot=_cannot,
     any_kernel=True,  # oneDNN reorders any kernel to a layout of its own
     isolated=("kernel",),
+    contender=True,
 )

@@ -1,15 +1,15 @@
 """oneDNN's forward convolution, which jaxlib's x86-64 Linux wheels carry, by XLA's custom call.
 
 XLA:CPU sends no convolution to oneDNN by itself, but it runs a program that contains the call. The
-name of the call and the format of its configuration are private to XLA. `onednn_here.py` says for
-which releases of jaxlib they are known; with any other, the portable forms take over. A public way
-to have XLA:CPU use oneDNN for convolutions would replace both files.
+name of the call and the format of its configuration are private to XLA. `onednn_here.py` lists the
+releases of jaxlib whose call was tested; with other releases, the portable forms take over. A
+public way to have XLA:CPU use oneDNN for convolutions would replace both files.
 
 oneDNN chooses an implementation by the sizes. Its vector code is exact and fast. Its fallback, a
 matrix product within parallel loops, may wait for itself forever in XLA's thread pool. So the call
 serves only sizes for which tests, which count the implementations that run, found no fallback on
-any set of processor features from AVX2 on. A type that the processor lacks would end the process,
-so it is widened first.
+any set of processor features from AVX2 on. Types that the processor lacks are widened first, since
+such a type would end the process.
 """
 
 import json
@@ -22,7 +22,7 @@ from jax import Array
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import DType
-from jaxconv._lowering.onednn_here import amx, takes
+from jaxconv._lowering.onednn_here import has_amx, multiplies
 from jaxconv._lowering.problem import Problem
 
 #: The call in XLA's oldest calling convention for it, with its configuration in JSON.
@@ -31,27 +31,27 @@ TARGET, API_VERSION = "__onednn$convolution", 1
 
 # Sizes that are safe.
 
-#: Tensors have fewer elements: their bytes are counted in 31 bits somewhere.
-MOST_ELEMENTS = 1 << 29
+#: Elements of a tensor whose bytes XLA or oneDNN would count in 31 bits.
+TOO_MANY_ELEMENTS = 1 << 29
 
 
-def safe(problem: Problem) -> bool:
-    """Whether tests covered the class of sizes that a contraction has."""
+def is_safe(problem: Problem) -> bool:
+    """Whether tests covered the sizes of a contraction."""
     if not problem.counted or problem.empty or problem.bits == 64 or problem.rank > 3:
         return False
     shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
-    if any(math.prod(shape) >= MOST_ELEMENTS for shape in shapes):
+    if any(math.prod(shape) >= TOO_MANY_ELEMENTS for shape in shapes):
         return False
-    if problem.result == "coarse" and problem.taps > MOST_TAPS:
+    if problem.result == "coarse" and problem.taps > MAX_TAPS:
         return False
     return not (problem.depthwise and problem.rank > 2)  # 3-D depthwise takes the fallback
 
 
-#: Most taps that tests covered, and most taps with which bfloat16 is not widened.
-MOST_TAPS, MOST_TAPS_16 = 1024, 256
+#: Taps that tests covered, and taps with which bfloat16 is not widened.
+MAX_TAPS, MAX_TAPS_BFLOAT16 = 1024, 256
 
 
-def _treacherous(kernel: Array, geometry: Geometry) -> bool:
+def _fails_in_bfloat16(kernel: Array, geometry: Geometry) -> bool:
     """Whether oneDNN 3.7 to 3.12 fail in bfloat16, so that the operands must be widened.
 
     - With 2,048 taps, the process ends.
@@ -65,7 +65,7 @@ def _treacherous(kernel: Array, geometry: Geometry) -> bool:
     depthwise = geometry.groups == coarse > 1
     wide = max(last.pad_low, last.pad_high) > last.extent // 2
     return (
-        taps > MOST_TAPS_16
+        taps > MAX_TAPS_BFLOAT16
         or (fine == 1 and not depthwise)
         or last.pad_low + last.pad_high == 0 < last.pad_low
         or (geometry.groups > 1 and last.stride > 1 and (last.dilation > 1 or wide))
@@ -73,22 +73,22 @@ def _treacherous(kernel: Array, geometry: Geometry) -> bool:
 
 
 #: Elements of bfloat16 in a row of an AMX tile.
-TILE = 32
+TILE_ROW_ELEMENTS = 32
 
 
-def _treacherous_with_amx(kernel: Array, geometry: Geometry) -> bool:
+def _fails_with_amx(kernel: Array, geometry: Geometry) -> bool:
     """Whether oneDNN 3.7 to 3.12 may fail in bfloat16 on a processor with AMX.
 
-    Others reported these, and oneDNN's source confirms the first and the third. We had no such
-    processor: `python -m jaxconv --selftest` begins with these sizes.
+    Others reported these failures, and oneDNN's source confirms the first and the third. We had no
+    such processor: `python -m jaxconv --selftest` begins with these sizes.
 
     - A stride above the number of taps, dilated or not: sums overwrite data that is yet to be read
-      (uxlfoundation/oneDNN#5494). It may go when all known releases of jaxlib carry 3.13.
+      (uxlfoundation/oneDNN#5494). This item may go when all tested releases of jaxlib carry 3.13.
     - A strided axis, the last one, with a single result (pytorch/pytorch#169688, of 3-D, open).
-    - Products whose rows do not fill tiles: a row is read on into the next one, of another pixel,
-      image or group, and times zero. A NaN there leaks (uxlfoundation/oneDNN#5717, fixed after
+    - Products whose rows do not fill tiles: a tile goes on with the next row, of another pixel,
+      image or group, times zero. A NaN there leaks (uxlfoundation/oneDNN#5717, fixed after
       3.13.1). Kernels of one tap are such products, and single results, which oneDNN computes as
-      an inner product. With other kernels it copies the data between zeros first.
+      an inner product. For other kernels, oneDNN copies the data between zeros first.
     """
     axes, taps = geometry.axes, math.prod(a.kernel for a in geometry.axes)
     row = taps * kernel.shape[geometry.kernel.fine]
@@ -96,16 +96,16 @@ def _treacherous_with_amx(kernel: Array, geometry: Geometry) -> bool:
     return (
         any(a.stride > a.kernel for a in axes)
         or (axes[-1].coarse == 1 < axes[-1].stride)
-        or (products and row % TILE > 0)
+        or (products and row % TILE_ROW_ELEMENTS > 0)
     )
 
 
-def _taken(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
-    """Whether oneDNN multiplies this type in these sizes as it is."""
-    if not takes(dtype) or dtype != jnp.bfloat16:
-        return takes(dtype)
-    fails = amx() and _treacherous_with_amx(kernel, geometry)
-    return not fails and not _treacherous(kernel, geometry)
+def _takes_operands(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN multiplies a type in these sizes as it is."""
+    if not multiplies(dtype) or dtype != jnp.bfloat16:
+        return multiplies(dtype)
+    fails = has_amx() and _fails_with_amx(kernel, geometry)
+    return not fails and not _fails_in_bfloat16(kernel, geometry)
 
 
 # The call itself.
@@ -114,11 +114,11 @@ def _taken(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
 def call(
     data: Array, kernel: Array, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
 ) -> Array:
-    """The contraction to coarse: (N, X, (g, i)) by a kernel in any layout to (N, X, (g, o)).
+    """Contract (N, X, (g, i)) with a kernel in any layout to (N, X, (g, o)).
 
-    `pads` are those of the geometry, with 0 at an end that is cropped.
+    `pads` is the padding of the geometry, with 0 at an end that is cropped.
     """
-    if not _taken(data.dtype, kernel, geometry):
+    if not _takes_operands(data.dtype, kernel, geometry):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
     rank, axes, layout = geometry.rank, geometry.axes, geometry.kernel
     tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": list(range(1, rank + 1))}

@@ -4,10 +4,9 @@ With stride 1, the sum over t of K[t] * coarse[p + pad - dilation*t] is a convol
 tensor with the reversed kernel: one flip.
 
 With larger strides, each residue of p + pad modulo the stride meets only some of the taps. Residues
-that meet equally many taps, at the same coarse pixels, are alike: one contraction of stride 1
-computes them all, with the residues as further fine channels. An undilated axis has two kinds of
-residues, of k // stride taps and of one more, however large its stride. So a program has few
-contractions.
+that meet equally many taps, at the same coarse pixels, are of one kind: one contraction of stride 1
+computes all residues of a kind, as further fine channels. An undilated axis has two kinds, of
+k // stride taps and of one more, however large the stride. So a program has few contractions.
 """
 
 import math
@@ -27,26 +26,26 @@ from jaxconv._base.reshape import move_groups, replace_axes
 from jaxconv._lowering.form import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 
-#: Most contractions in one program; a dilated kernel may need more.
-MOST = 64
+#: Contractions in one program; a dilated kernel may need more.
+MAX_PARTS = 64
 
-#: Most residues of a depthwise contraction that have one contraction each. As channels, they would
-#: be a channel multiplier, which few forms are good at.
-MOST_APART = 16
+#: Residues of a depthwise contraction that have a contraction each. As channels, residues would be
+#: a channel multiplier, which few forms are good at.
+MAX_SEPARATE_RESIDUES = 16
 
-#: Most residues of all axes together: a plan looks at each.
-MOST_RESIDUES = 1 << 16
+#: Residues of all axes together: a plan looks at each residue.
+MAX_RESIDUES = 1 << 16
 
 
 # Stride 1.
 
 
-def _flipped(problem: Problem) -> tuple[Problem, ...]:
-    return (_as_coarse(problem, problem.geometry.axes, problem.fine_channels),)
+def _flip_problem(problem: Problem) -> tuple[Problem, ...]:
+    return (_exchange_roles(problem, problem.geometry.axes, problem.fine_channels),)
 
 
-def _as_coarse(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
-    """A contraction to fine with stride 1 as one to coarse: fine and coarse change roles."""
+def _exchange_roles(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
+    """Write a contraction to fine with stride 1 as a contraction to coarse."""
     flipped = tuple(
         Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low) for a in axes
     )
@@ -71,14 +70,14 @@ def flip(
     numerics: Numerics,
     parts: Parts,
 ) -> Array:
-    """One contraction to coarse by the reversed kernel."""
+    """Contract to coarse by the reversed kernel."""
     geometry = problem.geometry
     (part,) = parts
-    return part(coarse, _turned(kernel, geometry), numerics)
+    return part(coarse, _reverse_kernel(kernel, geometry), numerics)
 
 
-def _turned(kernel: Array, geometry: Geometry) -> Array:
-    """The kernel reversed, with its fine and coarse channels exchanged.
+def _reverse_kernel(kernel: Array, geometry: Geometry) -> Array:
+    """Reverse the kernel, and exchange its fine and coarse channels.
 
     With one group, the layout of the part exchanges the channels instead.
     """
@@ -93,7 +92,7 @@ FLIP = Form(
     "flip",
     {"fine": flip},
     cannot=lambda p: p.strided,
-    parts=_flipped,
+    parts=_flip_problem,
     any_layout=True,
     isolated=(),
 )
@@ -103,14 +102,14 @@ FLIP = Form(
 
 
 @dataclass(frozen=True)
-class Alike:
-    """Residues of one axis that meet the coarse tensor alike."""
+class Kind:
+    """Residues of one axis that meet equally many taps, at the same coarse pixels."""
 
     residues: tuple[int, ...]
-    #: the first tap of each residue; its others are `step` apart
+    #: the first tap of each residue; further taps are `step` apart
     first: tuple[int, ...]
     step: int
-    #: the axis of the contraction with stride 1: its fine pixels are those of one residue
+    #: the axis of the contraction with stride 1, which has the fine pixels of one residue
     axis: Axis
 
     @property
@@ -120,11 +119,11 @@ class Alike:
 
 
 @lru_cache(maxsize=1024)
-def alike(axis: Axis, apart: bool = False) -> list[Alike]:
-    """The residues of fine pixels modulo the stride, in kinds; if `apart`, one by one.
+def find_kinds(axis: Axis, separate: bool = False) -> list[Kind]:
+    """Find the kinds of residues of an axis; if `separate`, each residue is a kind.
 
-    Fine pixel p is at p + pad_low = stride*a + r, which is place a of residue r. It meets the taps
-    t with dilation*t = r modulo the stride, at coarse pixels a - (dilation*t - r) / stride.
+    Fine pixel p is at p + pad_low = stride*a + r, which is place a of residue r. The pixel meets
+    taps t with dilation*t = r modulo the stride, at coarse pixels a - (dilation*t - r) / stride.
     """
     stride, dilation = axis.stride, axis.dilation
     start, stop = axis.pad_low // stride, (axis.pad_low + axis.fine - 1) // stride + 1
@@ -136,10 +135,10 @@ def alike(axis: Axis, apart: bool = False) -> list[Alike]:
         t = r // shared * pow(apart_by, -1, step) % step if r % shared == 0 else axis.kernel
         count = len(range(t, axis.kernel, step))
         back = (dilation * t - r) // stride if count else 0
-        key = (count, back, r if apart else None)
+        key = (count, back, r if separate else None)
         kinds.setdefault(key, []).append((r, t))
     return [
-        Alike(
+        Kind(
             tuple(r for r, _ in members),
             tuple(t for _, t in members) if count else (),
             step,
@@ -156,29 +155,29 @@ def alike(axis: Axis, apart: bool = False) -> list[Alike]:
     ]
 
 
-Kinds = tuple[list[Alike], ...]
+Kinds = tuple[list[Kind], ...]
 
 
-def _kinds(problem: Problem) -> Kinds:
+def _kinds_of_axes(problem: Problem) -> Kinds:
     axes = problem.geometry.axes
-    apart = problem.depthwise and math.prod(a.stride for a in axes) <= MOST_APART
-    return tuple(alike(axis, apart) for axis in axes)
+    separate = problem.depthwise and math.prod(a.stride for a in axes) <= MAX_SEPARATE_RESIDUES
+    return tuple(find_kinds(axis, separate) for axis in axes)
 
 
-def _chosen(kinds: Kinds) -> Iterator[tuple[Alike, ...]]:
-    """The contractions: combinations of one kind for each axis, all with taps."""
+def _combine_kinds(kinds: Kinds) -> Iterator[tuple[Kind, ...]]:
+    """Combine one kind for each axis, all with taps: each combination is a contraction."""
     return (choice for choice in product(*kinds) if all(kind.axis.kernel for kind in choice))
 
 
-def _phases(problem: Problem) -> tuple[Problem, ...]:
+def _split_phases(problem: Problem) -> tuple[Problem, ...]:
     problem = replace(problem, phase=True)
     return tuple(
-        _as_coarse(
+        _exchange_roles(
             problem,
             tuple(kind.axis for kind in choice),
             problem.fine_channels * math.prod(len(kind.residues) for kind in choice),
         )
-        for choice in _chosen(_kinds(problem))
+        for choice in _combine_kinds(_kinds_of_axes(problem))
     )
 
 
@@ -190,54 +189,54 @@ def phases(
     numerics: Numerics,
     parts: Parts,
 ) -> Array:
-    """A contraction for each combination of kinds, and the results interleaved."""
+    """Compute a contraction for each combination of kinds, and interleave the results."""
     geometry = problem.geometry
-    kinds, rank, groups = _kinds(problem), geometry.rank, geometry.groups
-    done = dict(zip(_chosen(kinds), parts, strict=True))
+    kinds, rank, groups = _kinds_of_axes(problem), geometry.rank, geometry.groups
+    part = dict(zip(_combine_kinds(kinds), parts, strict=True))
 
-    def part(choice: tuple[Alike, ...]) -> Array:
-        """The result as (N, a1, r1, a2, r2, ..., C): place a of residue r, for each axis."""
+    def compute(choice: tuple[Kind, ...]) -> Array:
+        """Compute (N, a1, r1, a2, r2, ..., C): place a of residue r, for each axis."""
         counts = tuple(len(kind.residues) for kind in choice)
         places = tuple(kind.axis.fine for kind in choice)
-        if choice not in done:
+        if choice not in part:
             pairs = (n for pair in zip(places, counts, strict=True) for n in pair)
             shape = (coarse.shape[0], *pairs, groups * problem.fine_channels)
             return meshes.vary_alike(jnp.zeros(shape, numerics.dtype), coarse, kernel)[0]
         weights = kernel
         for n, kind in enumerate(choice):
-            weights = jnp.moveaxis(_by_residue(weights, kind, n), n, rank + n)
+            weights = jnp.moveaxis(_taps_by_residue(weights, kind, n), n, rank + n)
         weights = replace_axes(weights, rank, rank + 1, (math.prod(weights.shape[rank:-1]),))
-        out = done[choice](coarse, _turned(weights, geometry), numerics)
+        out = part[choice](coarse, _reverse_kernel(weights, geometry), numerics)
         out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine_channels))
         # from (N, a1, a2, ..., g, r1, r2, ..., i)
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
         out = lax.transpose(out, (0, *behind, rank + 1, 2 * rank + 2))
         return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine_channels,))
 
-    def together(choice: tuple[Alike, ...]) -> Array:
-        """The results for the kinds chosen, and for all residues of the axes after these."""
+    def interleave(choice: tuple[Kind, ...]) -> Array:
+        """Put together the results of chosen kinds, for all residues of the axes after these."""
         n = len(choice)
         if n == rank:
-            return part(choice)
+            return compute(choice)
         at = 2 + 2 * n
-        out = jnp.concatenate([together((*choice, kind)) for kind in kinds[n]], at)
+        out = jnp.concatenate([interleave((*choice, kind)) for kind in kinds[n]], at)
         order = [r for kind in kinds[n] for r in kind.residues]
         if order != sorted(order):
             out = jnp.take(out, np.argsort(order), at, mode="clip")
         return out
 
-    out = together(())
+    out = interleave(())
     for n, axis in enumerate(geometry.axes):
-        # Place a of residue r is pixel stride*a + r; the first `low` of them are padding.
+        # Place a of residue r is pixel stride*a + r; the first `low` pixels are padding.
         out = replace_axes(out, 1 + n, 2, (out.shape[1 + n] * axis.stride,))
         low = axis.pad_low % axis.stride
         out = lax.slice_in_dim(out, low, low + axis.fine, axis=1 + n)
     return out
 
 
-def _by_residue(kernel: Array, kind: Alike, n: int) -> Array:
-    """The taps of each residue along axis n, with the residues as an axis before it."""
-    if len(kind.first) > MOST_APART:
+def _taps_by_residue(kernel: Array, kind: Kind, n: int) -> Array:
+    """Split axis n of a kernel into residues, and the taps of each residue."""
+    if len(kind.first) > MAX_SEPARATE_RESIDUES:
         return jnp.take(kernel, kind.taps, n, mode="clip")
     last = kind.step * (kind.axis.kernel - 1) + 1
     taps = [lax.slice_in_dim(kernel, t, t + last, kind.step, axis=n) for t in kind.first]
@@ -247,12 +246,9 @@ def _by_residue(kernel: Array, kind: Alike, n: int) -> Array:
 def _too_many(problem: Problem) -> bool:
     """Whether strides are far larger than the fine tensor, or the contractions too many."""
     axes = problem.geometry.axes
-    if (
-        any(a.stride > 2 * a.fine for a in axes)
-        or math.prod(a.stride for a in axes) > MOST_RESIDUES
-    ):
+    if any(a.stride > 2 * a.fine for a in axes) or math.prod(a.stride for a in axes) > MAX_RESIDUES:
         return True
-    return sum(1 for _ in _chosen(_kinds(problem))) > MOST
+    return sum(1 for _ in _combine_kinds(_kinds_of_axes(problem))) > MAX_PARTS
 
 
-PHASES = Form("phases", {"fine": phases}, cannot=_too_many, parts=_phases)
+PHASES = Form("phases", {"fine": phases}, cannot=_too_many, parts=_split_phases)

@@ -1,7 +1,7 @@
-"""lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that.
+"""lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that lowering.
 
-A convolution that the library emits must not come back to the library. So it has a primitive of
-its own, which JAX's caches of lowerings tell from lax's. They would not see a Python context.
+A convolution that a form emits must not come back to the rule of `jaxconv.install`. So forms have
+a primitive of their own: JAX's caches of lowerings would not see a Python context.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jax import Array, lax
 from jaxconv._base.jax_names import Primitive, abstract_result, lowering_of, mlir
 from jaxconv._base.typing import DType
 
-#: Named as lax's, which is what jaxprs and profiles show.
+#: Has the name of lax's primitive, which jaxprs and profiles show.
 PRIMITIVE = Primitive("conv_general_dilated")
 
 
@@ -51,6 +51,6 @@ def conv_general_dilated(
 
 # Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
 PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
-# lax's rule for all platforms serves: those of single platforms differ in complex numbers alone.
+# lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
 PRIMITIVE.def_abstract_eval(partial(abstract_result, lax.conv_general_dilated_p))
 mlir.register_lowering(PRIMITIVE, lowering_of(lax.conv_general_dilated_p, None))

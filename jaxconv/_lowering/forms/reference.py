@@ -1,6 +1,6 @@
 """The reference: one `lax.conv_general_dilated` in the layouts at hand, on any backend.
 
-Every other form must give what these give. Zeros, where nothing is summed, are here too.
+Every other form must give the same results. Zeros, where nothing is summed, are here too.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ def convolve(
     numbers: lax.ConvDimensionNumbers,
     **params: Any,
 ) -> Array:
-    """`lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
+    """Call `lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
 
     In one convolution that crops the start and pads the end, XLA:CPU reads beyond the data, and
-    computes with whatever lies there (openxla/xla#48713).
+    computes with other memory (openxla/xla#48713).
     """
     padding = list(padding)
     dilations = params.get("lhs_dilation") or [1] * len(padding)
     for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
         if low < 0 < high and dilation == 1:
             at = numbers.lhs_spec[2 + n]
-            beyond = min(lhs.shape[at] + low, 0)  # what is cropped of the padding, too
+            beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
     return plain.conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **params)
@@ -48,7 +48,7 @@ def to_coarse(
     numerics: Numerics,
     padding: Sequence[tuple[int, int]] | None = None,
 ) -> Array:
-    """The forward convolution, with the geometry's padding unless `padding` is given."""
+    """Convolve, with the geometry's padding unless `padding` is given."""
     return convolve(
         fine,
         kernel,
@@ -63,10 +63,10 @@ def to_coarse(
 
 
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The coarse tensor, dilated by the stride, convolved with the reversed kernel.
+    """Convolve the coarse tensor, dilated by the stride, with the reversed kernel.
 
-    The kernel's groups move from its coarse to its fine channels, since lax has the groups on the
-    channels of the result.
+    The kernel's groups move from coarse to fine channels, since lax has the groups on the channels
+    of the result.
     """
     layout = geometry.kernel
     return spread(
@@ -86,7 +86,7 @@ def spread(
     geometry: Geometry,
     numerics: Numerics,
 ) -> Array:
-    """The convolution to fine, by a kernel whose axes `spec` gives as lax numbers them."""
+    """Convolve to fine, by a kernel whose axes `spec` gives as lax numbers them."""
     return convolve(
         coarse,
         # outermost, not under a transpose: so XLA:GPU recognises a data gradient
@@ -103,7 +103,7 @@ def spread(
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """The coarse tensor, dilated by the stride, slides over the fine one by the dilation."""
+    """Slide the coarse tensor, dilated by the stride, over the fine tensor by the dilation."""
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
         return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)
@@ -133,10 +133,10 @@ FORM = Form(
 )
 
 
-# Nothing is summed: no images, or no tap that reads anything but padding.
+# Nothing is summed: there are no images, or all taps read padding alone.
 
 
-def _zeros(result: Slot) -> Emit:
+def _emit_zeros(result: Slot) -> Emit:
     def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
         shape = geometry.shape(result, first.shape, second.shape)
         return meshes.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
@@ -146,7 +146,7 @@ def _zeros(result: Slot) -> Emit:
 
 ZEROS = Form(
     "zeros",
-    {slot: _zeros(slot) for slot in ("coarse", "fine", "kernel")},
+    {slot: _emit_zeros(slot) for slot in ("coarse", "fine", "kernel")},
     cannot=lambda p: not p.empty,
     any_layout=True,
     isolated=(),

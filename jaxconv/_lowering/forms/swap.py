@@ -1,13 +1,13 @@
-"""A dense weights gradient of stride 1 with its operands exchanged: taps read the narrower one.
+"""A dense weights gradient of stride 1 with its operands exchanged: taps read fewer channels.
 
-The sum over q of fine[q + dilation*t - pad] * coarse[q] is one over p of
+The sum over q of fine[q + dilation*t - pad] * coarse[q] is a sum over p of
 coarse[p + dilation*u - pad'] * fine[p], with u = kernel-1-t: the same contraction, with its result
-reversed and its channels exchanged. The tensor that taps read is copied for each tap, so it should
-be the one of fewer channels.
+reversed and its channels exchanged. The tensor that taps read is copied for each tap, so taps
+should read the tensor of fewer channels.
 
 The padding now surrounds the coarse tensor. Its zeros times an infinite fine pixel would be NaN, in
 taps that do not read the pixel. No product with a factor that is not finite is finite. So a result
-that is finite throughout is right; any other is computed again by the definition.
+that is finite throughout is right; any other result is computed again by the definition.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from jaxconv._lowering.forms import convolution
 from jaxconv._lowering.problem import Numerics, Problem
 
 
-def _swapped(problem: Problem) -> tuple[Problem, ...]:
+def _swap_operands(problem: Problem) -> tuple[Problem, ...]:
     axes = tuple(
         Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low)
         for a in problem.geometry.axes
@@ -40,7 +40,7 @@ def _swapped(problem: Problem) -> tuple[Problem, ...]:
 def to_kernel(
     fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
-    """One contraction, its result reversed and its channels exchanged."""
+    """Compute the part; reverse its result, and exchange its channels."""
     geometry = problem.geometry
     (part,) = parts
     out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
@@ -59,5 +59,5 @@ FORM = Form(
     {"kernel": to_kernel},
     cannot=lambda p: not p.dense or p.strided,
     gathers=True,
-    parts=_swapped,
+    parts=_swap_operands,
 )

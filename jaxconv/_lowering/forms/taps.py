@@ -1,4 +1,4 @@
-"""One contraction as one for each tap of the kernel, or for each tap of its first axis.
+"""A contraction as a part for each tap of the kernel, or for each tap of the first axis.
 
 Data is channels-last. Parts are summed, or stand side by side in a kernel.
 """
@@ -10,50 +10,51 @@ from functools import reduce
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Axis, Geometry
+from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import replace_axes
 from jaxconv._lowering.form import Form, Parts
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.problem import Numerics, Problem
 
-#: Most taps that a program may write out one by one.
-MOST_TAPS = 256
+#: Taps that a program may write out one by one.
+MAX_TAPS = 256
 
 
-# By tap: each tap by itself, without the padding that it reads. For strides and dilations beyond
-# the image, a padded image would be many times what memory holds, and XLA, which counts extents in
-# 31 bits, is silently wrong about larger ones.
+# By tap: a part has one tap, and only the padding of that tap. For strides and dilations beyond the
+# image, a padded image would exceed the memory, and XLA, which counts extents in 31 bits, is
+# silently wrong about larger extents.
 
-#: Most elements of the padded image, in multiples of those of the tensors.
-FAR = 1000
+#: Elements of the padded image, in multiples of the elements of the tensors.
+MAX_PADDED_RATIO = 1000
 
 
-def far(problem: Problem) -> bool:
+def reaches_far(problem: Problem) -> bool:
     """Whether windows reach over little else than padding."""
     axes = problem.geometry.axes
     reach = [a.span - 1 + a.extent for a in axes]
     tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
-    return max(reach) >= 2**31 or math.prod(reach) > FAR * tensors
+    return max(reach) >= 2**31 or math.prod(reach) > MAX_PADDED_RATIO * tensors
 
 
-def _each_tap(problem: Problem) -> tuple[Problem, ...]:
+def _split_taps(problem: Problem) -> tuple[Problem, ...]:
     return tuple(
-        replace(problem, geometry=replace(problem.geometry, axes=_of_tap(problem.geometry, tap)))
+        replace(problem, geometry=_geometry_of_tap(problem.geometry, tap))
         for tap in window.taps(problem.geometry)
     )
 
 
-def _of_tap(geometry: Geometry, tap: window.Tap) -> tuple[Axis, ...]:
-    return tuple(
+def _geometry_of_tap(geometry: Geometry, tap: window.Tap) -> Geometry:
+    axes = (
         replace(a, kernel=1, dilation=1, pad_low=a.pad_low - a.dilation * t)
         for a, t in zip(geometry.axes, tap, strict=True)
     )
+    return replace(geometry, axes=tuple(axes))
 
 
 def taps_to_data(
     data: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The sum over taps, to fine or to coarse."""
+    """Sum the parts of all taps, to fine or to coarse."""
     geometry = problem.geometry
     ones = tuple(1 for _ in geometry.axes)
     terms = (
@@ -70,7 +71,7 @@ def taps_to_data(
 def taps_to_kernel(
     fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The weights of all taps, side by side."""
+    """Put the weights of all taps side by side."""
     geometry = problem.geometry
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
     return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
@@ -79,16 +80,16 @@ def taps_to_kernel(
 TAPS = Form(
     "by tap",
     {"coarse": taps_to_data, "fine": taps_to_data, "kernel": taps_to_kernel},
-    cannot=lambda p: p.taps > MOST_TAPS,
-    parts=_each_tap,
+    cannot=lambda p: p.taps > MAX_TAPS,
+    parts=_split_taps,
 )
 
 
-# By the taps of the first axis, which joins the batch. XLA:CPU has fast convolutions of two spatial
-# axes only, and cuDNN none of more than three.
+# By first axis, which joins the batch; its taps are summed. XLA:CPU has fast convolutions of two
+# spatial axes only, and cuDNN of three at most.
 
 
-def _without_first(problem: Problem) -> tuple[Problem, ...]:
+def _merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
     batch = None if problem.batch is None else problem.batch * problem.geometry.axes[0].coarse
     rest = replace(problem.geometry, axes=problem.geometry.axes[1:]).canonical()
     return (replace(problem, geometry=rest, batch=batch),)
@@ -97,12 +98,12 @@ def _without_first(problem: Problem) -> tuple[Problem, ...]:
 def axis_to_coarse(
     fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The sum over the first axis's taps."""
+    """Sum the part over the taps of the first axis."""
     geometry = problem.geometry
     (part,) = parts
     sums = [
         part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
-        for tap, slab in enumerate(_slabs(fine, geometry))
+        for tap, slab in enumerate(_read_slabs(fine, geometry))
     ]
     return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
 
@@ -110,28 +111,28 @@ def axis_to_coarse(
 def axis_to_kernel(
     fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
-    """The weights of the first axis's taps, one by one."""
+    """Put the weights of the taps of the first axis side by side."""
     geometry = problem.geometry
     (part,) = parts
-    coarse = _into_batch(coarse)
-    return jnp.stack([part(slab, coarse, numerics) for slab in _slabs(fine, geometry)])
+    coarse = _merge_into_batch(coarse)
+    return jnp.stack([part(slab, coarse, numerics) for slab in _read_slabs(fine, geometry)])
 
 
-def _slabs(fine: Array, geometry: Geometry) -> list[Array]:
-    """What each tap of the first axis reads, with that axis in the batch."""
+def _read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
+    """Read the slab of each tap of the first axis, with that axis in the batch."""
     a = geometry.axes[0]
     config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
     fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
     return [
-        _into_batch(
+        _merge_into_batch(
             lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)
         )
         for t in range(a.kernel)
     ]
 
 
-def _into_batch(x: Array) -> Array:
-    """(N, X1, ...) to ((N, X1), ...): the batch stays major, so that it may be sharded."""
+def _merge_into_batch(x: Array) -> Array:
+    """Reshape (N, X1, ...) to ((N, X1), ...): a batch in front may stay sharded."""
     return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
 
 
@@ -139,5 +140,5 @@ FIRST_AXIS = Form(
     "by first axis",
     {"coarse": axis_to_coarse, "kernel": axis_to_kernel},
     cannot=lambda p: p.rank < 2,
-    parts=_without_first,
+    parts=_merge_first_axis,
 )

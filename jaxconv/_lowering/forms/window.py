@@ -1,4 +1,4 @@
-"""Views of the fine tensor: what each tap of the kernel reads."""
+"""Views of the fine tensor: the pixels that each tap of the kernel reads."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ Tap = tuple[int, ...]
 
 
 def pad_fine(fine: Array, geometry: Geometry) -> Array:
-    """The fine tensor, padded: from the first pixel that any window reads to the last.
+    """Pad the fine tensor: from the first pixel that any window reads to the last.
 
     Axis by axis: XLA takes three times as long to compile a pad of two axes.
     """
@@ -25,18 +25,18 @@ def pad_fine(fine: Array, geometry: Geometry) -> Array:
 
 
 def geometry_of_padded(geometry: Geometry) -> Geometry:
-    """The geometry of the padded tensor."""
+    """Describe the contraction of the padded tensor, which needs no padding."""
     axes = (replace(a, fine=a.span - 1 + a.extent, pad_low=0) for a in geometry.axes)
     return replace(geometry, axes=tuple(axes))
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:
-    """All taps of the kernel, in the order of its axes."""
+    """Yield all taps of the kernel, in the order of its axes."""
     return product(*(range(a.kernel) for a in geometry.axes))
 
 
 def read_tap(tap: Tap, fine: Array, geometry: Geometry) -> Array:
-    """What one tap reads of the padded fine tensor: a pixel for each coarse pixel."""
+    """Slice the pixels that a tap reads of the padded fine tensor: one for each coarse pixel."""
     starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         starts[at], strides[at] = a.dilation * t, a.stride
@@ -45,7 +45,7 @@ def read_tap(tap: Tap, fine: Array, geometry: Geometry) -> Array:
 
 
 def shift_fine(tap: Tap, fine: Array, geometry: Geometry) -> Array:
-    """What one tap reads with stride 1 of the unpadded fine tensor, which is shifted over zeros."""
+    """Shift the unpadded fine tensor over zeros, to the pixels that a tap reads with stride 1."""
     config = [(0, 0, 0)] * fine.ndim
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         low = a.pad_low - a.dilation * t
@@ -54,7 +54,7 @@ def shift_fine(tap: Tap, fine: Array, geometry: Geometry) -> Array:
 
 
 def weights_of_tap(tap: Tap, kernel: Array) -> Array:
-    """The weights of one tap; the other axes of the kernel follow the taps."""
+    """Slice the weights of one tap; the other axes of the kernel follow the taps."""
     rest = kernel.shape[len(tap) :]
     starts, limits = (*tap, *(0 for _ in rest)), (*(t + 1 for t in tap), *rest)
     return lax.slice(kernel, starts, limits).reshape(rest)

@@ -1,4 +1,4 @@
-"""What a graph is: nodes, the tensors that join them, its inputs and its outputs."""
+"""A graph: nodes, the tensors that join nodes, inputs and outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,11 +68,11 @@ class Node:
 class Graph:
     """A graph as it was read; see `jaxconv.onednn.load_graph`."""
 
-    #: Each after those that compute its inputs, and otherwise as they stand in the file.
+    #: Each node after the nodes that compute its inputs, and otherwise in the order of the file.
     nodes: tuple[Node, ...]
-    #: The input ports, or else the tensors that nodes read and none computes.
+    #: The input ports, or else the tensors that a node reads and no node computes.
     inputs: tuple[Tensor, ...]
-    #: The output ports, or else the tensors that nodes compute and none reads.
+    #: The output ports, or else the tensors that a node computes and no node reads.
     outputs: tuple[Tensor, ...]
     fpmath_mode: str = "strict"
 

@@ -1,4 +1,4 @@
-"""The inputs of a graph: arrays by id, by name or in order, or random ones."""
+"""The inputs of a graph: arrays by id, by name or in order, or random arrays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from jaxconv._base.typing import DType
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._graphs.kinds import TABLE
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
-from jaxconv.onednn._names import KINDS, find
+from jaxconv.onednn._names import KINDS, find_kind
 from jaxconv.onednn._values import suggestion
 
 Arrays = dict[int, Any]
@@ -24,21 +24,21 @@ GRAPH_KINDS = (*KINDS, *TABLE)
 
 
 def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
-    """Arrays for all inputs of a graph, of their shapes and types, by id.
+    """Draw arrays for all inputs of a graph, of their shapes and types, by id.
 
-    Floats are normal with variance 1, and positive where a node needs that. Integers are uniform
-    over all of their type. A tensor of type s32 that is a shape is the shape of the node's output.
+    Floats are normal with variance 1, and positive where a node needs positive floats. Integers
+    are uniform over their type. A tensor of type s32 that is a shape is the shape of the output.
 
     Args:
-      graph: what `load_graph` takes.
-      seed: another one gives other arrays.
+      graph: the argument of `load_graph`.
+      seed: another seed gives other arrays.
     """
     graph = load_graph(graph)
     rng = np.random.default_rng(seed)
-    return {tensor.id: _random(rng, graph, tensor) for tensor in graph.inputs}
+    return {tensor.id: _draw_input(rng, graph, tensor) for tensor in graph.inputs}
 
 
-#: Inputs that must be positive: kind -> their names.
+#: kind -> the names of the inputs that must be positive
 _POSITIVE = {
     "Sqrt": ("src",),
     "Log": ("src",),
@@ -47,9 +47,9 @@ _POSITIVE = {
 }
 
 
-def _random(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.ndarray[Any, Any]:
-    dtype = known(tensor)
-    readers = [(node, name) for node, name, read in _reads(graph) if read == tensor.id]
+def _draw_input(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.ndarray[Any, Any]:
+    dtype = known_dtype(tensor)
+    readers = [(node, name) for node, name, read in _find_reads(graph) if read == tensor.id]
     for node, name in readers:
         if name.endswith("_shape"):
             return np.array(node.outputs[0].shape, dtype)
@@ -62,21 +62,21 @@ def _random(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.ndarra
     return drawn.astype(dtype)
 
 
-def known(tensor: Tensor) -> DType:
+def known_dtype(tensor: Tensor) -> DType:
     if not tensor.known or tensor.dtype == UNKNOWN:
         raise ValueError(f"graph: an input's shape and type must be known; got tensor {tensor}")
     return DTYPES[tensor.dtype]
 
 
-def given(graph: Graph, inputs: InputsLike | None) -> Arrays:
-    """The arrays of all inputs by id, from those by id, by name or in order."""
+def match_inputs(graph: Graph, inputs: InputsLike | None) -> Arrays:
+    """Match arrays, given by id, by name or in order, to all inputs by id."""
     if inputs is None:
         inputs = random_inputs(graph)
     if isinstance(inputs, Mapping):
-        found = _by_id(graph, inputs)
+        found = _match_names(graph, inputs)
     elif isinstance(inputs, Sequence) and not isinstance(inputs, str):
         if len(inputs) != len(graph.inputs):
-            raise ValueError(f"run_graph: {_listed(graph)}; got {len(inputs)}")
+            raise ValueError(f"run_graph: {_list_inputs(graph)}; got {len(inputs)}")
         found = dict(zip((tensor.id for tensor in graph.inputs), inputs, strict=True))
     else:
         raise TypeError(
@@ -84,12 +84,12 @@ def given(graph: Graph, inputs: InputsLike | None) -> Arrays:
         )
     missing = [str(tensor.id) for tensor in graph.inputs if tensor.id not in found]
     if missing:
-        raise ValueError(f"run_graph: {_listed(graph)}; missing: {', '.join(missing)}")
+        raise ValueError(f"run_graph: {_list_inputs(graph)}; missing: {', '.join(missing)}")
     for tensor in graph.inputs:
         value = found[tensor.id]
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             value = np.asarray(value)
-        # A shape, say, stays as it is: within jit, whatever JAX made of it would be traced.
+        # A shape, say, stays as it is: within jit, an array that JAX made of a shape is traced.
         dtype = canonical(value.dtype)
         if not tensor.fits(value.shape, dtype):
             raise TypeError(
@@ -100,12 +100,12 @@ def given(graph: Graph, inputs: InputsLike | None) -> Arrays:
     return found
 
 
-def _by_id(graph: Graph, inputs: Mapping[Any, Any]) -> Arrays:
+def _match_names(graph: Graph, inputs: Mapping[Any, Any]) -> Arrays:
     known = {tensor.id for tensor in graph.inputs}
     names: dict[str, set[int]] = {str(i): {i} for i in known}  # as JSON and npz have them
     for tensor in graph.inputs:
         names.setdefault(tensor.name or str(tensor.id), set()).add(tensor.id)
-    for node, name, read in _reads(graph):
+    for node, name, read in _find_reads(graph):
         if read in known:
             names.setdefault(f"{node.name}.{name}", set()).add(read)
     found: Arrays = {}
@@ -118,7 +118,7 @@ def _by_id(graph: Graph, inputs: Mapping[Any, Any]) -> Arrays:
             )
         if not ports:
             hint = suggestion(key, tuple(names)) if isinstance(key, str) else ""
-            raise ValueError(f"run_graph: {_listed(graph)}; got {key!r}{hint}")
+            raise ValueError(f"run_graph: {_list_inputs(graph)}; got {key!r}{hint}")
         [port] = ports
         if port in found:
             raise ValueError(f"run_graph: an input must be given once; got {key!r}, {port} again")
@@ -126,15 +126,15 @@ def _by_id(graph: Graph, inputs: Mapping[Any, Any]) -> Arrays:
     return found
 
 
-def _listed(graph: Graph) -> str:
+def _list_inputs(graph: Graph) -> str:
     reads: dict[int, str] = {}
-    for node, name, read in _reads(graph):
+    for node, name, read in _find_reads(graph):
         reads.setdefault(read, f"{node.name}.{name}")
     return "the inputs are " + "; ".join(f"{t} ({reads.get(t.id, t.name)})" for t in graph.inputs)
 
 
-def _reads(graph: Graph) -> Iterator[tuple[Node, str, int]]:
-    """Each node, the name of one of its inputs, and the id of the tensor that this is."""
+def _find_reads(graph: Graph) -> Iterator[tuple[Node, str, int]]:
+    """Yield each node, the name of one of its inputs, and the id of that input's tensor."""
     for node in graph.nodes:
         if node.kind in GRAPH_KINDS:
             for name, tensor in zip(input_names(node.kind), node.inputs, strict=False):
@@ -142,5 +142,5 @@ def _reads(graph: Graph) -> Iterator[tuple[Node, str, int]]:
 
 
 def input_names(kind: str) -> tuple[str, ...]:
-    """The inputs of a kind, in order."""
-    return TABLE[kind].inputs if kind in TABLE else find(kind).inputs
+    """List the names of a kind's inputs, in order."""
+    return TABLE[kind].inputs if kind in TABLE else find_kind(kind).inputs

@@ -1,4 +1,4 @@
-"""All other kinds as a table: their inputs, attributes, types and functions.
+"""The kinds that are no convolution as a table: inputs, attributes, types and functions.
 
 Arithmetic on 16-bit types is done in float32, and rounded once to the type of the output.
 """
@@ -23,7 +23,7 @@ INTEGERS = ("s8", "u8")
 
 @dataclass(frozen=True)
 class Row:
-    """A kind: ``compute(dtype of the output, *inputs, **attributes)``."""
+    """A kind computes ``compute(dtype of the output, *inputs, **attributes)``."""
 
     compute: Callable[..., Array]
     inputs: tuple[str, ...] = ("src",)
@@ -33,8 +33,8 @@ class Row:
     results: tuple[str, ...] = FLOATS
 
 
-def arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of float32 arrays as one of any float type, that rounds once."""
+def in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Make of a function of float32 arrays a function of any float type that rounds once."""
 
     def compute(dtype: DType, *arrays: Array, **attributes: Any) -> Array:
         return function(*(x.astype(jnp.float32) for x in arrays), **attributes).astype(dtype)
@@ -42,8 +42,8 @@ def arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
-def moving(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function that changes no element: the type stays."""
+def keeps_type(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Make of a function that changes no element a function that checks the type."""
 
     def compute(dtype: DType, src: Array, **attributes: Any) -> Array:
         if src.dtype != dtype:
@@ -77,7 +77,7 @@ def _soft_plus(src: Array, beta: float) -> Array:
     return jax.nn.softplus(beta * src) / beta
 
 
-def _leaky(src: Array, alpha: Array | float) -> Array:
+def _leaky_relu(src: Array, alpha: Array | float) -> Array:
     return jnp.where(src >= 0, src, alpha * src)
 
 
@@ -89,7 +89,7 @@ NUMBER = Attribute("f32", NO_DEFAULT)
 
 
 def _unary(function: Callable[..., Array], **attributes: Attribute) -> Row:
-    return Row(arithmetic(function), attributes=attributes)
+    return Row(in_float32(function), attributes=attributes)
 
 
 # Two tensors
@@ -111,7 +111,7 @@ def _binary(function: Callable[..., Array]) -> Row:
         return function(*(jnp.broadcast_to(x, shape) for x in (a, b)))
 
     attributes = {"auto_broadcast": Attribute("string", "numpy", ("none", "numpy"))}
-    return Row(arithmetic(compute), ("src_0", "src_1"), attributes)
+    return Row(in_float32(compute), ("src_0", "src_1"), attributes)
 
 
 # Channels
@@ -120,8 +120,8 @@ def _binary(function: Callable[..., Array]) -> Row:
 DATA_FORMAT = Attribute("string", "NXC", ("NXC", "NCX"))
 
 
-def _by_channel(name: str, vector: Array, src: Array, data_format: str) -> Array:
-    """A vector in a shape that broadcasts along the channels of src."""
+def _align_channels(name: str, vector: Array, src: Array, data_format: str) -> Array:
+    """Reshape a vector to broadcast along the channels of src."""
     axis = 1 if data_format == "NCX" else src.ndim - 1
     if src.ndim < 2 or vector.shape != (src.shape[axis],):
         raise ValueError(
@@ -132,19 +132,19 @@ def _by_channel(name: str, vector: Array, src: Array, data_format: str) -> Array
 
 
 def _bias_add(src: Array, bias: Array, data_format: str) -> Array:
-    return src + _by_channel("bias", bias, src, data_format)
+    return src + _align_channels("bias", bias, src, data_format)
 
 
 def _prelu(src: Array, slope: Array, data_format: str, per_channel_broadcast: bool) -> Array:
     if slope.ndim == 1 and per_channel_broadcast and slope.shape != (1,):
-        slope = _by_channel("slope", slope, src, data_format)
+        slope = _align_channels("slope", slope, src, data_format)
     trailing = src.shape[src.ndim - slope.ndim :]
     if slope.ndim > src.ndim or any(
         n not in (1, extent) for n, extent in zip(slope.shape, trailing, strict=True)
     ):
         raise ValueError(f"`slope` must broadcast to src, {src.shape}; got {slope.shape}")
     slope = slope.reshape((1,) * (src.ndim - slope.ndim) + slope.shape)
-    return _leaky(src, jnp.broadcast_to(slope, src.shape))
+    return _leaky_relu(src, jnp.broadcast_to(slope, src.shape))
 
 
 def _batch_norm(
@@ -158,7 +158,7 @@ def _batch_norm(
 ) -> Array:
     vectors = {"gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
     gamma, beta, mean, variance = (
-        _by_channel(name, vector, src, data_format) for name, vector in vectors.items()
+        _align_channels(name, vector, src, data_format) for name, vector in vectors.items()
     )
     return (src - mean) * (gamma / jnp.sqrt(variance + epsilon)) + beta
 
@@ -199,7 +199,7 @@ TABLE = {
     "GELU": _unary(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
     "HardSigmoid": _unary(_hard_sigmoid, alpha=NUMBER, beta=NUMBER),
     "HardSwish": _unary(lambda src: src * (jnp.clip(src + 3, 0, 6) / 6)),
-    "LeakyReLU": _unary(_leaky, alpha=NUMBER),
+    "LeakyReLU": _unary(_leaky_relu, alpha=NUMBER),
     "Log": _unary(jnp.log),
     "Mish": _unary(lambda src: src * jnp.tanh(jax.nn.softplus(src))),
     "Pow": _unary(lambda src, beta: jnp.power(src, beta), beta=NUMBER),
@@ -219,19 +219,19 @@ TABLE = {
     "Maximum": _binary(jnp.maximum),
     "Minimum": _binary(jnp.minimum),
     "SquaredDifference": _binary(lambda a, b: jnp.square(a - b)),
-    "BiasAdd": Row(arithmetic(_bias_add), ("src", "bias"), {"data_format": DATA_FORMAT}),
+    "BiasAdd": Row(in_float32(_bias_add), ("src", "bias"), {"data_format": DATA_FORMAT}),
     "PReLU": Row(
-        arithmetic(_prelu),
+        in_float32(_prelu),
         ("src", "slope"),
         {"data_format": DATA_FORMAT, "per_channel_broadcast": Attribute("bool", True)},
     ),
     "BatchNormInference": Row(
-        arithmetic(_batch_norm),
+        in_float32(_batch_norm),
         ("src", "gamma", "beta", "mean", "variance"),
         {"epsilon": NUMBER, "data_format": DATA_FORMAT},
     ),
     "StaticReshape": Row(
-        moving(_reshape),
+        keeps_type(_reshape),
         attributes={
             "shape": Attribute("s64[]", NO_DEFAULT),
             "special_zero": Attribute("bool", NO_DEFAULT),
@@ -240,12 +240,12 @@ TABLE = {
         results=tuple(DTYPES),
     ),
     "StaticTranspose": Row(
-        moving(_transpose),
+        keeps_type(_transpose),
         attributes={"order": Attribute("s64[]", NO_DEFAULT)},
         sources=tuple(DTYPES),
         results=tuple(DTYPES),
     ),
-    "Reorder": Row(moving(lambda src: src), sources=tuple(DTYPES), results=tuple(DTYPES)),
+    "Reorder": Row(keeps_type(lambda src: src), sources=tuple(DTYPES), results=tuple(DTYPES)),
     "Quantize": Row(quantize, attributes=ATTRIBUTES, results=INTEGERS),
     "Dequantize": Row(dequantize, attributes=ATTRIBUTES, sources=INTEGERS),
 }

@@ -13,7 +13,7 @@ from jaxconv._base.messages import either, shown
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._values import entries, is_int
 
-#: The path of a file, JSON text, what that parses to, or a graph that was read before.
+#: The path of a file, JSON text, parsed JSON, or a graph that was read before.
 GraphLike = str | os.PathLike[str] | Mapping[str, Any] | Graph
 
 
@@ -21,38 +21,39 @@ def load_graph(graph: GraphLike) -> Graph:
     """Read a graph of oneDNN Graph's JSON format, and put its nodes in order.
 
     Args:
-      graph: the path of a file, JSON text, what that parses to, or a graph that was read before.
+      graph: the path of a file, JSON text, parsed JSON, or a graph that was read before.
 
     Raises:
       TypeError, ValueError: the graph is malformed in its JSON, ids, shapes, types, ports or order.
     """
     if isinstance(graph, Graph):
         return graph
-    fields = _parsed(graph)
-    nodes = tuple(_node(place, node) for place, node in enumerate(_list("graph", fields, "graph")))
+    fields = _parse_text(graph)
+    listed = _read_list("graph", fields, "graph")
+    nodes = tuple(_parse_node(place, node) for place, node in enumerate(listed))
     if not nodes:
         raise ValueError("graph: `graph` must list at least one node; got none")
-    makers = _makers(nodes)
-    tensors = _tensors(nodes)
+    makers = _find_makers(nodes)
+    tensors = _merge_tensors(nodes)
     read = dict.fromkeys(t.id for node in nodes for t in node.inputs)
     given = [i for i in read if i not in makers]
-    inputs = _ports("input_ports", fields, tensors) or given
+    inputs = _read_ports("input_ports", fields, tensors) or given
     for port in inputs:
         if port in makers:
             raise ValueError(
                 f"graph: `input_ports` has tensor {port}, which {makers[port]} computes"
             )
-    outputs = _ports("output_ports", fields, tensors) or [i for i in makers if i not in read]
+    outputs = _read_ports("output_ports", fields, tensors) or [i for i in makers if i not in read]
     return Graph(
-        nodes=_in_order(nodes, makers),
+        nodes=_order_nodes(nodes, makers),
         inputs=tuple(tensors[i] for i in dict.fromkeys([*inputs, *given])),
         outputs=tuple(tensors[i] for i in outputs),
         fpmath_mode=str(fields.get("fpmath_mode") or "strict").lower(),
     )
 
 
-def _parsed(graph: GraphLike) -> Mapping[str, Any]:
-    """The fields of the file, the text or the dict."""
+def _parse_text(graph: GraphLike) -> Mapping[str, Any]:
+    """Read the fields of a file, a text or a dict."""
     if isinstance(graph, str | os.PathLike) and not str(graph).lstrip().startswith("{"):
         path, graph = graph, Path(graph).read_text()
     else:
@@ -70,7 +71,7 @@ def _parsed(graph: GraphLike) -> Mapping[str, Any]:
     return graph
 
 
-def _node(place: int, fields: object) -> Node:
+def _parse_node(place: int, fields: object) -> Node:
     where = f"graph: node number {place}"
     if not isinstance(fields, Mapping):
         raise TypeError(f"{where} must be a dict; got {shown(fields)}")
@@ -85,13 +86,13 @@ def _node(place: int, fields: object) -> Node:
     if not isinstance(attributes, Mapping):
         raise TypeError(f"{where}: `attrs` must be a dict by name; got {shown(attributes)}")
     inputs, outputs = (
-        tuple(_tensor(f"{where}: {name}", tensor) for tensor in _list(name, fields, where))
+        tuple(_parse_tensor(f"{where}: {name}", t) for t in _read_list(name, fields, where))
         for name in ("inputs", "outputs")
     )
     return Node(node_id, name, kind, attributes, inputs, outputs)
 
 
-def _tensor(where: str, fields: object) -> Tensor:
+def _parse_tensor(where: str, fields: object) -> Tensor:
     if not isinstance(fields, Mapping) or not is_int(fields.get("id")):
         raise TypeError(
             f"{where}: a tensor must be a dict with an `id`, an int; got {shown(fields)}"
@@ -107,15 +108,15 @@ def _tensor(where: str, fields: object) -> Tensor:
     return Tensor(fields["id"], dtype, tuple(shape), str(fields.get("name", "")))
 
 
-def _list(name: str, fields: Mapping[str, Any], where: str) -> Sequence[Any]:
+def _read_list(name: str, fields: Mapping[str, Any], where: str) -> Sequence[Any]:
     found = fields.get(name)
     if not isinstance(found, list | tuple):
         raise TypeError(f"{where}: `{name}` must be a list; got {shown(found)}")
     return found
 
 
-def _makers(nodes: tuple[Node, ...]) -> dict[int, Node]:
-    """The node that computes each tensor."""
+def _find_makers(nodes: tuple[Node, ...]) -> dict[int, Node]:
+    """Find the node that computes each tensor."""
     makers: dict[int, Node] = {}
     by_id: dict[int, Node] = {}
     for node in nodes:
@@ -131,8 +132,8 @@ def _makers(nodes: tuple[Node, ...]) -> dict[int, Node]:
     return makers
 
 
-def _tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
-    """The tensors by id; each must be the same wherever it stands, except for what is unknown."""
+def _merge_tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
+    """Merge tensors by id; a tensor must be the same in all nodes, except for unknown fields."""
     found: dict[int, Tensor] = {}
     for node in nodes:
         for tensor in chain(node.outputs, node.inputs):
@@ -157,7 +158,7 @@ def _tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
     return found
 
 
-def _ports(name: str, fields: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> list[int]:
+def _read_ports(name: str, fields: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> list[int]:
     ports = entries(fields.get(name) or [])
     if ports is None or not all(map(is_int, ports)):
         raise TypeError(f"graph: `{name}` must be a list of ids; got {shown(fields[name])}")
@@ -168,7 +169,7 @@ def _ports(name: str, fields: Mapping[str, Any], tensors: Mapping[int, Tensor]) 
     return list(dict.fromkeys(ports))
 
 
-def _in_order(nodes: tuple[Node, ...], makers: Mapping[int, Node]) -> tuple[Node, ...]:
+def _order_nodes(nodes: tuple[Node, ...], makers: Mapping[int, Node]) -> tuple[Node, ...]:
     place = {id(node): i for i, node in enumerate(nodes)}
     needs = {
         i: {place[id(makers[t.id])] for t in node.inputs if t.id in makers}

@@ -19,8 +19,8 @@ ATTRIBUTES = {
 
 
 def quantize(dtype: DType, src: Array, **attributes: Any) -> Array:
-    """``round(src/scale + zp)``, ties to the even integer, clipped to the range of the type."""
-    scales, zero_points = _along(src, **attributes)
+    """Compute ``round(src/scale + zp)``, ties to the even integer, clipped to the type's range."""
+    scales, zero_points = _align_scales(src, **attributes)
     ends = jnp.iinfo(dtype)
     found = jnp.round(src.astype(jnp.float32) / scales + zero_points)
     # XLA does not promise how it converts numbers beyond the range of an integer type.
@@ -29,15 +29,15 @@ def quantize(dtype: DType, src: Array, **attributes: Any) -> Array:
 
 
 def dequantize(dtype: DType, src: Array, **attributes: Any) -> Array:
-    """``(src - zp) * scale``, in float32."""
-    scales, zero_points = _along(src, **attributes)
+    """Compute ``(src - zp) * scale`` in float32."""
+    scales, zero_points = _align_scales(src, **attributes)
     return lax.convert_element_type((src.astype(jnp.float32) - zero_points) * scales, dtype)
 
 
-def _along(
+def _align_scales(
     src: Array, qtype: str, axis: int, scales: Sequence[float], zps: Sequence[int] | None
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Scales and zero points as float32, in a shape that broadcasts to src."""
+    """Reshape scales and zero points, as float32, to broadcast to src."""
     zps = [0] * len(scales) if zps is None else zps
     if qtype == "per_tensor":
         extents, shape = 1, [1] * src.ndim

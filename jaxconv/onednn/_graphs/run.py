@@ -1,4 +1,4 @@
-"""Run a graph: match arrays to its inputs, compute node by node, check the results."""
+"""Run a graph: match arrays to the inputs, compute node by node, check the results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +12,13 @@ from jax import Array
 from jaxconv._base.messages import either
 from jaxconv._base.typing import DType, PrecisionLike
 from jaxconv._tools.explain import Explanation, explain
-from jaxconv.onednn._convolutions import call, fpmath_precision, named
+from jaxconv.onednn._convolutions import blame_kind, fpmath_precision, prepare_call
 from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node
-from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, given, known
+from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, known_dtype, match_inputs
 from jaxconv.onednn._graphs.kinds import TABLE
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
-from jaxconv.onednn._names import find
-from jaxconv.onednn._values import checked, suggestion
+from jaxconv.onednn._names import find_kind
+from jaxconv.onednn._values import check_attributes, suggestion
 
 #: The arguments of an operation that are arrays.
 TENSORS = ("src", "diff_dst", "weights", "bias")
@@ -29,38 +29,38 @@ Convolve = Callable[[Callable[..., Array], dict[str, Any]], Array]
 def run_graph(
     graph: GraphLike, inputs: InputsLike | None = None, *, precision: PrecisionLike = None
 ) -> dict[int, Array]:
-    """Compute the outputs of a graph: a dict from the id of each to its array.
+    """Compute the outputs of a graph: a dict from ids to arrays.
 
-    The graph is static, so a function that calls this can be jitted. It is differentiable in the
-    inputs that reach the outputs by floating-point operations alone.
+    The graph is static, so a function that calls `run_graph` can be jitted. The outputs are
+    differentiable in the inputs that reach them by floating-point operations alone.
 
     Args:
-      graph: what `load_graph` takes.
-      inputs: a dict by ids, by the names of tensors or by those of an input of a node, as in
+      graph: the argument of `load_graph`.
+      inputs: a dict by ids, by the names of tensors or by the names of a node's inputs, as in
         "CONV_0.weights"; or a sequence in the order of `input_ports`, or else in the order in which
-        nodes read inputs. By default, `random_inputs` makes them.
-      precision: that of the convolutions; by default, what the graph's `fpmath_mode` means.
+        nodes read inputs. By default, `random_inputs` draws the inputs.
+      precision: of the convolutions; by default, as the graph's `fpmath_mode` says.
 
     Returns:
       The graph's `output_ports`, or else all tensors that no node reads.
 
     Raises:
-      TypeError, ValueError: these name the node, what it takes, and what it got.
+      TypeError, ValueError: the error names the node, the rule, and the argument it got.
     """
     graph = load_graph(graph)
-    arrays = evaluate(graph, given(graph, inputs), precision=precision)
+    arrays = evaluate(graph, match_inputs(graph, inputs), precision=precision)
     return {tensor.id: arrays[tensor.id] for tensor in graph.outputs}
 
 
 def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
-    """`jaxconv.explain` for each convolution of a graph, by the id of its node.
+    """Call `jaxconv.explain` for each convolution of a graph, by the id of the node.
 
     Args:
-      graph: what `load_graph` takes. All its inputs must have known shapes and types.
+      graph: the argument of `load_graph`. All inputs must have known shapes and types.
     """
     graph = load_graph(graph)
     found: dict[int, Explanation] = {}
-    for node, function, arguments in convolution_calls(graph, shapes(graph)):
+    for node, function, arguments in convolution_calls(graph, infer_shapes(graph)):
         specs = {name: arguments[name] for name in TENSORS if name in arguments}
         [dtype] = {spec.dtype for spec in specs.values()}
         tensors = {name: spec.shape for name, spec in specs.items()}
@@ -68,9 +68,9 @@ def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     return found
 
 
-def shapes(graph: Graph) -> Arrays:
-    """The shape and type of every tensor, from those of the inputs."""
-    specs = {t.id: jax.ShapeDtypeStruct(t.shape, known(t)) for t in graph.inputs}
+def infer_shapes(graph: Graph) -> Arrays:
+    """Infer the shape and type of every tensor from the shapes and types of the inputs."""
+    specs = {t.id: jax.ShapeDtypeStruct(t.shape, known_dtype(t)) for t in graph.inputs}
     found: Arrays = jax.eval_shape(lambda arrays: evaluate(graph, arrays), specs)
     return found
 
@@ -82,7 +82,7 @@ def evaluate(
     precision: PrecisionLike = None,
     convolve: Convolve | None = None,
 ) -> Arrays:
-    """All tensors of a graph by id; `convolve(function, arguments)` may replace the operations."""
+    """Compute all tensors by id; `convolve(function, arguments)` may replace the operations."""
     for node in graph.nodes:
         if node.kind not in GRAPH_KINDS:
             raise ValueError(
@@ -93,15 +93,15 @@ def evaluate(
         precision = fpmath_precision("graph", graph.fpmath_mode)
     arrays: Arrays = dict(inputs)
     for node in graph.nodes:
-        with _blamed(node):
+        with _blame_node(node):
             if len(node.outputs) != 1:
                 raise ValueError(f"the outputs must be 1; got {len(node.outputs)}")
             values = [arrays[tensor.id] for tensor in node.inputs]
             if node.kind in TABLE:
-                found = _compute(node, values)
+                found = _compute_node(node, values)
             else:
-                function, arguments = _call(node, values, precision)
-                operation = named(node.kind, function)
+                function, arguments = _prepare_call(node, values, precision)
+                operation = blame_kind(node.kind, function)
                 found = convolve(function, arguments) if convolve else operation(**arguments)
             [tensor] = node.outputs
             if not tensor.fits(found.shape, found.dtype):
@@ -113,39 +113,39 @@ def evaluate(
 def convolution_calls(
     graph: Graph, arrays: Mapping[int, Any], precision: PrecisionLike = None
 ) -> Iterator[tuple[Node, Callable[..., Array], dict[str, Any]]]:
-    """Each convolution: its node, its operation, and the arguments of the call by name."""
+    """Yield the node of each convolution, its operation, and its arguments by name."""
     if precision is None:
         precision = fpmath_precision("graph", graph.fpmath_mode)
     for node in graph.nodes:
         if node.kind not in TABLE:
             values = [arrays[tensor.id] for tensor in node.inputs]
-            yield node, *_call(node, values, precision)
+            yield node, *_prepare_call(node, values, precision)
 
 
-def _call(
+def _prepare_call(
     node: Node, values: list[Any], precision: PrecisionLike
 ) -> tuple[Callable[..., Array], dict[str, Any]]:
-    row = find(node.kind)
+    row = find_kind(node.kind)
     [out] = node.outputs
     shape = out.shape if out.known else None
-    if row.shape is not None and shape is not None and not all(map(_concrete, values[2:])):
+    if row.shape is not None and shape is not None and not all(map(_is_concrete, values[2:])):
         values = values[:2]  # a shape must be static, and the graph has it
-    function, arguments = call(node.kind, values, node.attributes, shape)
+    function, arguments = prepare_call(node.kind, values, node.attributes, shape)
     dtype = DTYPES.get(out.dtype)
     if dtype is not None and dtype != values[0].dtype:
         arguments["preferred_element_type"] = dtype
     return function, arguments | {"precision": precision}
 
 
-def _concrete(value: object) -> bool:
+def _is_concrete(value: object) -> bool:
     return isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
-def _compute(node: Node, values: list[Any]) -> Array:
+def _compute_node(node: Node, values: list[Any]) -> Array:
     row, [out] = TABLE[node.kind], node.outputs
     if len(values) != len(row.inputs):
         raise ValueError(f"the inputs must be {', '.join(row.inputs)}; got {len(values)}")
-    attributes = checked(node.kind, node.attributes, row.attributes)
+    attributes = check_attributes(node.kind, node.attributes, row.attributes)
     arrays = [jnp.asarray(value) for value in values]
     for name, x in zip(row.inputs, arrays, strict=True):
         _check_type(name, x.dtype, row.sources)
@@ -160,7 +160,7 @@ def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _blamed(node: Node) -> Iterator[None]:
+def _blame_node(node: Node) -> Iterator[None]:
     """Name the node in errors that are raised within."""
     try:
         yield

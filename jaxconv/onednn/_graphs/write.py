@@ -9,15 +9,15 @@ from jaxconv._base.messages import either, shown
 from jaxconv._rules.layouts import positions
 from jaxconv._rules.op import OPS
 from jaxconv._tools.inspect import resolve
-from jaxconv.onednn._convolutions import call
+from jaxconv.onednn._convolutions import prepare_call
 from jaxconv.onednn._graphs.kinds import FLOATS, TABLE
-from jaxconv.onednn._names import find
+from jaxconv.onednn._names import find_kind
 from jaxconv.onednn._values import entries, is_int, suggestion
 
 Fields = dict[str, Any]
 Shape = tuple[int, ...]
 
-#: Kinds that may follow: they keep the shape, and compute in the type of their input.
+#: Kinds that may follow: kinds that keep the shape, and compute in the type of their input.
 FOLLOWERS = tuple(
     kind
     for kind, row in TABLE.items()
@@ -36,27 +36,27 @@ def write_graph(
     int8: str | None = None,
     fpmath_mode: str = "strict",
 ) -> dict[str, Any]:
-    """The graph of one convolution, and of what follows it, as `json.dumps` takes it.
+    """Write the graph of a convolution and the kinds that follow, as `json.dumps` takes it.
 
     Args:
       kind: one of `KINDS`.
-      first, second: the shapes of its two arrays.
-      attributes: as `apply` takes them; shapes, too, are given here.
+      first, second: the shapes of the two arrays.
+      attributes: as for `apply`; shapes, too, are given here.
       dtype: the type in which the convolution is computed: "f32", "bf16" or "f16".
-      then: the kinds that follow, each on the output of the one before: "BiasAdd", "Add", "ReLU",
-        ...; with a dict of attributes where they need some. Their further inputs are inputs of the
-        graph: one number for each channel for BiasAdd, a tensor of the same shape for Add and
+      then: the kinds that follow, each on the output before: "BiasAdd", "Add", "ReLU", ...; with a
+        dict of attributes where a kind needs attributes. Further inputs of a kind are inputs of
+        the graph: one number for each channel for BiasAdd, a tensor of the same shape for Add and
         other kinds of two tensors.
       int8: "per_tensor" or "per_channel". src (u8) and weights (s8) are dequantised first, weights
-        by one scale or by one for each output channel, and the result is quantised to u8. With a
+        by one scale or by a scale for each output channel; the result is quantised to u8. With a
         16-bit `dtype`, a TypeCast follows each Dequantize, and precedes Quantize: mixed precision.
         For Convolution and ConvTranspose only.
-      fpmath_mode: that of the graph.
+      fpmath_mode: the mode of the graph.
 
     Raises:
       TypeError, ValueError: as `apply` does.
     """
-    row = find(kind)
+    row = find_kind(kind)
     writer = _Writer()
     if dtype not in FLOATS:
         raise ValueError(f"write_graph: `dtype` must be {either(FLOATS)}; got {shown(dtype)}")
@@ -69,7 +69,7 @@ def write_graph(
             f"write_graph: `int8` must be None, unless the kind is Convolution or ConvTranspose; "
             f"got {int8!r} for {kind}"
         )
-    function, arguments = call(kind, [tuple(first), tuple(second)], attributes)
+    function, arguments = prepare_call(kind, [tuple(first), tuple(second)], attributes)
     resolved = resolve(function, **arguments)
     out = tuple(map(int, resolved.shape(OPS[resolved.op].result)))
     data_format = str(arguments.get("data_format", "NXC")).upper()
@@ -77,23 +77,23 @@ def write_graph(
     inputs = []
     for name, shape in zip(row.inputs[:2], (tuple(first), tuple(second)), strict=True):
         if int8:
-            tensor = writer.tensor("u8" if name == "src" else "s8", shape)
-            scaled = _scales(int8, name, arguments, shape)
-            tensor = writer.node("Dequantize", [tensor], scaled, ("f32", shape))
+            tensor = writer.add_tensor("u8" if name == "src" else "s8", shape)
+            scaled = _choose_scales(int8, name, arguments, shape)
+            tensor = writer.add_node("Dequantize", [tensor], scaled, ("f32", shape))
             if dtype != "f32":
-                tensor = writer.node("TypeCast", [tensor], {}, (dtype, shape))
+                tensor = writer.add_node("TypeCast", [tensor], {}, (dtype, shape))
         else:
-            tensor = writer.tensor(dtype, shape)
+            tensor = writer.add_tensor(dtype, shape)
         inputs.append(tensor)
-    last = writer.node(kind, inputs, attributes, (dtype, out))
+    last = writer.add_node(kind, inputs, attributes, (dtype, out))
     for step in then:
         follower, given = (step, {}) if isinstance(step, str) else step
-        last = writer.node(*_followed(writer, follower, last, given, data_format))
+        last = writer.add_node(*_describe_follower(writer, follower, last, given, data_format))
     if int8:
         if dtype != "f32":
-            last = writer.node("TypeCast", [last], {}, ("f32", out))
+            last = writer.add_node("TypeCast", [last], {}, ("f32", out))
         scaled = {"qtype": "per_tensor", "axis": 1, "scales": [0.5], "zps": [128]}
-        last = writer.node("Quantize", [last], scaled, ("u8", out))
+        last = writer.add_node("Quantize", [last], scaled, ("u8", out))
     return {
         "version": "3.0.0",
         "engine_kind": "cpu",
@@ -104,10 +104,10 @@ def write_graph(
     }
 
 
-def _followed(
+def _describe_follower(
     writer: "_Writer", kind: str, src: Fields, given: Mapping[str, Any], data_format: str
 ) -> tuple[str, list[Fields], Mapping[str, Any], tuple[str, Shape]]:
-    """A node that follows: its kind, inputs, attributes and output."""
+    """Describe a node that follows: kind, inputs, attributes and output."""
     if kind not in FOLLOWERS:
         hint = suggestion(kind, FOLLOWERS)
         raise ValueError(f"write_graph: `then` must be of {either(FOLLOWERS)}; got {kind!r}{hint}")
@@ -116,12 +116,12 @@ def _followed(
         given = {"data_format": data_format, **given}
     channels = (shape[1 if data_format == "NCX" else -1],)
     own = shape if "auto_broadcast" in row.attributes else channels
-    inputs = [src, *(writer.tensor(src["dtype"], own) for _ in row.inputs[1:])]
+    inputs = [src, *(writer.add_tensor(src["dtype"], own) for _ in row.inputs[1:])]
     return kind, inputs, given, (src["dtype"], shape)
 
 
-def _scales(int8: str, name: str, arguments: Fields, shape: Shape) -> Fields:
-    """The attributes of the Dequantize of src or of weights."""
+def _choose_scales(int8: str, name: str, arguments: Fields, shape: Shape) -> Fields:
+    """Choose the attributes of the Dequantize of src or of weights."""
     if name == "src":
         return {"qtype": "per_tensor", "axis": 1, "scales": [0.0625], "zps": [128]}
     if int8 == "per_tensor":
@@ -133,14 +133,14 @@ def _scales(int8: str, name: str, arguments: Fields, shape: Shape) -> Fields:
 
 @dataclass
 class _Writer:
-    """The nodes so far; tensors are numbered as they come."""
+    """The nodes so far; tensors are numbered in the order of their addition."""
 
     nodes: list[Fields] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     tensors: int = 0
 
-    def tensor(self, dtype: str, shape: Shape, given: bool = True) -> Fields:
-        """A new tensor; an input of the graph if `given`, and not computed by a node."""
+    def add_tensor(self, dtype: str, shape: Shape, given: bool = True) -> Fields:
+        """Add a tensor; an input of the graph if `given`, and not computed by a node."""
         number, self.tensors = self.tensors, self.tensors + 1
         if given:
             self.inputs.append(number)
@@ -154,7 +154,7 @@ class _Writer:
             "property_type": "undef",
         }
 
-    def node(
+    def add_node(
         self,
         kind: str,
         inputs: list[Fields],
@@ -162,10 +162,10 @@ class _Writer:
         output: tuple[str, Shape],
     ) -> Fields:
         """Add a node; return its output."""
-        out = self.tensor(*output, given=False)
+        out = self.add_tensor(*output, given=False)
         rank = len(inputs[0]["shape"]) - 2
         attrs = {
-            name: value if isinstance(value, Mapping) else _wrapped(kind, name, value, rank)
+            name: value if isinstance(value, Mapping) else _wrap_value(kind, name, value, rank)
             for name, value in attributes.items()
             if value is not None
         }
@@ -178,8 +178,8 @@ class _Writer:
 _PER_AXIS = ("strides", "pads_begin", "pads_end", "dilations", "output_padding")
 
 
-def _wrapped(kind: str, name: str, value: Any, rank: int) -> Fields:
-    """A value with its type, as in a dump."""
+def _wrap_value(kind: str, name: str, value: Any, rank: int) -> Fields:
+    """Wrap a value with its type, as in a dump."""
     if name in _PER_AXIS and is_int(value):
         value = [value] * rank
     listed = entries(value)

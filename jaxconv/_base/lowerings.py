@@ -1,0 +1,139 @@
+"""Each convolution that JAX lowers, told to reports and to the log while someone listens.
+
+`lax` and the package's forms know nothing of listeners. `_contract/contractions.py` tells of each
+contraction, and `_lax/install.py` of what stays with lax.
+"""
+
+import logging
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from traceback import walk_stack
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxconv._base.jax_names import Equation, equations_around, lower_each
+from jaxconv._base.messages import either
+
+#: A form's name and why it was chosen, for each form in use, the outermost first.
+Steps = tuple[tuple[str, str], ...]
+
+LOG = logging.getLogger("jaxconv")
+
+#: Values of JAXCONV_LOG.
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class Lowered(NamedTuple):
+    """A convolution as it was lowered."""
+
+    #: lax's convolution as lax has it, whoever computes it, or a contraction
+    equation: Equation
+    #: the contraction by which it is computed; None if it stays with lax
+    contraction: Equation | None
+    #: the forms in use, or why it stays with lax
+    how: Steps | str
+    #: over how many devices XLA splits the program
+    devices: int
+    #: the functions and scopes around it, as JAX joins them
+    names: str
+    #: the file and line that wrote it
+    line: str
+
+    def __str__(self) -> str:
+        operands = ", ".join(t.str_short() for t in self.equation.operands)
+        return f"{self.equation.primitive.name} of {operands}: {told(self.how)} ({self.line})"
+
+
+#: Whom to tell: for each `jaxconv.profile` that is open.
+LISTENERS: list[Callable[[Lowered], None]] = []
+
+#: The convolution of lax's that is being lowered by a contraction.
+_OF_LAX: ContextVar[Equation | None] = ContextVar("_OF_LAX", default=None)
+
+
+def heard(ctx: Any) -> bool:
+    """Whether someone listens to what is being lowered; then JAX lowers each equal use."""
+    if not LISTENERS and not LOG.isEnabledFor(logging.INFO):
+        return False
+    lower_each(ctx)
+    return True
+
+
+def tell(equation: Equation, how: Steps | str, devices: int) -> None:
+    """Tell the listeners of a contraction, or of a convolution of lax's that stays with lax."""
+    contraction = None if isinstance(how, str) else equation
+    told = Lowered(_OF_LAX.get() or equation, contraction, how, devices, *_origin())
+    LOG.info("%s", told)
+    for listener in LISTENERS:
+        listener(told)
+
+
+@contextmanager
+def of_lax(equation: Equation) -> Iterator[None]:
+    """A context in which contractions are those of a convolution of lax's."""
+    token = _OF_LAX.set(equation)
+    try:
+        yield
+    finally:
+        _OF_LAX.reset(token)
+
+
+def told(how: Steps | str) -> str:
+    """How a convolution is computed, in words."""
+    if isinstance(how, str):
+        return f"stays with lax: {how}"
+    return "; ".join(f"{form}: {why}" for form, why in dict.fromkeys(how))
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file is of an installed package or of Python, and not a user's own."""
+    return path.startswith((*_roots(), "<frozen"))
+
+
+def _origin() -> tuple[str, str]:
+    """The innermost name around a convolution, and the innermost line of a user's own code.
+
+    Of library code, if no user's wrote it. Where JAX does not know, as of an operation that is
+    called outside of any jit, the line is the one that has it compiled.
+    """
+    around = list(equations_around())
+    stack = [(frame.f_code.co_filename, line) for frame, line in walk_stack(None)]
+    own = (str(Path(jax.__file__).parent), str(Path(__file__).parents[1]))
+    lines = [
+        (path, line)
+        for lines in (*(lines for _, lines in around), stack)
+        for path, line in lines
+        if not path.startswith(own)
+    ]
+    users = [line for line in lines if not is_installed(line[0])]
+    path, line = (users or lines or [("unknown", 0)])[0]
+    return next(filter(None, (name for name, _ in around)), ""), f"{path}:{line}"
+
+
+@cache
+def _roots() -> tuple[str, ...]:
+    return tuple({sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _set_up_log() -> None:
+    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr."""
+    asked = os.environ.get("JAXCONV_LOG")
+    if not asked:
+        return
+    if asked.lower() not in LEVELS:
+        raise ValueError(f"JAXCONV_LOG must be {either(LEVELS)}; got {asked!r}")
+    LOG.setLevel(asked.upper())
+    if not LOG.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        LOG.addHandler(handler)
+
+
+_set_up_log()

@@ -1,0 +1,358 @@
+"""`profile`: each convolution that JAX compiles in a block, what computes it, and why."""
+
+import csv
+import math
+import os
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import lax
+
+from jaxconv._base import lowerings
+from jaxconv._base.geometry import Axis, Slot
+from jaxconv._base.jax_names import Equation
+from jaxconv._base.lowerings import Lowered
+from jaxconv._contract.contractions import PRIMITIVES
+from jaxconv._lax import install
+from jaxconv._lowering import Problem
+from jaxconv._tools.explain import count_pairs
+
+#: Columns of a printed report, most kinds of convolution that it lists for each reason, and most
+#: that a notebook lists.
+WIDTH, MOST_LISTED, MOST_IN_A_TABLE = 100, 5, 40
+
+#: Columns before the operands of a row.
+INDENT = 22
+
+#: What JAX calls the times that it takes to lower a program, and XLA to compile it.
+LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+COMPILING = "/jax/core/compile/backend_compile_duration"
+
+NOTHING = """\
+No convolution was compiled here. JAX keeps the programs that it has compiled, and runs them again:
+profile the first call, or call jax.clear_caches() before."""
+
+LEGEND = """\
+x: how often; MFLOP: of all of them. To coarse: convolutions, and data gradients of stride 1. To
+fine: transposed convolutions, and other data gradients. To kernel: weights gradients."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Convolutions of one kind; see `jaxconv.profile`."""
+
+    #: how often JAX lowered one: a jitted function or a loop within a program is lowered once
+    count: int
+    #: "lax", or "jaxconv" for its operations and `jaxconv.lax`
+    written_by: str
+    #: the types of the operands and of the result, as lax or the contraction has them
+    operands: str
+    result: str
+    #: strides, dilations and groups other than 1
+    window: str
+    #: the slot that the contraction fills; None for what stays with lax
+    to: Slot | None
+    #: the forms that compute it, the outermost first; "lax" for what stays with it
+    form: str
+    #: the reasons for the forms, or why it stays with lax
+    why: str
+    #: multiplications and additions of one; None for symbolic extents
+    flops: int | None
+    #: over how many devices XLA splits it
+    devices: int
+    #: the innermost lines of a user's own code, or else of a library's
+    lines: tuple[str, ...]
+    #: the functions and scopes around it, where JAX knows them
+    names: tuple[str, ...]
+
+    @property
+    def how(self) -> str:
+        """What computes it and why, in words."""
+        return self.why if self.to else f"stays with lax: {self.why}"
+
+    @property
+    def work(self) -> int:
+        """Multiplications and additions of all of them, as far as they are known."""
+        return self.count * (self.flops or 0)
+
+
+@dataclass
+class Report:
+    """The convolutions that JAX compiled in a block, and how; see `jaxconv.profile`."""
+
+    #: seconds that JAX took to lower the programs with convolutions, and XLA to compile them
+    lowering_seconds: float = 0.0
+    compiling_seconds: float = 0.0
+    #: the names of these programs
+    programs: set[str] = field(default_factory=set)
+    _heard: dict[Any, list[Lowered]] = field(default_factory=dict, repr=False)
+    _not_yet_of_a_program: bool = field(default=False, repr=False)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The convolutions by kind, those with the most work first."""
+        found = (_row(alike) for alike in list(self._heard.values()))
+        return tuple(sorted(found, key=lambda row: -row.work))
+
+    @property
+    def share(self) -> float:
+        """The share of all multiplications and additions that this library computes."""
+        rows = self.rows
+        total = sum(row.work for row in rows)
+        return sum(row.work for row in rows if row.to) / total if total else 1.0
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows to a file, with a line of their names above."""
+        names = [field.name for field in fields(Row)]
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            for row in self.rows:
+                cells = asdict(row)
+                writer.writerow(
+                    {n: "; ".join(x) if isinstance(x, tuple) else x for n, x in cells.items()}
+                )
+
+    def __str__(self) -> str:
+        rows = self.rows
+        if not rows:
+            return NOTHING
+        total = sum(row.work for row in rows)
+        lines = [textwrap.fill(self._summary(rows), WIDTH)]
+        groups: dict[str, list[Row]] = {}
+        for row in sorted(rows, key=lambda row: row.to is not None):  # lax's own first
+            groups.setdefault(row.how, []).append(row)
+        for how, group in groups.items():
+            percent = _percent(sum(row.work for row in group), total)
+            lines += ["", textwrap.fill(f"{how} ({percent} of the work)", WIDTH)]
+            lines += [f"{'x':>4}{'MFLOP':>8}  {'to':8}{'operands':46}  line, layer"]
+            lines += map(_line_of, group[:MOST_LISTED])
+            lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
+        return "\n".join([*lines, "", LEGEND])
+
+    def _repr_markdown_(self) -> str:
+        """The table that a notebook shows."""
+        rows = self.rows
+        if not rows:
+            return NOTHING
+        lines = [self._summary(rows), "", "| x | MFLOP | to | operands | how | line, layer |"]
+        lines += ["|---:|---:|---|---|---|---|"]
+        for row in rows[:MOST_IN_A_TABLE]:
+            cells = (
+                row.count,
+                _mega(row.flops and row.work),
+                row.to or "",
+                _operands(row),
+                row.how,
+                _written(row),
+            )
+            lines.append(f"| {' | '.join(str(c).replace('|', '/') for c in cells)} |")
+        left = len(rows) - MOST_IN_A_TABLE
+        lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
+        return "\n".join(lines)
+
+    def _summary(self, rows: tuple[Row, ...]) -> str:
+        count, taken = (sum(r.count for r in some) for some in (rows, [r for r in rows if r.to]))
+        programs = sorted(self.programs) or ["no program that was lowered to its end"]
+        if more := programs[MOST_LISTED:]:
+            programs = [*programs[:MOST_LISTED], f"{len(more)} more"]
+        return (
+            f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
+            f"computes {taken} of them: {100 * self.share:.1f} % of "
+            f"{_mega(sum(r.work for r in rows))} MFLOP. JAX took {self.lowering_seconds:.1f} s to "
+            f"lower these programs, and XLA {self.compiling_seconds:.1f} s to compile them."
+        )
+
+    def _hear(self, told: Lowered) -> None:
+        """Note a convolution that was lowered."""
+        primitive, operands, (result,), params = told.equation
+        types = (*(t.str_short() for t in operands), result.str_short())
+        kind = (primitive.name, types, tuple(sorted(params.items())), told.how, told.devices)
+        self._heard.setdefault(kind, []).append(told)
+        self._not_yet_of_a_program = True
+
+    def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        """Note how long a program took, if it has convolutions."""
+        program = str(kwargs.get("fun_name", "a program"))
+        if event == LOWERING and self._not_yet_of_a_program:
+            self.programs.add(program)
+            self.lowering_seconds += duration_secs
+            self._not_yet_of_a_program = False
+        elif event == COMPILING and program in self.programs:
+            self.compiling_seconds += duration_secs
+
+
+@contextmanager
+def profile() -> Iterator[Report]:
+    """A context that reports each convolution that JAX compiles within it, in all threads.
+
+    The report has the convolutions of this library and those of `jax.lax` on CPU, taken over by
+    :func:`install` or not: how often, what computes them and why, the share of the work that this
+    library computes, the lines of Python that wrote them, and how long the programs took to
+    compile. `print` shows it, notebooks show a table, and `rows` and `to_csv` have all of it.
+
+    JAX compiles a program once. So profile the first call of a function, or its `lower`, which runs
+    nothing; or call `jax.clear_caches` before. Functions that are compiled already do not become
+    slower: what reports costs, lowering costs.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> def loss(x, w):
+      ...     return jax.lax.conv(x, w, (2, 2), "VALID").sum()
+      >>> x, w = jnp.ones((8, 16, 32, 32)), jnp.ones((32, 16, 3, 3))
+      >>> with jaxconv.installed(), jaxconv.profile() as report:
+      ...     lowered = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(x, w)
+      >>> sorted(row.to for row in report.rows), report.share
+      (['fine', 'kernel'], 1.0)
+    """
+    install.register()
+    report = Report()
+    lowerings.LISTENERS.append(report._hear)
+    jax.monitoring.register_event_duration_secs_listener(report._time)
+    try:
+        yield report
+    finally:
+        jax.monitoring.unregister_event_duration_listener(report._time)
+        lowerings.LISTENERS.remove(report._hear)
+
+
+def _row(alike: list[Lowered]) -> Row:
+    """The row of convolutions that were lowered in the same way."""
+    equation, contraction, how, devices = alike[0][:4]
+    by_lax = equation.primitive is lax.conv_general_dilated_p
+    slots = [slot for slot, p in PRIMITIVES.items() if contraction and contraction.primitive is p]
+    forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
+    return Row(
+        count=len(alike),
+        written_by="lax" if by_lax else "jaxconv",
+        operands=" ".join(t.str_short() for t in equation.operands),
+        result=equation.results[0].str_short(),
+        window=_window(equation.params),
+        to=slots[0] if slots else None,
+        form=", ".join(forms),
+        why=how if isinstance(how, str) else lowerings.told(how),
+        flops=_flops_of_lax(equation) if contraction is None else _flops(slots[0], contraction),
+        devices=devices,
+        lines=tuple(Counter(told.line for told in alike)),
+        names=tuple(name for name in Counter(told.names for told in alike) if name),
+    )
+
+
+def _window(params: dict[str, Any]) -> str:
+    """Strides, dilations and groups other than 1, of lax's parameters or of a contraction's."""
+    if geometry := params.get("geometry"):
+        named = {
+            "stride": [a.stride for a in geometry.axes],
+            "dilation": [a.dilation for a in geometry.axes],
+            "groups": [geometry.groups],
+        }
+    else:
+        named = {
+            "stride": params["window_strides"],
+            "lhs_dilation": params["lhs_dilation"],
+            "rhs_dilation": params["rhs_dilation"],
+            "groups": [params["feature_group_count"]],
+            "batch groups": [params["batch_group_count"]],
+        }
+    told = {name: dict.fromkeys(values) for name, values in named.items() if set(values) - {1}}
+    return ", ".join(f"{name} {'x'.join(map(str, values))}" for name, values in told.items())
+
+
+def _flops(slot: Slot, contraction: Equation) -> int | None:
+    """Two for each triple of elements that a contraction multiplies."""
+    geometry, (first, second) = contraction.params["geometry"], contraction.operands
+    p = Problem.of(slot, first, second, geometry)
+    pairs = p.fine_channels * p.coarse_channels * geometry.groups
+    return _counted(p.batch, pairs, *map(count_pairs, geometry.axes))
+
+
+def _flops_of_lax(equation: Equation) -> int | None:
+    """The same of a convolution of lax's; where both dilations meet a stride, about."""
+    (lhs, rhs), (result,), params = equation[1:]
+    (_, _, *spatial), (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
+    axes = zip(
+        [lhs.shape[at] for at in spatial], [rhs.shape[at] for at in window],
+        [result.shape[at] for at in out], params["window_strides"],
+        [low for low, _ in params["padding"]], params["lhs_dilation"], params["rhs_dilation"],
+        strict=True,
+    )  # fmt: skip
+    channels = [result.shape[batch], result.shape[features], rhs.shape[inputs]]
+    return _counted(*channels, *(_met_by_lax(*axis) for axis in axes))
+
+
+def _met_by_lax(*axis: Any) -> int | None:
+    """The pairs of a tap and a result on one axis that read an element of lhs."""
+    if not all(isinstance(n, int) for n in axis):
+        return None
+    extent, taps, places, stride, low, between, dilation = axis
+    if between == 1:
+        return count_pairs(Axis(extent, taps, places, stride, dilation, low))
+    if stride == 1:
+        return count_pairs(
+            Axis(places, taps, extent, between, dilation, dilation * (taps - 1) - low)
+        )
+    return int(taps * places // between)
+
+
+def _counted(*factors: Any) -> int | None:
+    return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
+
+
+# Words.
+
+
+def _line_of(row: Row) -> str:
+    """A row in one line of a terminal, or two."""
+    cells = (
+        f"{row.count:>4}{_mega(row.flops and row.work):>8}  {row.to or 'lax':8}{_operands(row):46}"
+    )
+    written = _written(row)
+    if len(cells) + 2 + len(written) <= WIDTH:
+        return f"{cells}  {written}"
+    most = WIDTH - INDENT
+    written = written if len(written) <= most else f"…{written[1 - most :]}"
+    return f"{cells}\n{'':{INDENT}}{written}"
+
+
+def _mega(flops: int | None) -> str:
+    if flops is None:
+        return "?"
+    millions = flops / 1e6
+    return "<0.01" if 0 < millions < 0.01 else f"{millions:,.{2 if millions < 10 else 0}f}"
+
+
+def _percent(some: int, total: int) -> str:
+    return f"{100 * some / total:.1f} %" if total else "0 %"
+
+
+def _operands(row: Row) -> str:
+    """Operands of one type name it once."""
+    first, second = row.operands.split(" ", 1)
+    dtype = first.split("[")[0]
+    short = f"{first} {second.removeprefix(dtype)}"
+    return f"{short} {row.window}".strip()
+
+
+def _written(row: Row) -> str:
+    """The first line, unless a library's, and scope; and how many others there are."""
+    scope = _scope(row.names)
+    path, _, line = row.lines[0].rpartition(":")
+    more = max(len(row.lines), len(row.names)) - 1
+    words = [] if scope and lowerings.is_installed(path) else [f"{Path(path).name}:{line}"]
+    return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
+
+
+def _scope(names: Iterable[str]) -> str:
+    """The scopes in a name such as jit(step)/transpose(jvp(Net))/block/conv."""
+    for name in names:
+        bare = re.sub(r"\b\w+\(\)|\bjit\([^()]*\)|\b(transpose|jvp|vmap)\(|\)", "", name)
+        if found := "/".join(filter(None, bare.split("/"))):
+            return found
+    return ""

@@ -1,0 +1,30 @@
+"""Programs for which JAX finds the entry point of this very package, installed or not."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def findable(folder, first=""):
+    """PYTHONPATH for the package, and the entry point of pyproject.toml as pip would write it."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    (info := folder / "jaxconv-0.dist-info").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: jaxconv\nVersion: 0\n")
+    lines = (f"{name} = {value}" for name, value in points["jax_plugins"].items())
+    (info / "entry_points.txt").write_text("\n".join(["[jax_plugins]", *lines, ""]))
+    return os.pathsep.join(filter(None, [str(first), str(folder), str(ROOT)]))
+
+
+def python(*words, path, told=None, **more):
+    """`python WORDS` with JAXCONV_INSTALL as told, or without it; not from the current folder."""
+    environment = {n: v for n, v in os.environ.items() if n != "JAXCONV_INSTALL"}
+    environment |= {"PYTHONPATH": path} | ({} if told is None else {"JAXCONV_INSTALL": told})
+    more.setdefault("cwd", path.split(os.pathsep)[0])
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        env=environment, capture_output=True, text=True, timeout=240, **more,
+    )  # fmt: skip

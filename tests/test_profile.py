@@ -1,0 +1,213 @@
+"""What `profile` and the log say of the convolutions that JAX compiles."""
+
+import csv
+import inspect
+import logging
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxconv
+from jaxconv._base import lowerings
+from jaxconv._tools import profile as module
+
+LAST = ("NHWC", "HWIO", "NHWC")
+X, W = jnp.ones((2, 9, 9, 4)), jnp.ones((3, 3, 4, 6))
+IMAGE = jnp.ones((1, 1, 3, 3), int)
+
+
+def strided(x, w):
+    return lax.conv_general_dilated(x, w, (2, 2), "VALID", dimension_numbers=LAST)
+
+
+def profiled(function, *args, installed=True):
+    """The report of a function that is lowered, and neither compiled nor run."""
+    with jaxconv.installed(installed), jaxconv.profile() as report:
+        jax.jit(lambda *args: function(*args)).lower(*args)
+    return report
+
+
+def test_the_way_of_each_convolution():
+    def step(x, w, image):
+        slopes = jax.grad(lambda x, w: strided(x, w).sum(), (0, 1))(x, w)
+        return slopes, lax.conv(image, image, (1, 1), "SAME")
+
+    report = profiled(step, X, W, IMAGE)
+    rows = {row.to: row for row in report.rows}
+    assert set(rows) == {"kernel", "fine", None}  # the value itself is not needed
+    each_gradient = 2 * 2 * 4 * 6 * 9 * 16
+    assert [rows[to].flops for to in rows] == [each_gradient, each_gradient, 2 * 49]
+    assert report.share == 2 * each_gradient / (2 * each_gradient + 98)
+    assert rows[None].form == "lax"
+    assert rows[None].why.startswith("operands of type int")
+    assert rows["fine"].form.startswith("phases")
+    assert "residues" in rows["fine"].why
+    assert rows["fine"].window == "lhs_dilation 2"
+    assert rows["kernel"].window == "rhs_dilation 2"
+    assert {row.written_by for row in report.rows} == {"lax"}
+
+
+def test_the_same_without_install():
+    report = profiled(strided, X, W, installed=False)
+    (row,) = report.rows
+    assert (row.to, row.form, row.why) == (None, "lax", "jaxconv.install() does not hold")
+    assert report.share == 0
+
+
+def test_equal_convolutions_are_counted_by_name_and_line():
+    def model(x, w):
+        with jax.named_scope("first"):
+            y = strided(x, w)
+        with jax.named_scope("second"):
+            return y + strided(x, w)
+
+    (row,) = profiled(model, X, W).rows
+    line = inspect.getsourcelines(strided)[1] + 1
+    assert row.count == 2
+    assert row.lines == (f"{__file__}:{line}",)
+    assert [name.split("/")[-1] for name in row.names] == ["first", "second"]
+
+
+def test_an_operation_has_the_line_of_its_caller():
+    with jaxconv.profile() as report:
+        line = inspect.currentframe().f_lineno + 1
+        jax.jit(lambda x, w: jaxconv.convolution(x, w, strides=(2, 1))).lower(X, W)
+    (row,) = report.rows
+    assert (row.written_by, row.to, row.window) == ("jaxconv", "coarse", "stride 2x1")
+    assert row.lines == (f"{__file__}:{line}",)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"window_strides": (2, 1), "padding": [(1, 0), (3, 2)], "rhs_dilation": (1, 2)},
+        {"window_strides": (1, 1), "padding": [(2, 1), (0, -1)], "lhs_dilation": (3, 2)},
+        {"window_strides": (1, 2), "padding": "SAME", "feature_group_count": 2},
+        {"window_strides": (1, 1), "padding": "VALID", "batch_group_count": 2},
+    ],
+)
+def test_operations_are_those_of_a_sum_of_ones(params):
+    """With all ones, each product adds 1 to the sum of all results."""
+    groups = params.get("feature_group_count", 1)
+
+    def conv(x, w):
+        return lax.conv_general_dilated(x, w, **params)
+
+    x, w = np.ones((2, 4, 7, 5), np.float32), np.ones((6, 4 // groups, 3, 2), np.float32)
+    flops = 2 * int(conv(x, w).sum())
+    for installed in (True, False):
+        (row,) = profiled(conv, x, w, installed=installed).rows
+        assert (row.flops, row.to is not None) == (flops, installed)
+
+
+def test_a_symbolic_batch_has_no_operations():
+    (batch,) = jax.export.symbolic_shape("b")
+    with jaxconv.installed(), jaxconv.profile() as report:
+        jax.export.export(jax.jit(strided))(jax.ShapeDtypeStruct((batch, 9, 9, 4), X.dtype), W)
+    (row,) = report.rows
+    assert (row.to, row.flops, report.share) == ("coarse", None, 1)
+    assert "?" in str(report)
+
+
+def test_only_programs_with_convolutions_are_timed():
+    def with_one(x, w):
+        return strided(x, w) + 7
+
+    with jaxconv.profile() as report:
+        jax.jit(with_one)(X, W)
+        lowering, compiling = report.lowering_seconds, report.compiling_seconds
+        jax.jit(lambda x: x + 7)(X)
+    jax.jit(lambda x, w: with_one(x, w) * 2)(X, W)
+    assert report.programs == {"jit(with_one)"}
+    assert len(report.rows) == 1
+    assert (report.lowering_seconds, report.compiling_seconds) == (lowering, compiling)
+    assert min(lowering, compiling) > 0
+
+
+def test_what_other_threads_compile_is_reported():
+    with jaxconv.profile() as outer, jaxconv.profile() as inner:
+        thread = threading.Thread(target=lambda: jax.jit(lambda *a: strided(*a)).lower(X, W))
+        thread.start()
+        thread.join()
+    assert len(outer.rows) == len(inner.rows) == 1
+
+
+def test_a_report_of_nothing_says_why():
+    with jaxconv.profile() as report:
+        pass
+    assert str(report) == report._repr_markdown_() == module.NOTHING
+    assert not lowerings.LISTENERS
+
+
+def test_a_report_changes_no_program():
+    def model(x, w):
+        return jax.grad(lambda x: (strided(x, w) + strided(x, w)).sum())(x)
+
+    with jaxconv.installed():
+        plain = jax.jit(model).lower(X, W).as_text()
+        with jaxconv.profile():
+            assert jax.jit(lambda x, w: model(x, w)).lower(X, W).as_text() == plain.replace(
+                "jit_model", "jit__lambda"
+            )
+
+
+def test_it_reads_well(tmp_path):
+    def large(extent):
+        with jax.named_scope("a_layer_with_a_name_of_some_length_" * 3):
+            lhs, rhs = jnp.ones((1, 8, extent, extent, 160)), jnp.ones((3, 3, 3, 160, 1))
+            return lax.conv_transpose(lhs, rhs, (1, 1, 1), "SAME", (1, 2, 2))
+
+    def model(x, w):
+        return strided(x, w), [large(extent) for extent in range(3, 12)]
+
+    report = profiled(model, X, W)
+    text, table = str(report), report._repr_markdown_()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= module.WIDTH
+    assert "and 4 more" in text
+    assert "test_profile.py:" in text
+    assert "[2,9,9,4] [3,3,4,6]" in text
+    assert "lambda>): 10, of 10 kinds" in lines[0]
+    assert len({line.count("|") for line in table.splitlines() if "|" in line}) == 1
+    report.to_csv(tmp_path / "report.csv")
+    with (tmp_path / "report.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["flops"] for row in written] == [str(row.flops) for row in report.rows]
+    assert written[0]["operands"] == report.rows[0].operands
+
+
+def test_the_log_has_a_line_for_each(caplog):
+    with caplog.at_level(logging.INFO, "jaxconv"), jaxconv.installed():
+        jax.jit(lambda x, w: strided(x, w) + 1).lower(X, W)
+        jax.jit(lambda x: lax.conv(x, x, (1, 1), "SAME")).lower(IMAGE)
+    taken, kept = (record.getMessage() for record in caplog.records)
+    types = "float32[2,9,9,4], float32[3,3,4,6]"
+    assert taken.startswith(f"conv_general_dilated of {types}: ")
+    assert f"({__file__}:" in taken
+    assert "stays with lax" not in taken
+    assert ": stays with lax: operands of type int" in kept
+    caplog.clear()
+    jax.jit(lambda x, w: strided(x, w) + 2).lower(X, W)
+    assert not caplog.records
+
+
+def test_the_environment_sets_up_the_log(monkeypatch, capsys):
+    logger = logging.Logger("jaxconv")
+    monkeypatch.setattr(lowerings, "LOG", logger)
+    monkeypatch.delenv("JAXCONV_LOG", raising=False)
+    lowerings._set_up_log()
+    assert not logger.handlers
+    monkeypatch.setenv("JAXCONV_LOG", "Info")
+    lowerings._set_up_log()
+    lowerings._set_up_log()
+    logger.info("heard")
+    logger.debug("not heard")
+    assert capsys.readouterr().err == "jaxconv: heard\n"
+    monkeypatch.setenv("JAXCONV_LOG", "loud")
+    text = "^JAXCONV_LOG must be debug, info, warning, error or critical; got 'loud'$"
+    with pytest.raises(ValueError, match=text):
+        lowerings._set_up_log()
