@@ -146,6 +146,13 @@ def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
 
 
 @HERE
+def test_a_16_bit_result_is_written_in_16_bits():
+    """Where the processor computes in them: no float32 result is rounded afterwards."""
+    text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()
+    assert ("f32" in text) != onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
+
+
+@HERE
 @pytest.mark.parametrize("channels", [1, 2])
 def test_bfloat16_of_one_channel_is_widened(channels):
     """oneDNN sums it wrongly, for a few sizes."""

@@ -94,6 +94,23 @@ def test_a_shape_is_no_array(shape, briefly):
         assert name.startswith("to kernel")
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float64])
+def test_other_types(dtype, briefly, monkeypatch):
+    compiled, types = _measure._compile, set()
+
+    def note(problem, form, operands):
+        types.update(x.dtype for x in operands)
+        return compiled(problem, form, operands)
+
+    monkeypatch.setattr(_measure, "_compile", note)
+    with jax.enable_x64(dtype == jnp.float64):
+        first, second, _ = operands(DENSE, "convolution", dtype)
+        found = jaxconv.measure(DENSE.op("convolution"), first, second)
+    [name] = found.milliseconds
+    assert jnp.dtype(dtype).name in name
+    assert types == {jnp.dtype(dtype)}
+
+
 def test_nothing_to_measure_is_told():
     with pytest.raises(ValueError, match="measure: `function` must contract something"):
         jaxconv.measure(jnp.sin, jnp.ones(3))
@@ -164,6 +181,25 @@ def test_what_was_no_faster_is_not(ratio):
     convolve = DEPTHWISE.op("convolution")
     with jaxconv.forced(faster(convolve, first, second, ratio=ratio)):
         assert SHOWS not in program(convolve, first, second)
+
+
+@pytest.mark.parametrize("form", ["of another version", "flip"])
+def test_what_is_no_form_now_is_not(form):
+    """It was renamed, say, or cannot compute this any more."""
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    convolve = DEPTHWISE.op("convolution")
+    free = program(convolve, first, second)
+    with jaxconv.forced(faster(convolve, first, second, form=form)):
+        assert program(convolve, first, second) == free
+
+
+def test_it_reaches_a_compiled_outer_function():
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    outer = jax.jit(lambda x, y: DEPTHWISE.op("convolution")(x, y) + 1)
+    assert SHOWS not in outer.lower(first, second).as_text()
+    with jaxconv.forced(faster(outer, first, second)):
+        assert SHOWS in outer.lower(first, second).as_text()
+    assert SHOWS not in outer.lower(first, second).as_text()
 
 
 def test_programs_that_are_split_go_by_the_rules():

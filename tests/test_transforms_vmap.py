@@ -147,6 +147,15 @@ def test_empty(name):
     assert found.dtype == a.dtype
 
 
+@each_slot
+def test_empty_batches(name):
+    """Which no device has a share of."""
+    form = replace(DENSE, batch=0)
+    a, b, t = operands(form, name)
+    found = jax.vmap(form.op(name), (0, None))(np.stack([a, a]), b)
+    np.testing.assert_array_equal(found, np.zeros((2, *t.shape)))
+
+
 @pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
 def test_bias(name):
     op = GROUPED.op(name)
