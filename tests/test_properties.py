@@ -307,7 +307,7 @@ def test_any_call_is_right_or_refused(call):
 
 
 @pytest.mark.slow
-@settings(OTHERS_EACH_TIME, max_examples=1500)
+@settings(OTHERS_EACH_TIME, max_examples=600)
 @given(calls())
 def test_any_call_is_right_or_refused_at_length(call):
     check_outcome(*call)
