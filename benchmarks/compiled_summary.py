@@ -3,7 +3,7 @@
 A line is a group of rows: all, an op, a class, a type, a layout. Each ratio is over lax's, below 1
 is better; figures are the compiler's estimates, not measured times.
 
-    n        rows that the engine and lax both have
+    n        rows that the engine and lax both have; some have no cycles: see program_text.py
     cycles   TPU: estimated cycles, geometric mean, worst and best row
     temp     temporary memory, geometric mean and worst row; less than 64 kB count as that
     compile  seconds of compilation, geometric mean
@@ -35,6 +35,10 @@ def summary(results: dict) -> str:
             cells = held(rows, label, base)
             lines += [" ".join([f"{name:{wide}}", *(f"{cell:>7}" for cell in cells)]).rstrip()]
     for label in results["engines"]:
+        ok = [row["engines"].get(label, {"status": ""}) for row in results["rows"]]
+        untold = sum(not x["cycles"] for x in ok if x["status"] == "ok")
+        if untold and results["platform"] == "tpu":
+            lines += [f"{label}: programs without cycles, which no ratio counts: {untold}"]
         entries = [(row, row["engines"].get(label, {"status": "ok"})) for row in results["rows"]]
         lines += [
             f"{label}: {row['layer']} {row['op']}: {entry['status']}: {entry['reason']}"

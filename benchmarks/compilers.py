@@ -1,7 +1,7 @@
 """XLA's compilers for devices that are not here: what they need, and what they make of a layer.
 
-Nothing runs. A compiler wants an environment of its own, for its plugin is large; `INSTALL` has the
-commands, with the versions that results were made with.
+Nothing runs. The compilers want an environment of their own, for their plugins are large; `INSTALL`
+has the commands, with the versions that results were made with.
 """
 
 import contextlib
@@ -18,15 +18,12 @@ from unittest import mock
 from benchmarks import program_text
 from benchmarks.layer import DTYPES, Layer
 
-#: By platform, what to install with pip, in this order.
-INSTALL = {
-    "tpu": ["'jax[tpu]==0.12.0.1' libtpu==0.0.50.1"],
-    "cuda": [
-        "jax==0.12.0.1",
-        "--no-deps jax-cuda12-plugin==0.12.0.1 jax-cuda12-pjrt==0.12.0.1 "
-        "nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79",
-    ],
-}
+#: What to install with pip, in this order: one environment has both compilers.
+INSTALL = (
+    "jax==0.12.0.1 absl-py",
+    "--no-deps libtpu==0.0.50.1 jax-cuda12-plugin==0.12.0.1 jax-cuda12-pjrt==0.12.0.1 "
+    "nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79",
+)
 NEEDED = {
     "tpu": ("jax", "libtpu"),
     "cuda": ("jax", "jax_cuda12_plugin", "jax-cuda12-pjrt"),
@@ -52,6 +49,8 @@ TARGETS = {
     },
     "cuda": dict.fromkeys(GPUS, "1x1x1"),
 }
+#: By platform, a topology of eight devices.
+EIGHT = {"tpu": "v5e:2x4", "cuda": "1x1x8"}
 OPTIONS = {"tpu": {}, "cuda": {"xla_gpu_autotune_level": "0"}}  # autotuning would run programs
 
 
@@ -68,10 +67,10 @@ def versions(platform: str) -> dict[str, str]:
 
 def missing(platform: str, package: str) -> str:
     """One sentence with the commands that install a compiler."""
-    commands = " && ".join(f"/envs/{platform}/bin/pip install {line}" for line in INSTALL[platform])
+    commands = " && ".join(f"/envs/xla/bin/pip install {line}" for line in INSTALL)
     return (
-        f"{package} is missing: `python3.13 -m venv /envs/{platform} && {commands}`, then give "
-        f"`--interpreter /envs/{platform}/bin/python`"
+        f"{package}, for {platform}, is missing: `python3.13 -m venv /envs/xla && {commands}`, "
+        f"then give `--interpreter /envs/xla/bin/python`"
     )
 
 
@@ -81,15 +80,12 @@ def is_here(platform: str) -> bool:
     return importlib.util.find_spec(names[platform]) is not None
 
 
-def describe(platform: str, target: str) -> dict[str, str]:
+def describe(platform: str, target: str, topology: str) -> dict[str, str]:
     """What `get_topology_desc` takes besides the platform."""
     if platform == "tpu":
-        return {"topology_name": TARGETS[platform][target]}
-    return {
-        "topology_name": target,
-        "target_config": gpu_text(GPUS[target]),
-        "topology": TARGETS[platform][target],
-    }
+        return {"topology_name": topology}
+    config = gpu_text(GPUS[target])
+    return {"topology_name": target, "target_config": config, "topology": topology}
 
 
 def gpu_text(gpu: dict) -> str:
@@ -111,16 +107,24 @@ def _proto(fields: dict) -> str:
 
 
 @cache
-def sharding(platform: str, target: str):
-    """Where arrays of a program for one device of a target are."""
-    import numpy as np
+def devices(platform: str, target: str, topology: str) -> list:
+    """The devices of a topology, none of which is here."""
     from jax.experimental import topologies
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     versions(platform)
     os.environ |= ENVIRONMENT
-    found = topologies.get_topology_desc(platform=platform, **describe(platform, target))
-    return NamedSharding(Mesh(np.array(found.devices[:1]), ("one",)), PartitionSpec())
+    asked = describe(platform, target, topology)
+    return list(topologies.get_topology_desc(platform=platform, **asked).devices)
+
+
+@cache
+def sharding(platform: str, target: str):
+    """Where arrays of a program for one device of a target are."""
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    one = devices(platform, target, TARGETS[platform][target])[:1]
+    return NamedSharding(Mesh(np.array(one), ("one",)), PartitionSpec())
 
 
 def compiled(contraction: Callable, job: dict, form: str) -> dict:

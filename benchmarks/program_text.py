@@ -2,7 +2,8 @@
 
 XLA:TPU writes its own estimate of cycles at each operation. A loop counts as often as it runs. Of
 a conditional's branches, `cycles` has the cheapest and `most_cycles` the dearest. All of this is
-the compiler's estimate: nothing has run.
+the compiler's estimate: nothing has run. Some operations that move data have none: a `reverse`, a
+strided `slice`, a `pad` between pixels. A program that moves much data so has no cycles either.
 """
 
 import math
@@ -17,6 +18,9 @@ MOVES |= {"gather", "pad", "reverse", "slice", "transpose"}
 
 BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "f64": 8, "s32": 4, "u32": 4, "s64": 8}
 BYTES |= {"s8": 1, "u8": 1, "s16": 2, "u16": 2, "u64": 8}
+
+#: Fewest bytes that make a missing estimate matter.
+MANY_BYTES = 1 << 16
 
 #: What library calls are called, by the kind of call.
 CALLS = {"convolutions": "__cudnn$conv", "dots": "__cublas$"}
@@ -45,9 +49,11 @@ def facts(text: str) -> dict[str, int]:
     entry, computations = parse(text)
     used = list(_run(computations, entry))
     copies = [op for op in used if _only_moves(op, computations)]
+    always = [op for op in _run(computations, entry, branches=False) if op in copies]
+    told = all(op.cycles for op in always if op.bytes >= MANY_BYTES)
     return {
-        "cycles": _cycles(computations, entry, min),
-        "most_cycles": _cycles(computations, entry, max),
+        "cycles": _cycles(computations, entry, min) if told else 0,
+        "most_cycles": _cycles(computations, entry, max) if told else 0,
         **{name: text.count(f'custom_call_target="{mark}') for name, mark in CALLS.items()},
         "naive": sum(op.opcode == "convolution" for op in used) if _on_gpu(text) else 0,
         "loops": sum(op.opcode == "while" for op in used),
@@ -86,12 +92,12 @@ def _on_gpu(text: str) -> bool:
     return "estimated_cycles" not in text
 
 
-def _run(computations: Computations, name: str) -> Iterator[Operation]:
+def _run(computations: Computations, name: str, branches: bool = True) -> Iterator[Operation]:
     """All operations that a computation runs, except those within fusions."""
     for op in computations[name]:
         yield op
-        for inner in _inner(op):
-            yield from _run(computations, inner)
+        for inner in _inner(op) if branches or op.opcode != "conditional" else ():
+            yield from _run(computations, inner, branches)
 
 
 def _inner(op: Operation) -> list[str]:

@@ -73,6 +73,17 @@ def test_a_text_for_tpu():
     }
 
 
+def test_a_missing_estimate_of_much_data_leaves_no_cycles():
+    cycles = 'copy(%x), backend_config={"estimated_cycles":"200"}'
+    small = TPU.replace(cycles, "reverse(%x)")
+    assert program_text.facts(small)["cycles"] == program_text.facts(TPU)["cycles"] - 200
+    large = small.replace("%copy.1 = bf16[8,4]", "%copy.1 = bf16[8192,4]")
+    assert program_text.facts(large)["cycles"] == program_text.facts(large)["most_cycles"] == 0
+    moved = "%r = bf16[8192,4]{1,0} reverse(%p.2)\n  ROOT %fusion.2"
+    in_a_branch = TPU.replace("ROOT %fusion.2", moved)
+    assert program_text.facts(in_a_branch)["cycles"] == program_text.facts(TPU)["cycles"]
+
+
 def test_a_text_for_gpu():
     found = program_text.facts(GPU)
     assert (found["convolutions"], found["dots"], found["naive"]) == (1, 1, 1)
@@ -170,6 +181,12 @@ def test_the_summary():
     assert lines[-1] == "jaxconv: d forward: capped: compiled took over 3 s"
 
 
+def test_the_summary_counts_programs_without_cycles():
+    told = summary(results(row("a", jaxconv=entry(50), lax=entry(0)), *ROWS[1:])).splitlines()
+    assert "lax: programs without cycles, which no ratio counts: 1" in told
+    assert told[2].split()[1:3] == ["3", "2.828"]
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -197,7 +214,7 @@ def test_a_missing_compiler_is_told_with_its_remedy(platform, monkeypatch):
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 def test_a_compiler_that_is_here(platform, tmp_path, monkeypatch, capsys):
     if not compilers.is_here(platform):
-        pytest.skip(compilers.missing(platform, "the compiler"))
+        pytest.skip(f"XLA's compiler for {platform} is missing")
     out = tmp_path / "x.csv"
     command = [
         "compiled", "--platform", platform, "--out", str(out), "--dtypes", "f32",

@@ -3,16 +3,25 @@
 import csv
 import inspect
 import logging
+import re
+import sysconfig
 import threading
+from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv._base import lowerings
+from jaxconv._lax import from_lax
+from jaxconv._lax.install import computed
+from jaxconv._tools import compare
 from jaxconv._tools import profile as module
 
 LAST = ("NHWC", "HWIO", "NHWC")
@@ -81,6 +90,18 @@ def test_an_operation_has_the_line_of_its_caller():
     assert row.lines == (f"{__file__}:{line}",)
 
 
+def test_a_library_that_a_user_calls_has_the_line_of_the_user():
+    scope = {}
+    source = "def layer(x, w, conv): return conv(x, w)"
+    exec(compile(source, f"{sysconfig.get_path('purelib')}/library.py", "exec"), scope)
+
+    def block(x, w):
+        return scope["layer"](x, w, partial(lax.conv, window_strides=(1, 1), padding="SAME"))
+
+    (row,) = profiled(block, IMAGE, IMAGE).rows
+    assert row.lines == (f"{__file__}:{inspect.getsourcelines(block)[1] + 1}",)
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -104,12 +125,14 @@ def test_operations_are_those_of_a_sum_of_ones(params):
         assert (row.flops, row.to is not None) == (flops, installed)
 
 
-def test_a_symbolic_batch_has_no_operations():
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_symbolic_batch_has_no_operations(installed):
     (batch,) = jax.export.symbolic_shape("b")
-    with jaxconv.installed(), jaxconv.profile() as report:
-        jax.export.export(jax.jit(strided))(jax.ShapeDtypeStruct((batch, 9, 9, 4), X.dtype), W)
+    x = jax.ShapeDtypeStruct((batch, 9, 9, 4), X.dtype)
+    with jaxconv.installed(installed), jaxconv.profile() as report:
+        jax.export.export(jax.jit(strided))(x, W)
     (row,) = report.rows
-    assert (row.to, row.flops, report.share) == ("coarse", None, 1)
+    assert (row.to is not None, row.flops, report.share) == (installed, None, installed)
     assert "?" in str(report)
 
 
@@ -158,8 +181,8 @@ def test_a_report_changes_no_program():
 def test_it_reads_well(tmp_path):
     def large(extent):
         with jax.named_scope("a_layer_with_a_name_of_some_length_" * 3):
-            lhs, rhs = jnp.ones((1, 8, extent, extent, 160)), jnp.ones((3, 3, 3, 160, 1))
-            return lax.conv_transpose(lhs, rhs, (1, 1, 1), "SAME", (1, 2, 2))
+            lhs, rhs = jnp.ones((1, 8, extent, extent, 16000)), jnp.ones((3, 3, 3, 16000, 1))
+            return lax.conv_transpose(lhs, rhs, (2, 1, 3), "SAME", (1, 2, 3))
 
     def model(x, w):
         return strided(x, w), [large(extent) for extent in range(3, 12)]
@@ -200,7 +223,7 @@ def test_the_environment_sets_up_the_log(monkeypatch, capsys):
     monkeypatch.setattr(lowerings, "LOG", logger)
     monkeypatch.delenv("JAXCONV_LOG", raising=False)
     lowerings._set_up_log()
-    assert not logger.handlers
+    assert (logger.handlers, logger.level) == ([], logging.WARNING)
     monkeypatch.setenv("JAXCONV_LOG", "Info")
     lowerings._set_up_log()
     lowerings._set_up_log()
@@ -211,3 +234,82 @@ def test_the_environment_sets_up_the_log(monkeypatch, capsys):
     text = "^JAXCONV_LOG must be debug, info, warning, error or critical; got 'loud'$"
     with pytest.raises(ValueError, match=text):
         lowerings._set_up_log()
+
+
+# `compare`.
+
+
+def test_lax_and_the_library_are_compared(patched, capsys):
+    def model(x, w):
+        slopes = jax.grad(lambda x, w: strided(x, w).sum(), (0, 1))(x, w)
+        return slopes, jaxconv.convolution(x, w), lax.conv(IMAGE, IMAGE, (1, 1), "SAME")
+
+    report = profiled(model, X, W)
+
+    def fail(*args, **kwargs):
+        raise AssertionError("lax's way was taken over")
+
+    patched(module.install, "to_install", fail)
+    jaxconv.install()
+    try:
+        found = report.compare()
+    finally:
+        jaxconv.uninstall()
+    assert len(found.listed) == 3
+    assert not found.left_out
+    assert [one.difference for one in found.listed] == [0, 0, 0]
+    assert all(min(one.jaxconv, one.lax) > 0 for one in found.listed)
+    assert capsys.readouterr().err == "compare: 3 kinds of convolution, about 4 s\n"
+    assert max(map(len, str(found).splitlines())) <= module.WIDTH
+    patched(compare, "computed", lambda *args: lambda x, w: computed(*args)(x, w).at[:].add(1.0))
+    differences = {one.what.split()[2]: one.difference for one in report.compare().listed}
+    assert differences["coarse"] == 0  # the operation of the library
+    assert min(differences["fine"], differences["kernel"]) > 0
+
+
+def test_what_is_not_compared():
+    mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
+    x = jax.device_put(jnp.ones((8, 9, 9, 4)), NamedSharding(mesh, P("i")))
+    (batch,) = jax.export.symbolic_shape("b")
+    with jaxconv.installed(), jaxconv.profile() as report:
+        jax.jit(lambda x, w: strided(x, w)).lower(x, W)
+        jax.export.export(jax.jit(strided))(jax.ShapeDtypeStruct((batch, 9, 9, 4), X.dtype), W)
+        jax.jit(lambda x, w: strided(x, w)).lower(
+            jax.ShapeDtypeStruct((2**20, 9, 9, 4), x.dtype), W
+        )
+    found = report.compare()
+    assert (found.listed, found.left_out) == ((), 3)
+    assert "left out: 3" in str(found)
+
+
+# Programs in programs.
+
+
+def test_a_jitted_function_is_lowered_once_with_the_name_of_its_first_call():
+    inner = jax.jit(lambda x, w: strided(x, w))
+
+    def model(x, w):
+        with jax.named_scope("first"):
+            y = inner(x, w)
+        with jax.named_scope("second"):
+            return y + inner(x, w)
+
+    (row,) = profiled(model, X, W).rows
+    assert row.count == 1
+    assert row.names[0].endswith("/first")
+
+
+def test_a_program_for_several_platforms():
+    with jaxconv.installed(), jaxconv.profile() as report:
+        exported = jax.export.export(jax.jit(strided), platforms=("cpu", "tpu"))(X, W)
+    assert report.rows[0].count == 1
+    assert np.array_equal(exported.call(X, W), strided(X, W))
+
+
+def test_the_page_has_each_reason_to_stay_with_lax():
+    page = Path(__file__).parents[1].joinpath("docs/adopt.md").read_text()
+    printed = re.findall(r"^\| ([^|]*) \|", page.split("## What stays with lax")[1], re.MULTILINE)
+    modules = vars(from_lax) | vars(module.install)
+    reasons = {x for name, x in modules.items() if name.isupper() and isinstance(x, str)}
+    assert len(reasons) == 6
+    assert reasons <= set(printed)

@@ -109,7 +109,9 @@ def lower_each(ctx: mlir.LoweringRuleContext) -> None:
     count equal convolutions once.
     """
     module: Any = ctx.module_context
-    cache = module.lowering_cache
+    cache = getattr(module, "lowering_cache", None)
+    if cache is None:
+        return
     if not isinstance(cache, _Forgetful):
         cache = module.lowering_cache = _Forgetful(cache)
     cache.primitives.add(ctx.primitive)
@@ -136,11 +138,12 @@ def equations_around() -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """
     for frame, _ in traceback.walk_stack(None):
         if frame.f_code.co_name == "jaxpr_subcomp":
-            source: Any = getattr(frame.f_locals.get("eqn"), "source_info", None)
-            if source is not None:
+            known = frame.f_locals
+            source: Any = getattr(known.get("eqn"), "source_info", None)
+            if source is not None and "name_stack" in known:
                 python = source.traceback.as_python_traceback() if source.traceback else None
                 lines = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(python)]
-                yield str(frame.f_locals.get("name_stack", "") + source.name_stack), lines[::-1]
+                yield str(known["name_stack"] + source.name_stack), lines[::-1]
 
 
 def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:

@@ -92,11 +92,6 @@ def told(how: Steps | str) -> str:
     return "; ".join(f"{form}: {why}" for form, why in dict.fromkeys(how))
 
 
-def is_installed(path: str) -> bool:
-    """Whether a file is of an installed package or of Python, and not a user's own."""
-    return path.startswith((*_roots(), "<frozen"))
-
-
 def _origin() -> tuple[str, str]:
     """The innermost name around a convolution, and the innermost line of a user's own code.
 
@@ -112,20 +107,26 @@ def _origin() -> tuple[str, str]:
         for path, line in lines
         if not path.startswith(own)
     ]
-    users = [line for line in lines if not is_installed(line[0])]
+    users = [line for line in lines if not line[0].startswith((*_installed(), "<frozen"))]
     path, line = (users or lines or [("unknown", 0)])[0]
     return next(filter(None, (name for name, _ in around)), ""), f"{path}:{line}"
 
 
 @cache
-def _roots() -> tuple[str, ...]:
+def _installed() -> tuple[str, ...]:
+    """The folders of Python and of what is installed beside it."""
     return tuple({sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def _set_up_log() -> None:
-    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr."""
+    """What JAXCONV_LOG asks for: a level, and a handler that writes to stderr.
+
+    Without it, a program that logs at INFO does not get a line for each of its convolutions, unless
+    it sets the level of this logger.
+    """
     asked = os.environ.get("JAXCONV_LOG")
     if not asked:
+        LOG.setLevel(LOG.level or logging.WARNING)
         return
     if asked.lower() not in LEVELS:
         raise ValueError(f"JAXCONV_LOG must be {either(LEVELS)}; got {asked!r}")

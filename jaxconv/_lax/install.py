@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 from jax import Array, lax
+from jax.sharding import NamedSharding
 
 import jaxconv
 from jaxconv._base import dtypes, lowerings, meshes
@@ -30,7 +31,7 @@ from jaxconv._base.jax_names import (
     types_lowered,
 )
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import Shape, Typed
+from jaxconv._base.typing import DType, Shape, Typed
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 
@@ -168,7 +169,7 @@ def to_install(
         return found
     names: set[str] = {found.result}
     if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
-        program = jax.make_jaxpr(computed(found, result, params))(*operands)
+        program = jax.make_jaxpr(computed(found, params, result.dtype))(*operands)
         plans = (plan_in(e, "cpu", devices=devices, exported=exported) for e in equations(program))
         names |= {form for plan in plans if plan for form, _ in plan.steps()}
     if only is not None and not names & {*only}:
@@ -178,15 +179,12 @@ def to_install(
     return found
 
 
-def computed(found: Mapped, result: Typed, params: dict[str, Any]) -> Callable[..., Array]:
+def computed(
+    found: Mapped, params: dict[str, Any], dtype: DType, sharding: NamedSharding | None = None
+) -> Callable[..., Array]:
     """What computes a convolution of lax's, of two operands."""
-    return partial(
-        compute,
-        found,
-        precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
-        dtype=dtypes.canonical(result.dtype),
-        sharding=meshes.explicit(result),
-    )
+    precision = params["precision"] or (lax.Precision.DEFAULT,) * 2
+    return partial(compute, found, precision=precision, dtype=dtype, sharding=sharding)
 
 
 def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -232,10 +230,9 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, **params: Any) -> Any
         if heard:
             lowerings.tell(equation, found, devices)
         return original(ctx, lhs, rhs, **params)
+    ours = computed(found, params, dtypes.canonical(result.dtype), meshes.explicit(result))
     with lowerings.of_lax(equation):
-        return mlir.lower_fun(computed(found, result, params), multiple_results=False)(
-            ctx, lhs, rhs
-        )
+        return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)
 
 
 def register() -> None:

@@ -5,41 +5,66 @@ least 1.5 on layers that nobody tuned for. Nothing has been timed.
 """
 
 from jaxconv._lowering.form import Line, Table
-from jaxconv._lowering.forms import bundle, dot, reference
+from jaxconv._lowering.forms import bundle, dot, dots, phases, reference
 from jaxconv._lowering.problem import Problem
 
-#: Channels of a group, fine or coarse, that are worth a bundle, for any number of bundles; channels
-#: if there are few bundles; and the bundles that are few.
-MAX_GROUP_CHANNELS, MAX_CHANNELS_IF_FEW, MAX_FEW_BUNDLES = 8, 16, 2
+#: Channels of a group that are worth a bundle, however few groups are in the bundle; and groups
+#: that are worth a bundle, however many channels they have.
+MAX_GROUP_CHANNELS, MIN_GROUPS = 8, 4
 
-#: Fine channels of a patch whose gradients a dot computes.
-MAX_PATCH_CHANNELS = 4
+#: Images that XLA:TPU's convolution takes side by side. Of fewer images, XLA first makes more by
+#: cutting each image, which moves all data. A dot takes pixels.
+IMAGES = 8
 
-#: The fine tensor that a dot reads faster, patch by patch; and a patch of more than a few channels,
-#: along an axis.
-MIN_DATA_BYTES, MAX_PATCH_PIXELS = 2 << 20, 2
+#: Coarse pixels that are worth dots by tap, and taps that have a dot each.
+MIN_PIXELS, MAX_TAPS = 256, 9
+
+#: Fine channels of a patch whose gradients a dot computes; and the fine tensor that a dot then
+#: reads faster, patch by patch.
+MAX_PATCH_CHANNELS, MIN_DATA_BYTES = 4, 2 << 20
 
 
 def _few_channels(p: Problem) -> bool:
-    """Whether groups have several channels, and few: XLA:TPU is good at one by one, and at many."""
-    few_bundles = p.geometry.groups <= MAX_FEW_BUNDLES * bundle.count_groups(p)
-    most = MAX_CHANNELS_IF_FEW if few_bundles else MAX_GROUP_CHANNELS
-    return not p.depthwise and max(p.fine_channels, p.coarse_channels) <= most
+    """Whether groups have few channels, or bundles many groups; XLA:TPU is good at one by one."""
+    few = max(p.fine_channels, p.coarse_channels) <= MAX_GROUP_CHANNELS
+    return not p.depthwise and (few or bundle.count_groups(p) >= MIN_GROUPS)
+
+
+def _few_images(p: Problem) -> bool:
+    return p.batch is not None and p.batch < IMAGES
+
+
+def _images_together(p: Problem) -> bool:
+    """Whether XLA has images side by side as they come: images fill vectors, and rows do not."""
+    return p.batch is None or p.batch % IMAGES == 0 < p.geometry.axes[-1].coarse % IMAGES
+
+
+def _one_tap(p: Problem) -> bool:
+    if p.result == "kernel" or not p.pointwise or not p.dense:
+        return False
+    if p.strided:  # to fine, pixels that no window reads are zeros of a pad
+        return p.result == "fine"
+    return p.rank > 1 and not _images_together(p)
 
 
 def _patches(p: Problem) -> bool:
-    """Whether one tap has strides; or small windows, or of few channels, tile without remainder."""
-    axes = p.geometry.axes
-    exact = p.tiles and all(a.pad_low == a.pad_high == 0 for a in axes)
-    if p.pointwise:  # with strides, pixels that no window reads are zeros of a pad
-        return p.result == "fine" and p.strided and p.dense
+    """Whether windows of few channels, or to fine of few images, tile without remainder."""
+    exact = p.tiles and all(a.pad_low == a.pad_high == 0 for a in p.geometry.axes)
     if not (exact and p.dense and p.counted) or p.result == "kernel":
         return False
     few = p.fine_channels <= MAX_PATCH_CHANNELS
     if p.result == "fine":
-        return few
+        return few or (_few_images(p) and p.fine_channels >= bundle.LANES)
     data = (p.batch or 0) * p.fine_channels * p.dtype.itemsize * p.positions * p.taps
-    return data >= MIN_DATA_BYTES and (few or all(a.kernel <= MAX_PATCH_PIXELS for a in axes))
+    return few and data >= MIN_DATA_BYTES
+
+
+def _taps(p: Problem) -> bool:
+    """Whether few images have few taps, plain ones, and several channels and many pixels."""
+    plain = p.dense and not p.strided and not p.dilated and p.rank > 1
+    several = min(p.fine_channels, p.coarse_channels) > MAX_PATCH_CHANNELS
+    many = several and p.pixels >= MIN_PIXELS and 1 < p.taps <= MAX_TAPS
+    return p.result != "kernel" and plain and many and _few_images(p)
 
 
 TABLE: Table = (
@@ -50,6 +75,9 @@ TABLE: Table = (
         _few_channels,
         "groups of few channels: several make one, as wide as the matrix unit",
     ),
-    Line("patches", dot.FORM, _patches, "one tap, or windows that tile: one dot"),
+    Line("one tap", dot.FORM, _one_tap, "one tap: one dot"),
+    Line("patches", dot.FORM, _patches, "windows that tile: one dot"),
+    Line("few images, to fine", phases.FLIP, _taps, "few images: by the reversed kernel"),
+    Line("few images", dots.BY_TAP, _taps, "few images and taps: a dot for each tap"),
     Line("all others", reference.FORM, lambda p: True, "one convolution"),
 )

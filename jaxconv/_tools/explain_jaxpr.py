@@ -79,7 +79,7 @@ def _convolution(equation: Equation) -> Convolution | None:
         found = to_install(types, results[0], **params)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
-        within = equations(jax.make_jaxpr(computed(found, results[0], params))(*types))
+        within = equations(jax.make_jaxpr(computed(found, params, results[0].dtype))(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):

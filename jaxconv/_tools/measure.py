@@ -115,21 +115,26 @@ def _time_forms(problem: Problem) -> dict[str, float]:
         limit = MAX_TIME_RATIO * min(best.values(), default=math.inf)
         try:
             call = _compile(problem, form, operands)
-            if call is None or _time_call(call) > 2 * limit:  # the first call warms up
+            if call is None or time_call(call) > 2 * limit:  # the first call warms up
                 continue
-            once = min(_time_call(call), _time_call(call))
+            once = min(time_call(call), time_call(call))
         except (ValueError, jax.errors.JaxRuntimeError):
             if form == CHOSEN:
                 raise
             continue  # the form or its parts cannot compute the problem, or memory is short
         if once <= limit:
             calls[form], best[form] = call, once
+    race(calls, best)
+    return {form: round(1e3 * taken, 4) for form, taken in best.items()}
+
+
+def race(calls: dict[str, Callable[[], Any]], best: dict[str, float]) -> None:
+    """Let several calls take turns, and keep the fewest seconds of each."""
     rounds, end = 0, time.perf_counter() + BUDGET_SECONDS
     while len(calls) > 1 and (rounds < MIN_ROUNDS or time.perf_counter() < end):
         rounds += 1
-        for form, call in calls.items():
-            best[form] = min(best[form], _time_call(call))
-    return {form: round(1e3 * seconds, 4) for form, seconds in best.items()}
+        for name, call in calls.items():
+            best[name] = min(best[name], time_call(call))
 
 
 def contenders(problem: Problem) -> list[str]:
@@ -178,7 +183,8 @@ def _takes_much(memory: Any) -> bool:
     return bool(memory.temp_size_in_bytes > MAX_MEMORY_RATIO * tensors + EXTRA_BYTES)
 
 
-def _time_call(call: Callable[[], Any]) -> float:
+def time_call(call: Callable[[], Any]) -> float:
+    """The seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -16,17 +16,18 @@ import jax
 from jax import lax
 
 from jaxconv._base import lowerings
-from jaxconv._base.geometry import Axis, Slot
+from jaxconv._base.geometry import Slot
 from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
+from jaxconv._lax.from_lax import Mapped, find_contraction
 from jaxconv._lowering import Problem
+from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
 from jaxconv._tools.explain import count_pairs
 
-#: Columns of a printed report, most kinds of convolution that it lists for each reason, and most
-#: that a notebook lists.
-WIDTH, MOST_LISTED, MOST_IN_A_TABLE = 100, 5, 40
+#: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
+MOST_LISTED, MOST_IN_A_TABLE = 5, 40
 
 #: Columns before the operands of a row.
 INDENT = 22
@@ -103,10 +104,14 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The share of all multiplications and additions that this library computes."""
+        """The share of all multiplications and additions that this library computes.
+
+        The share of all convolutions, where no extents are known.
+        """
         rows = self.rows
-        total = sum(row.work for row in rows)
-        return sum(row.work for row in rows if row.to) / total if total else 1.0
+        sizes = [row.work for row in rows] if any(r.work for r in rows) else [r.count for r in rows]
+        taken = (size for size, row in zip(sizes, rows, strict=True) if row.to)
+        return sum(taken) / max(sum(sizes), 1)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to a file, with a line of their names above."""
@@ -120,6 +125,15 @@ class Report:
                     {n: "; ".join(x) if isinstance(x, tuple) else x for n, x in cells.items()}
                 )
 
+    def compare(self) -> Comparison:
+        """Time each kind of convolution that this library computes against lax's, one by one.
+
+        Values are compared, too, on small integers. How long it takes is said before. Nothing else
+        should run on the machine. Printed, the result is a table, the least gain first.
+        """
+        kinds = ((_row(alike), alike[0]) for alike in list(self._heard.values()))
+        return compare((_cells(row), row.count, told) for row, told in kinds)
+
     def __str__(self) -> str:
         rows = self.rows
         if not rows:
@@ -127,13 +141,14 @@ class Report:
         total = sum(row.work for row in rows)
         lines = [textwrap.fill(self._summary(rows), WIDTH)]
         groups: dict[str, list[Row]] = {}
+        written = {row.lines for row in rows}  # a line that all have says nothing
         for row in sorted(rows, key=lambda row: row.to is not None):  # lax's own first
             groups.setdefault(row.how, []).append(row)
         for how, group in groups.items():
             percent = _percent(sum(row.work for row in group), total)
             lines += ["", textwrap.fill(f"{how} ({percent} of the work)", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'to':8}{'operands':46}  line, layer"]
-            lines += map(_line_of, group[:MOST_LISTED])
+            lines += (_line_of(row, len(written) > 1) for row in group[:MOST_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
 
@@ -145,14 +160,8 @@ class Report:
         lines = [self._summary(rows), "", "| x | MFLOP | to | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
         for row in rows[:MOST_IN_A_TABLE]:
-            cells = (
-                row.count,
-                _mega(row.flops and row.work),
-                row.to or "",
-                _operands(row),
-                row.how,
-                _written(row),
-            )
+            work, to = _mega(row.flops and row.work), row.to or ""
+            cells = (row.count, work, to, _operands(row), row.how, _written(row, True))
             lines.append(f"| {' | '.join(str(c).replace('|', '/') for c in cells)} |")
         left = len(rows) - MOST_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
@@ -238,7 +247,7 @@ def _row(alike: list[Lowered]) -> Row:
         to=slots[0] if slots else None,
         form=", ".join(forms),
         why=how if isinstance(how, str) else lowerings.told(how),
-        flops=_flops_of_lax(equation) if contraction is None else _flops(slots[0], contraction),
+        flops=_flops(equation),
         devices=devices,
         lines=tuple(Counter(told.line for told in alike)),
         names=tuple(name for name in Counter(told.names for told in alike) if name),
@@ -265,57 +274,45 @@ def _window(params: dict[str, Any]) -> str:
     return ", ".join(f"{name} {'x'.join(map(str, values))}" for name, values in told.items())
 
 
-def _flops(slot: Slot, contraction: Equation) -> int | None:
-    """Two for each triple of elements that a contraction multiplies."""
-    geometry, (first, second) = contraction.params["geometry"], contraction.operands
-    p = Problem.of(slot, first, second, geometry)
-    pairs = p.fine_channels * p.coarse_channels * geometry.groups
-    return _counted(p.batch, pairs, *map(count_pairs, geometry.axes))
+def _flops(equation: Equation) -> int | None:
+    """Two for each triple of elements that are multiplied; None for symbolic extents.
 
-
-def _flops_of_lax(equation: Equation) -> int | None:
-    """The same of a convolution of lax's; where both dilations meet a stride, about."""
-    (lhs, rhs), (result,), params = equation[1:]
-    (_, _, *spatial), (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
-    axes = zip(
-        [lhs.shape[at] for at in spatial], [rhs.shape[at] for at in window],
-        [result.shape[at] for at in out], params["window_strides"],
-        [low for low, _ in params["padding"]], params["lhs_dilation"], params["rhs_dilation"],
-        strict=True,
-    )  # fmt: skip
-    channels = [result.shape[batch], result.shape[features], rhs.shape[inputs]]
-    return _counted(*channels, *(_met_by_lax(*axis) for axis in axes))
-
-
-def _met_by_lax(*axis: Any) -> int | None:
-    """The pairs of a tap and a result on one axis that read an element of lhs."""
-    if not all(isinstance(n, int) for n in axis):
-        return None
-    extent, taps, places, stride, low, between, dilation = axis
-    if between == 1:
-        return count_pairs(Axis(extent, taps, places, stride, dilation, low))
-    if stride == 1:
-        return count_pairs(
-            Axis(places, taps, extent, between, dilation, dilation * (taps - 1) - low)
-        )
-    return int(taps * places // between)
-
-
-def _counted(*factors: Any) -> int | None:
+    Products with the zeros of lhs_dilation count only where there is a stride, too.
+    """
+    (first, second), (result,), params = equation[1:]
+    if geometry := params.get("geometry"):
+        slot = next(slot for slot, p in PRIMITIVES.items() if p is equation.primitive)
+        p = Problem.of(slot, first, second, geometry)
+        channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
+        pairs = list(map(count_pairs, geometry.axes))
+    else:
+        _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
+        channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
+        apart = ("precision", "preferred_element_type", "out_sharding")
+        sizes = {name: value for name, value in params.items() if name not in apart}
+        found = find_contraction(first.shape, second.shape, **sizes)
+        if isinstance(found, Mapped):
+            pairs = list(map(count_pairs, found.geometry.axes))
+        else:
+            extents = zip(out, window, strict=True)
+            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
+    factors = [*channels, *pairs]
     return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
 
 
 # Words.
 
 
-def _line_of(row: Row) -> str:
+def _cells(row: Row) -> str:
+    """A row in one line, but for where it was written."""
+    return f"{row.count:>4}{_mega(row.flops and row.work):>8}  {row.to or 'lax':8}{_operands(row)}"
+
+
+def _line_of(row: Row, with_line: bool) -> str:
     """A row in one line of a terminal, or two."""
-    cells = (
-        f"{row.count:>4}{_mega(row.flops and row.work):>8}  {row.to or 'lax':8}{_operands(row):46}"
-    )
-    written = _written(row)
-    if len(cells) + 2 + len(written) <= WIDTH:
-        return f"{cells}  {written}"
+    cells, written = fitted(_cells(row)), _written(row, with_line)
+    if len(cells) <= 68 and len(written) <= WIDTH - 70:
+        return f"{cells:68}  {written}"
     most = WIDTH - INDENT
     written = written if len(written) <= most else f"…{written[1 - most :]}"
     return f"{cells}\n{'':{INDENT}}{written}"
@@ -340,12 +337,11 @@ def _operands(row: Row) -> str:
     return f"{short} {row.window}".strip()
 
 
-def _written(row: Row) -> str:
-    """The first line, unless a library's, and scope; and how many others there are."""
-    scope = _scope(row.names)
-    path, _, line = row.lines[0].rpartition(":")
+def _written(row: Row, with_line: bool) -> str:
+    """The first line and scope, and how many others there are."""
+    scope, (path, _, line) = _scope(row.names), row.lines[0].rpartition(":")
     more = max(len(row.lines), len(row.names)) - 1
-    words = [] if scope and lowerings.is_installed(path) else [f"{Path(path).name}:{line}"]
+    words = [f"{Path(path).name}:{line}"] if with_line or not scope else []
     return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
 
 

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
-from jaxconv._base.reshape import replace_axes
-from jaxconv._lowering.form import Emit, Form
+from jaxconv._base.geometry import Axis, Geometry
+from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.problem import Numerics
 
@@ -93,44 +92,9 @@ def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
     return lax.pad(x, jnp.zeros((), x.dtype), config)
 
 
-def _compute_as_plane(result: Slot, form: Emit) -> Emit:
-    """Make of a form a form that computes 1-D convolutions in 16 bits in 2-D, with one row.
-
-    XLA lays 16-bit tensors out for tensor cores in 2-D only (see also jax-ml/jax#37922).
-    """
-
-    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-        if geometry.rank > 1 or first.dtype.itemsize > 2:
-            return form(first, second, geometry=geometry, numerics=numerics)
-        at = {slot: geometry.layout(slot)[2] for slot in OPERANDS}
-        first, second = (
-            replace_axes(x, at[slot], 1, (1, x.shape[at[slot]]))
-            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
-        )
-        plane = Geometry(
-            (UNIT, *geometry.axes),
-            geometry.groups,
-            DataLayout(*_add_unit_axis(geometry.data)),
-            KernelLayout(*_add_unit_axis(geometry.kernel)),
-        )
-        return lax.squeeze(form(first, second, geometry=plane, numerics=numerics), (at[result],))
-
-    return emit
-
-
-def _add_unit_axis(layout: DataLayout | KernelLayout) -> tuple[int, int, tuple[int, int]]:
-    """Put a unit axis before the spatial axis of a layout."""
-    one, other, (spatial,) = layout
-    return one + (one > spatial), other + (other > spatial), (spatial, spatial + 1)
-
-
 FORM = Form(
     "cudnn",
-    {
-        "coarse": _compute_as_plane("coarse", to_coarse),
-        "fine": _compute_as_plane("fine", to_fine),
-        "kernel": _compute_as_plane("kernel", to_kernel),
-    },
+    {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     any_layout=True,
     isolated=(),
 )

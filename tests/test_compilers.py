@@ -1,0 +1,306 @@
+"""What XLA's compilers for GPU and TPU make of the operations: without a device, and nothing runs.
+
+`benchmarks/compilers.py` says what to install. The tests of a compiler that is missing are skipped.
+"""
+
+import os
+import re
+from dataclasses import replace
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxconv
+from benchmarks import compilers, program_text
+from tests.support.classes import CLASSES, OPERATIONS, each_slot
+from tests.support.forms import CHANNELS_FIRST, ROLES, Form
+from tests.support.programs import collectives
+
+BF16 = jnp.bfloat16
+TARGET = {"cuda": "h100", "tpu": "v5e"}
+
+
+REQUIRED = os.environ.get("JAXCONV_REQUIRE_COMPILERS") == "1"
+
+if not REQUIRED and not any(map(compilers.is_here, TARGET)):
+    pytest.skip("XLA's compilers for GPU and TPU are missing", allow_module_level=True)
+
+
+def needs(platform):
+    """Skip where a compiler is missing; a run that must not skip (CI) fails without it."""
+    skipped = not REQUIRED and not compilers.is_here(platform)
+    return pytest.mark.skipif(skipped, reason=f"XLA's compiler for {platform} is missing")
+
+
+on_gpu, on_tpu = needs("cuda"), needs("tpu")
+each_platform = pytest.mark.parametrize(
+    "platform", [pytest.param("cuda", marks=on_gpu), pytest.param("tpu", marks=on_tpu)]
+)
+
+
+@pytest.fixture(autouse=True)
+def as_users_compile(optimised_where_timed):
+    """Programs are judged as optimised."""
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def compiled(platform, function, *types):
+    """A program for devices that are not here."""
+    return jax.jit(function).lower(*types).compile(compiler_options=compilers.OPTIONS[platform])
+
+
+def facts(platform, function, *types):
+    """The numbers of a program for one device, and its memory."""
+    where = compilers.sharding(platform, TARGET[platform])
+    here = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where) for x in types]
+    program = compiled(platform, function, *here)
+    found = program_text.facts(program.as_text())
+    return found | {
+        "text": program.as_text(),
+        "temp_bytes": program.memory_analysis().temp_size_in_bytes,
+    }
+
+
+# GPU: every contraction is cuDNN's.
+
+#: By class, cuDNN's functions to coarse, to fine and to the kernel: F for forward, D and W for
+#: backward data and filter.
+CALLS = {
+    "dense": ("F", "D", "F"),
+    "strided": ("F", "D", "W"),
+    "one tap, strided": ("F", "D", "W"),
+    "dilated": ("F", "F", "F"),
+    "dilated, one tap on that axis": ("F", "D", "W"),
+    "dilated and strided": ("F", "F", "F"),
+    "grouped": ("F", "F", "W"),
+    "grouped, strided": ("F", "F", "W"),
+    "grouped, strided evenly": ("F", "F", "W"),
+    "depthwise, strided": ("F", "F", "W"),
+    "uneven": ("F", "D", "F"),
+    "uneven, dilated": ("F", "F", "F"),
+    "causal": ("F", "F", "F"),
+    "negative, strided": ("F", "D", "W"),
+    "1-D bf16, strided and dilated": ("F", "D", "F"),
+    "3-D, depthwise": ("F", "F", "W"),
+    "4-D": ("FF", "FFFF", "WW"),
+    "f64": ("F", "D", "W"),
+    "channels-first, grouped": ("F", "F", "W"),
+}
+LETTERS = {
+    "convForward": "F", "convBiasActivationForward": "F", "convBackwardInput": "D",
+    "convBackwardFilter": "W",
+}  # fmt: skip
+
+
+@on_gpu
+@each_slot
+@pytest.mark.parametrize("name", CALLS)
+def test_each_class_is_calls_of_cudnn(name, slot):
+    of = CLASSES[name]
+    with jax.enable_x64(of.dtype is np.float64):
+        found = facts("cuda", of.filling(slot), *of.types(slot))
+    called = re.findall(r'custom_call_target="__cudnn\$(\w+)"', found["text"])
+    assert "".join(LETTERS[name] for name in called) == CALLS[name][[*OPERATIONS].index(slot)]
+    assert found["naive"] == found["loops"] == found["dots"] == 0
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    ("name", "slot"),
+    [
+        ("strided", "coarse"),  # even padding
+        ("uneven, dilated", "coarse"),  # padding apart from the convolution
+        ("uneven, dilated", "fine"),  # by the reversed kernel
+        ("grouped, strided evenly", "fine"),  # no zeros between pixels
+        ("3-D, depthwise", "fine"),
+        ("dilated and strided", "fine"),
+        ("dilated, one tap on that axis", "kernel"),  # no dilation of one tap
+    ],
+)
+def test_what_lax_writes_to_memory_stays_unwritten(name, slot):
+    of = CLASSES[name]
+    ours = facts("cuda", of.filling(slot), *of.types(slot))
+    with jaxconv.forced("reference"):
+        lax_s = facts("cuda", of.filling(slot), *of.types(slot))
+    assert ours["temp_bytes"] < 0.75 * lax_s["temp_bytes"]
+
+
+@on_gpu
+def test_a_bias_does_not_widen_a_16_bit_convolution():
+    of = CLASSES["bf16"]
+    bias = jax.ShapeDtypeStruct((4,), BF16)
+    text = facts("cuda", of.filling("fine"), *of.types("fine"), bias)["text"]
+    (line,) = [line for line in text.splitlines() if "__cudnn$conv" in line]
+    assert " = (bf16[" in line
+    assert "f32[" not in line.partition("custom_call_target")[0]
+
+
+# TPU: a line of the table is worth its keep by the compiler's estimate.
+
+PLANE = Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), batch=8)
+PATCHES = replace(
+    PLANE, fine=(224, 224), kernel=(16, 16), strides=(16, 16), pads_begin=(0, 0), pads_end=(0, 0),
+    channels=(3, 64),
+)  # fmt: skip
+POINTS = replace(PATCHES, fine=(56, 56), kernel=(1, 1), strides=(2, 2), channels=(64, 128))
+
+#: Estimated cycles over lax's, at most.
+CYCLES = {
+    "groups of 4, to coarse": (replace(PLANE, groups=16), "coarse", 0.67),
+    "groups of 4, to fine": (replace(PLANE, groups=16), "fine", 0.67),
+    "groups of 4, to the kernel": (replace(PLANE, groups=16), "kernel", 0.75),
+    "patches": (PATCHES, "coarse", 0.67),
+    "patches, to fine": (PATCHES, "fine", 0.67),
+    "one tap with strides": (POINTS, "fine", 1.0),
+    "dense": (PLANE, "coarse", 1.02),
+    "dense, to fine": (replace(PLANE, formats=CHANNELS_FIRST), "fine", 1.02),
+    "dense, to the kernel": (PLANE, "kernel", 1.02),
+    "depthwise": (replace(PLANE, groups=64), "fine", 1.02),
+}
+
+
+@on_tpu
+@pytest.mark.parametrize("name", CYCLES)
+def test_estimated_cycles(name):
+    form, slot, most = CYCLES[name]
+    op = form.op(OPERATIONS[slot])
+    types = [jax.ShapeDtypeStruct(form.shapes[s], BF16) for s in ROLES[OPERATIONS[slot]][:2]]
+    ours = facts("tpu", op, *types)
+    with jaxconv.forced("reference"):
+        lax_s = facts("tpu", op, *types)
+    assert 0 < ours["cycles"] <= most * lax_s["cycles"]
+
+
+# Eight devices.
+
+MANY = Form((16, 8), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (32, 64), batch=8)
+STRIDED = {"fine": (32, 16), "strides": (2, 2), "pads_end": (0, 0)}
+GROUPED, DEPTHWISE = replace(MANY, groups=8), replace(MANY, channels=(32, 32), groups=32)
+EIGHT = {
+    "dense": MANY,
+    "grouped": GROUPED,
+    "depthwise": DEPTHWISE,
+    "strided": replace(MANY, **STRIDED),
+    "depthwise, strided": replace(DEPTHWISE, **STRIDED),
+    "grouped, channels first": replace(GROUPED, formats=CHANNELS_FIRST),
+}
+SPLITS = {
+    "batch": {"fine": "N", "coarse": "N"},
+    "rows": {"fine": "X", "coarse": "X"},
+    "groups": {"fine": "C", "coarse": "C", "kernel": "O"},
+    "channels of the coarse tensor": {"coarse": "C", "kernel": "O"},
+    "channels of the fine tensor": {"fine": "C", "kernel": "I"},
+}
+
+
+def split_over_eight(platform, form, split, op, kind=AxisType.Auto, more=None):
+    """A program of an operation of fine and kernel and its gradients, arrays split so."""
+    found = compilers.devices(platform, TARGET[platform], compilers.EIGHT[platform])
+    mesh = Mesh(np.array(found).reshape(8), ("d",), axis_types=(kind,))
+
+    def placed(slot):
+        letter = SPLITS[split].get(slot)
+        spec = P() if letter is None else P(*[None] * form.axis(slot, letter), "d")
+        return jax.ShapeDtypeStruct(form.shapes[slot], BF16, sharding=NamedSharding(mesh, spec))
+
+    with jax.set_mesh(mesh):
+        return compiled(platform, op, *map(placed, more or ("fine", "kernel", "coarse")))
+
+
+def both_ways(op):
+    """An operation's result and both of its gradients."""
+
+    def run(a, b, t):
+        out, pull = jax.vjp(op, a, b)
+        return out, *pull(t)
+
+    return run
+
+
+SUM, ROWS = {"all-reduce"}, {"all-reduce", "collective-permute"}
+TABLE = [
+    ("dense", "batch", SUM),
+    ("grouped", "batch", SUM),
+    ("depthwise, strided", "batch", SUM),
+    ("dense", "rows", ROWS),
+    ("depthwise", "rows", ROWS),
+    ("strided", "rows", ROWS),
+    ("grouped, channels first", "groups", set()),
+    ("depthwise", "groups", set()),
+    ("dense", "channels of the coarse tensor", SUM),
+    ("strided", "channels of the fine tensor", SUM),
+]
+
+
+@each_platform
+@pytest.mark.parametrize(("name", "split", "expected"), TABLE)
+def test_what_is_communicated(platform, name, split, expected):
+    """Forward and both gradients together: one sum at most, and rows of neighbours."""
+    form = EIGHT[name]
+    text = split_over_eight(platform, form, split, both_ways(form.op("convolution"))).as_text()
+    found = collectives(text)
+    assert set(found) == expected
+    assert found.get("all-reduce", 0) <= 1
+    rows = max(prod(form.shapes[s]) // form.fine[0] * 2 for s in ("fine", "coarse"))
+    sent = re.findall(r"\w+\[([\d,]+)\]\S* collective-permute(?:-start|-done)?\(", text)
+    assert all(prod(map(int, shape.split(","))) <= rows for shape in sent)
+
+
+@each_platform
+@pytest.mark.parametrize(("name", "split"), [("dense", "batch"), ("depthwise", "rows")])
+def test_explicit_axes_communicate_the_same(platform, name, split):
+    op = both_ways(EIGHT[name].op("convolution"))
+    texts = [
+        split_over_eight(platform, EIGHT[name], split, op, kind).as_text()
+        for kind in (AxisType.Auto, AxisType.Explicit)
+    ]
+    assert collectives(texts[0]) == collectives(texts[1])
+
+
+@each_platform
+def test_shard_map_has_the_forms_of_one_device(platform):
+    """Groups are not dots for each tap (GPU), and are bundled (TPU)."""
+    op = GROUPED.op("convolution")
+    specs = {"in_specs": (P("d"), P()), "out_specs": P("d")}
+    slots = ("fine", "kernel")
+    local, split = (
+        split_over_eight(platform, GROUPED, "batch", of, more=slots).as_text()
+        for of in (jax.shard_map(lambda x, k: op(x, k), **specs), op)
+    )
+    assert not collectives(local)
+    mark = {"cuda": "__cudnn$conv", "tpu": " conditional("}[platform]
+    assert mark in local
+    assert mark not in split
+
+
+# What the page on sharding says of today's compilers. If one of these fails, the page is too dark.
+
+
+@on_gpu
+def test_lax_gathers_the_batch_of_a_grouped_convolution():
+    """So the GPU's table has a line for it."""
+
+    def convolution(x, k):
+        return lax.conv_general_dilated(
+            x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=8,
+        )  # fmt: skip
+
+    slots = ("fine", "kernel")
+    text = split_over_eight("cuda", GROUPED, "batch", convolution, more=slots).as_text()
+    assert set(collectives(text)) == {"all-gather"}
+    ours = split_over_eight("cuda", GROUPED, "batch", GROUPED.op("convolution"), more=slots)
+    assert not collectives(ours.as_text())
+
+
+@on_tpu
+def test_rows_of_a_grouped_weights_gradient_are_gathered():
+    op = GROUPED.op("convolution_backward_weights")
+    text = split_over_eight("tpu", GROUPED, "rows", op, more=("fine", "coarse")).as_text()
+    assert set(collectives(text)) == {"all-gather"}
