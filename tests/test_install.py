@@ -389,7 +389,7 @@ def test_a_stride_together_with_lhs_dilation_stays_with_lax():
     """As does what `jaxconv.lax` hands on, which test_lax.py asks about."""
     lhs, rhs = integers((2, 4, 6), 1), integers((6, 4, 3), 2)
     function = jax.jit(
-        partial(lax.conv_general_dilated, window_strides=(2,), padding="VALID", lhs_dilation=(2,))
+        partial(lax.conv_general_dilated, window_strides=(2,), padding=[(0, 0)], lhs_dilation=(2,))
     )
     text = function.lower(lhs, rhs).as_text()
     (listed,) = jaxconv.explain_jaxpr(function, lhs, rhs).listed
