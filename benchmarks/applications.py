@@ -24,7 +24,6 @@ MODELS = (
     "DenseNet121",
     "InceptionV3",
     "VGG16",
-    "NASNetMobile",
 )
 ENGINES = "keras,keras+install,keras@torch"
 OPS = {"step": "training step", "inference": "inference"}
