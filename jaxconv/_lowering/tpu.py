@@ -17,7 +17,7 @@ MAX_GROUP_CHANNELS, MIN_GROUPS = 8, 4
 IMAGES = 8
 
 #: Coarse pixels that are worth dots by tap, and taps that have a dot each.
-MIN_PIXELS, MAX_TAPS = 256, 9
+MIN_PIXELS, MAX_TAPS = 1 << 14, 9
 
 #: Fine channels of a patch whose gradients a dot computes; and the fine tensor that a dot then
 #: reads faster, patch by patch.
