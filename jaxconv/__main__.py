@@ -41,9 +41,9 @@ then times a few layers against plain jax.lax, forward and gradients.
   --seed S        of the random cases; 0 by default
   --help          show this text
 
-run is JAXCONV_INSTALL=1 python SCRIPT [ARGUMENT ...]; for SCRIPT there may stand
-what else may follow python, such as -m MODULE. --profile is
-JAXCONV_INSTALL=profile: at its end, the program lists on stderr how its
+run is JAXCONV_INSTALL=1 python SCRIPT [ARGUMENT ...]; whatever else may
+follow python may stand there, such as -m MODULE. --profile makes it
+JAXCONV_INSTALL=profile: when the program ends, it lists on stderr how its
 convolutions were computed.
 
 JAX_PLATFORMS=cpu (or cuda, tpu, ...) in the environment chooses the backend.

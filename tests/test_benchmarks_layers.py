@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks import arrays, engines, layers, table, verdicts
+from benchmarks.engines import jaxconv as jaxconv_engine
 from benchmarks.layer import OPS
 from benchmarks.problem import parse
-from tests.support import oracle
 
 ROWS = table.layers("tiny")
 
@@ -25,28 +25,6 @@ def covering():
     return list(kinds.values())
 
 
-def by_oracle(layer, op, first, second):
-    """The sum of the tests' own oracle; its kernel is (groups, coarse, fine, taps)."""
-    sizes = (layer.fine, layer.kernel, layer.coarse, layer.strides, layer.dilations)
-    axes = [oracle.Axis(*axis, 0, 0) for axis in zip(*sizes, layer.pads_begin, strict=True)]
-    split = oracle._Op("convolution", "XIO", groups=layer.groups)
-    *names, result = layer.slots(op)
-    tensors = {
-        slot: split.kernel(x) if slot == "kernel" else split.split(x)
-        for slot, x in zip(names, (first, second), strict=True)
-    }
-    found = getattr(oracle, f"to_{result}")(*(tensors[s] for s in oracle_order(result)), axes)
-    if result != "kernel":
-        return split.join(found)
-    return np.moveaxis(found, (2, 0, 1), (-3, -2, -1)).reshape(layer.shapes["kernel"])
-
-
-def oracle_order(result):
-    return {"coarse": ("fine", "kernel"), "fine": ("coarse", "kernel")}.get(
-        result, ("fine", "coarse")
-    )
-
-
 SMALL = [
     parse('mb2g3ic6ih5iw6oc9oh3ow2kh3kw2sh2sw3ph1pw0dh0dw1n"grouped"'),
     parse('mb2g2ic6ih3iw2oc4oh6ow5kh3kw2sh2sw3ph1pw0dh0dw1n"grouped transposed"', "deconv"),
@@ -58,12 +36,15 @@ SMALL = [
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("layer", SMALL, ids=lambda layer: layer.name)
 def test_results_are_held_against_the_defining_sum(layer, op, monkeypatch):
-    """All of it, and a sample of it."""
+    """All of it, and a sample of it; the sum is that of the package, which has an oracle."""
     operands = arrays.operands(layer, op, "f64")
-    whole = by_oracle(layer, op, *operands)
+    run = jaxconv_engine.contraction(layer, op, "NXC")
+    with jax.enable_x64(True):
+        whole = np.asarray(run(*operands))
+        terms = np.asarray(run(*(np.ones(shape) for shape in layer.operand_shapes(op))))
     np.testing.assert_allclose(verdicts.contract(layer, op, *operands), whole, atol=1e-12)
-    ones = [np.ones(shape) for shape in layer.operand_shapes(op)]
-    assert layer.flops == 2 * by_oracle(layer, op, *ones).sum()
+    assert layer.flops == 2 * terms.sum()
+    assert layer.products(op) >= terms.max()
     monkeypatch.setattr(verdicts, "SAMPLE_FLOPS", 0.7 * layer.flops)
     expected, got = verdicts.sample(layer, op, *operands, whole)
     assert 0 < expected.size < whole.size

@@ -157,6 +157,15 @@ def one(kind, x, out=None, dtype="f32", **attributes):
     return np.asarray(onednn.run_graph(made, [x])[1])
 
 
+def test_a_cast_rounds_to_the_even_neighbour():
+    x = np.float32([1 + 2**-8, 1 + 3 * 2**-8, 1e-7, 65519])
+    for name in ("bf16", "f16"):
+        expected = x.astype(TYPES[name])
+        np.testing.assert_array_equal(one("TypeCast", x, dtype=name), expected, strict=True)
+    half = np.float16([1.5, -2, 6e-8])
+    np.testing.assert_array_equal(one("TypeCast", half), half.astype(np.float32), strict=True)
+
+
 # Types
 
 

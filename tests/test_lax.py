@@ -446,14 +446,9 @@ LAYERS = {
     "same, groups": (
         (2,), (9, 8), {"kernel_size": (3, 2), "strides": 2, "feature_group_count": 2},
     ),
-    "valid, dilation": (
-        (2,), (9, 8), {"kernel_size": (3, 2), "padding": "VALID", "kernel_dilation": (2, 1)},
-    ),
-    "pads": ((2,), (9,), {"kernel_size": (4,), "padding": [(0, 2)]}),
     "input dilation": (
         (2,), (4, 3), {"kernel_size": (3, 2), "input_dilation": (2, 3), "padding": 1},
     ),
-    "causal": ((2,), (9,), {"kernel_size": (4,), "padding": "CAUSAL"}),
     "circular": ((2,), (9, 8), {"kernel_size": (3, 2), "strides": (2, 1), "padding": "CIRCULAR"}),
     "no batch": ((), (9, 8), {"kernel_size": (3, 2)}),
     "two batch axes": ((2, 3), (9,), {"kernel_size": (3,)}),

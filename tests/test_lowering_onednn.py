@@ -146,6 +146,13 @@ def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
 
 
 @HERE
+def test_a_16_bit_result_is_written_in_16_bits():
+    """Where the processor computes in them: no float32 result is rounded afterwards."""
+    text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()
+    assert ("f32" in text) != onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
+
+
+@HERE
 @pytest.mark.parametrize("channels", [1, 2])
 def test_bfloat16_of_one_channel_is_widened(channels):
     """oneDNN sums it wrongly, for a few sizes."""
@@ -252,7 +259,7 @@ def test_what_is_not_finite_stays_in_its_image_and_group():
 
 
 @HERE
-@pytest.mark.parametrize("taps", [200, 1000, 2048, 8192])
+@pytest.mark.parametrize("taps", [200, 2048])
 def test_long_signals_of_one_channel(taps):
     """oneDNN's bfloat16 code would end the process for 2,048 taps."""
     code = f"""
@@ -337,10 +344,10 @@ def test_only_vector_code_runs(held_to):
 
 @HERE
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("held_to", ["AVX2", None], ids=["AVX2", "all"])
 def test_only_vector_code_runs_at_length(held_to, part):
-    demand_vector_code(sweep(100 + part, 250, held_to, named=part == 0), 250, held_to)
+    demand_vector_code(sweep(100 + part, 150, held_to, named=part == 0), 150, held_to)
 
 
 @HERE

@@ -210,6 +210,14 @@ def test_an_operation_that_raises(only, broken, capsys):
     assert found["conv_transpose"][-1] == "ok"
 
 
+def test_not_a_number(only, broken, capsys):
+    only("conv_transpose_backward_data")
+    broken("conv_transpose_backward_data", lambda out: out.at[(0,) * out.ndim].set(jnp.nan))
+    assert __main__.check() == 1
+    words = words_by_operation(capsys.readouterr().out)["conv_transpose_backward_data"]
+    assert words[:4] == ["0/1", "0/1", "0/1", "inf"]
+
+
 # The reference itself
 
 
@@ -250,3 +258,17 @@ def test_what_differs_from_lax_is_not_timed(monkeypatch, capsys):
     assert "flipped                     FAIL\n  ArithmeticError: off jax.lax by " in out
     assert "raising                     FAIL\n  " in out
     assert len(out.splitlines()[-1].split()) == 7
+
+
+def test_gradients_that_differ_are_seen(monkeypatch, capsys):
+    @jax.custom_vjp
+    def ours(src, weights):
+        return jaxconv.convolution(src, weights, strides=2)
+
+    def forward(src, weights):
+        return ours(src, weights), (src, weights)
+
+    ours.defvjp(forward, lambda saved, diff_dst: tuple(2 * x for x in saved))
+    monkeypatch.setattr(__main__, "racers", lambda: [racer(ours=ours)])
+    assert __main__.race() == 1
+    assert "ArithmeticError" in capsys.readouterr().out

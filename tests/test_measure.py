@@ -63,23 +63,6 @@ def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
         np.testing.assert_array_equal(form.op(op)(first, second), free)
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("form", [DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
-def test_a_problem_knows_its_shapes(op, form):
-    asked = measured.Asked()
-    tensors = dict(zip(ROLES[op], operands(form, op), strict=True))
-    with jaxconv.forced(asked):
-        jax.jit(form.op(op)).lower(*list(tensors.values())[:2])
-    [problem] = asked.problems.values()
-    assert problem.result == ROLES[op][-1]
-    data = {slot: problem.shape(slot) for slot in ("fine", "coarse")}
-    assert data == {slot: tensors[slot].shape for slot in data}
-    if op.startswith("convolution"):
-        assert problem.shape("kernel") == tensors["kernel"].shape
-    else:  # the channels of one group are moved to the kernel's fine axis
-        assert sorted(problem.shape("kernel")) == sorted(tensors["kernel"].shape)
-
-
 def test_every_contraction_of_a_step_once(briefly):
     """In control flow, under vmap and in a gradient; what is there twice, once."""
     src, weights, _ = operands(DENSE, "convolution")
@@ -98,16 +81,6 @@ def test_every_contraction_of_a_step_once(briefly):
     assert list(batched.milliseconds) == names(DENSE.op("convolution"), src, weights)
 
 
-def test_other_arguments_are_taken_as_they_are(briefly):
-    src, weights = jnp.ones((2, 4, 8, 8)), jnp.ones((6, 2, 3, 3))
-    attributes = {"strides": 2, "groups": 2, "data_format": "NCX", "weights_format": "OIX"}
-    found = jaxconv.measure(jaxconv.convolution, src, weights, **attributes)
-    [name] = found.milliseconds
-    assert "groups 2" in name
-    assert "k3s2d1" in name
-    assert repr(found) == "Measured(1 contractions)"
-
-
 @pytest.mark.parametrize("shape", [tuple, list, np.array])
 def test_a_shape_is_no_array(shape, briefly):
     src, diff_dst = jnp.ones((2, 7, 7, 2)), jnp.ones((2, 3, 3, 4))
@@ -119,6 +92,23 @@ def test_a_shape_is_no_array(shape, briefly):
     ):
         [name] = given.milliseconds
         assert name.startswith("to kernel")
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float64])
+def test_other_types(dtype, briefly, monkeypatch):
+    compiled, types = _measure._compile, set()
+
+    def note(problem, form, operands):
+        types.update(x.dtype for x in operands)
+        return compiled(problem, form, operands)
+
+    monkeypatch.setattr(_measure, "_compile", note)
+    with jax.enable_x64(dtype == jnp.float64):
+        first, second, _ = operands(DENSE, "convolution", dtype)
+        found = jaxconv.measure(DENSE.op("convolution"), first, second)
+    [name] = found.milliseconds
+    assert jnp.dtype(dtype).name in name
+    assert types == {jnp.dtype(dtype)}
 
 
 def test_nothing_to_measure_is_told():
@@ -191,6 +181,25 @@ def test_what_was_no_faster_is_not(ratio):
     convolve = DEPTHWISE.op("convolution")
     with jaxconv.forced(faster(convolve, first, second, ratio=ratio)):
         assert SHOWS not in program(convolve, first, second)
+
+
+@pytest.mark.parametrize("form", ["of another version", "flip"])
+def test_what_is_no_form_now_is_not(form):
+    """It was renamed, say, or cannot compute this any more."""
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    convolve = DEPTHWISE.op("convolution")
+    free = program(convolve, first, second)
+    with jaxconv.forced(faster(convolve, first, second, form=form)):
+        assert program(convolve, first, second) == free
+
+
+def test_it_reaches_a_compiled_outer_function():
+    first, second, _ = operands(DEPTHWISE, "convolution")
+    outer = jax.jit(lambda x, y: DEPTHWISE.op("convolution")(x, y) + 1)
+    assert SHOWS not in outer.lower(first, second).as_text()
+    with jaxconv.forced(faster(outer, first, second)):
+        assert SHOWS in outer.lower(first, second).as_text()
+    assert SHOWS not in outer.lower(first, second).as_text()
 
 
 def test_programs_that_are_split_go_by_the_rules():

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import timeit
 from functools import partial
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import jax
@@ -267,24 +266,6 @@ def test_imports_flow_one_way():
             package, *inner = module.split(".")
             if package == "jaxconv" and inner and inner[0] in ROOMS:
                 assert ROOMS.index(inner[0]) <= ROOMS.index(rooms[name]), (name, module)
-
-
-def test_imports_have_no_cycles():
-    def own(module):
-        parts = module.split(".")
-        while parts and f"{'/'.join(parts[1:])}.py" not in SOURCES:
-            if f"{'/'.join(parts[1:])}/__init__.py".lstrip("/") in SOURCES:
-                return "/".join([*parts[1:], "__init__.py"])
-            parts.pop()
-        return f"{'/'.join(parts[1:])}.py"
-
-    graph = {
-        name: {own(m) for m in imports(source) if m.startswith("jaxconv.")} - {"__init__.py"}
-        for name, source in SOURCES.items()
-    }
-    assert graph["_ops/operate.py"] >= {"_contract/contractions.py", "_rules/resolve.py"}
-    order = list(TopologicalSorter(graph).static_order())  # raises of a cycle
-    assert len(order) == len(SOURCES)
 
 
 @pytest.mark.slow

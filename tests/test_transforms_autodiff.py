@@ -303,6 +303,20 @@ def test_16_bit_operands_stay_so_on_accelerators(name, platform):
         assert "f32" not in types
 
 
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_16_bit_operands_stay_so_with_a_bias(name):
+    """The bias joins in float32, after a convolution that is still one of 16 bits."""
+    a, b, t = operands(GROUPED, name, jnp.bfloat16)
+    bias = integers((t.shape[1],), 4, jnp.bfloat16)
+    lowered = (
+        jax.jit(GROUPED.op(name)).trace(a, b, bias).lower(lowering_platforms=("cuda",)).as_text()
+    )
+    found = [line for line in lowered.splitlines() if "stablehlo.convolution" in line]
+    assert found
+    for line in found:
+        assert line[line.rindex(" : ") :].count("xbf16>") == 3
+
+
 @each_slot
 def test_taylor_series(name):
     """`jax.experimental.jet`: all derivatives along a curve at once, by Leibniz."""

@@ -15,7 +15,9 @@ from tests.support.forms import (
     FORWARD,
     GROUPED,
     ROLES,
+    Form,
     alternately,
+    each,
     integers,
     operands,
 )
@@ -95,42 +97,6 @@ def test_batch_and_coarse_channels(form, name):
         np.testing.assert_array_equal(x, y)
     for x, y in zip(pulled, (a, b), strict=True):
         assert spec_of(x) == spec_of(y)
-
-
-@each_slot
-def test_fine_channels(name):
-    """Where the split channels are summed the result is whole; else it keeps them."""
-    form = DENSE
-    specs = {
-        "fine": split(form, "fine", {"C": "d"}),
-        "kernel": split(form, "kernel", {"I": "d"}),
-        "coarse": [None] * 4,
-    }
-    arguments = operands(form, name)
-    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
-    out = form.op(name)(a, b)
-    assert spec_of(out) == tuple(specs[ROLES[name][2]])
-    np.testing.assert_array_equal(out, form.op(name)(*map(whole, (a, b))))
-    for x, y in zip(gradients(form.op(name), a, b, t), (a, b), strict=True):
-        assert spec_of(x) == spec_of(y)
-
-
-@each_slot
-def test_whole_groups(name):
-    """Groups over the devices: every tensor keeps its own, and nothing is communicated."""
-    form = replace(GROUPED, channels=(8, 12), groups=4)
-    specs = {
-        "fine": split(form, "fine", {"C": "d"}),
-        "kernel": split(form, "kernel", {"O": "d"}),
-        "coarse": split(form, "coarse", {"C": "d"}),
-    }
-    arguments = operands(form, name)
-    a, b, _ = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
-    compiled = jax.jit(form.op(name)).lower(a, b).compile()
-    assert collectives(compiled.as_text()) == {}
-    out = compiled(a, b)
-    assert spec_of(out) == tuple(specs[ROLES[name][2]])
-    np.testing.assert_array_equal(out, form.op(name)(*map(whole, arguments[:2])))
 
 
 def whole(x):
@@ -260,18 +226,35 @@ def test_out_sharding_with_a_bias(bias_spec, asked):
     assert spec_of(form.op("convolution")(place(x, ["d"]), w, bias)) == ("d", None, None, None)
 
 
+SPLIT = {
+    # Where the split channels are summed the result is whole; else it keeps them.
+    "fine channels": (DENSE, {"fine": {"C": "d"}, "kernel": {"I": "d"}}),
+    "whole groups": (
+        replace(GROUPED, channels=(8, 12), groups=4),
+        {"fine": {"C": "d"}, "kernel": {"O": "d"}, "coarse": {"C": "d"}},
+    ),
+    # Both extents can be divided; the weights' gradient sums over them.
+    "spatial axes": (
+        Form((8, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6)),
+        {"fine": [None, "d", "m", None], "coarse": [None, "d", "m", None]},
+    ),
+}
+
+
 @each_slot
-def test_spatial_axes_keep_theirs(name):
-    """Where both extents can be divided; the weights' gradient sums over them."""
-    form = replace(
-        DENSE, fine=(8, 6), kernel=(3, 3), strides=(1, 1), dilations=(1, 1), pads_begin=(1, 1),
-        pads_end=(1, 1),
-    )  # fmt: skip
-    specs = {"fine": [None, "d", "m"], "kernel": [], "coarse": [None, "d", "m"]}
+@each("of", SPLIT)
+def test_axes_keep_theirs(of, name):
+    """In results and in gradients."""
+    form, axes = of
+    specs = {slot: axes.get(slot, {}) for slot in ("fine", "kernel", "coarse")}
+    specs = {slot: split(form, slot, x) if isinstance(x, dict) else x for slot, x in specs.items()}
     arguments = operands(form, name)
     a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+    compiled = jax.jit(form.op(name)).lower(a, b).compile()
+    if form.groups > 1:
+        assert collectives(compiled.as_text()) == {}
     out = form.op(name)(a, b)
-    assert spec_of(out) == padded(specs[ROLES[name][2]], 4)
+    assert spec_of(out) == spec_of(compiled(a, b)) == tuple(specs[ROLES[name][2]])
     np.testing.assert_array_equal(out, form.op(name)(*map(whole, arguments[:2])))
     expected = gradients(form.op(name), *map(whole, arguments))
     for x, y, like in zip(gradients(form.op(name), a, b, t), expected, (a, b), strict=True):

@@ -118,6 +118,22 @@ def test_forward_mode(name):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.parametrize("name", FORWARD)
+def test_vmap_inside(name):
+    """Per-example gradients, each device those of its examples."""
+    form = replace(GROUPED, batch=8)
+    a, b, t = operands(form, name)
+    op = form.op(name)
+
+    def gradient(a, b, t):
+        return jax.vmap(lambda x, t: gradients(op, x[None], b, t[None])[1])(a, t)
+
+    specs = (P("d"), P(), P("d"))
+    # With a shared argument that every device holds, its gradient is a sum over devices.
+    found = sharded(lambda a, b, t: gradient(a, lax.pcast(b, "d", to="varying"), t), specs, P("d"))
+    np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
+
+
 @pytest.mark.parametrize("name", ["convolution_backward_weights"])
 def test_beside_automatic_axes(name):
     """Over one axis of a mesh by hand, over the other automatically."""

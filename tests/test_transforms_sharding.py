@@ -53,17 +53,24 @@ def place(spec, x):
     return jax.device_put(x, NamedSharding(MESH, spec))
 
 
-def run(f, specs, *arguments):
-    """The results and the collectives of f, on arguments that are sharded so."""
-    found, text = run_and_read(f, specs, *arguments)
-    return found, collectives(text)
-
-
 def run_and_read(f, specs, *arguments):
-    """The results, and the text of the program."""
+    """The results, and the text of the program, on arguments that are sharded so."""
     placed = [place(spec, x) for spec, x in zip(specs, arguments, strict=True)]
     compiled = jax.jit(f).lower(*placed).compile()
     return compiled(*placed), compiled.as_text()
+
+
+def operate(form, name, specs):
+    """An operation and its gradients on sharded arguments: exact; the results and collectives."""
+    arguments = operands(form, name)
+
+    def everything(a, b, t):
+        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
+
+    found, text = run_and_read(everything, specs, *arguments)
+    for x, y in zip(found, everything(*arguments), strict=True):
+        np.testing.assert_array_equal(x, y)
+    return found, collectives(text)
 
 
 def along(form, slot_axes):
@@ -79,17 +86,11 @@ def along(form, slot_axes):
 @alternately(FORMS)
 def test_batch_sharded(form, name):
     """No gather anywhere; a kernel's gradient, which sums over the batch, reduces once."""
-    a, b, t = operands(form, name)
     spec = along(form, {"fine": "N", "coarse": "N"})
     first, second, result = ROLES[name]
-
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
+    found, communication = operate(form, name, [spec(slot) for slot in ROLES[name]])
     assert communication == {"all-reduce": 1}
-    for x, y, slot in zip(found, everything(a, b, t), (result, first, second), strict=True):
-        np.testing.assert_array_equal(x, y)
+    for x, slot in zip(found, (result, first, second), strict=True):
         if slot != "kernel":
             assert x.sharding.is_equivalent_to(NamedSharding(MESH, spec(slot)), x.ndim)
 
@@ -103,8 +104,8 @@ def test_batch_sharded_in_16_bits(form, name):
     def everything(a, b, t):
         return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
 
-    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
-    assert communication == {"all-reduce": 1}
+    found, text = run_and_read(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
+    assert collectives(text) == {"all-reduce": 1}
     expected = everything(*(x.astype(np.float32) for x in (a, b, t)))
     for x, y in zip(found, expected, strict=True):
         assert x.dtype == a.dtype
@@ -128,16 +129,9 @@ def test_channel_sharded(form, split, name):
     """One reduction, of the one result that sums over them; none where whole groups are split."""
     if form.groups > 1 and "fine" in split:
         split = {"fine": "C"}  # the kernel's fine axis is that of one group
-    a, b, t = operands(form, name)
     spec = along(form, split)
-
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
+    _, communication = operate(form, name, [spec(slot) for slot in ROLES[name]])
     assert communication == ({"all-reduce": 1} if form.groups == 1 else {})
-    for x, y in zip(found, everything(a, b, t), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 MANY = {
@@ -152,17 +146,9 @@ MANY = {
 @each("form", MANY)
 def test_depthwise_channels_sharded(form):
     """Nothing is communicated, where other programs move channels about."""
-    a, b, t = operands(form, "convolution")
     spec = along(form, {"kernel": "O", "coarse": "C", "fine": "C"})
-
-    def everything(a, b, t):
-        return form.op("convolution")(a, b), *gradients(form.op("convolution"), a, b, t)
-
     specs = [spec(slot) for slot in ROLES["convolution"]]
-    found, communication = run(everything, specs, a, b, t)
-    assert communication == {}
-    for x, y in zip(found, everything(a, b, t), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert operate(form, "convolution", specs)[1] == {}
 
 
 @pytest.mark.parametrize(
@@ -177,16 +163,8 @@ def test_depthwise_channels_sharded(form):
 def test_channels_split_within_groups(slot_axes, name):
     """More devices than groups: right, whatever is communicated."""
     form = replace(GROUPED, channels=(16, 24))
-    arguments = operands(form, name)
     spec = along(form, slot_axes)
-
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    found, communication = run(everything, [spec(slot) for slot in ROLES[name]], *arguments)
-    assert communication  # something was split
-    for x, y in zip(found, everything(*arguments), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert operate(form, name, [spec(slot) for slot in ROLES[name]])[1]  # something was split
 
 
 SPATIAL = Form((32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6))
@@ -241,10 +219,10 @@ def test_spatially_sharded(form, name):
     assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), a.ndim)
     assert_halos(text, form, a, (8, *[1] * (len(form.fine) - 1)))
 
-    pulled, communication = run(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
+    pulled, text = run_and_read(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
     if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
         # else a weights gradient may gather: long rows added up piecewise, or many taps
-        assert set(communication) <= {"collective-permute", "all-reduce"}
+        assert set(collectives(text)) <= {"collective-permute", "all-reduce"}
     for x, y in zip(pulled, gradients(form.op(name), a, b, t), strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -288,12 +266,5 @@ def test_columns_sharded(both, form, name):
 @pytest.mark.parametrize(("groups", "name"), [(1, "convolution"), (2, "conv_transpose")])
 def test_strided_and_spatially_sharded(groups, name):
     form = replace(SPATIAL, fine=(33, 6), strides=(2, 1), pads_begin=(0, 1), groups=groups)
-    a, b, t = operands(form, name)
     coarse = P(None, "d")  # 16 rows; the 33 fine ones are not divisible
-    specs = [coarse if slot == "coarse" else P() for slot in ROLES[name]]
-    found, _ = run(
-        lambda a, b, t: (form.op(name)(a, b), *gradients(form.op(name), a, b, t)), specs, a, b, t
-    )
-    expected = form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+    operate(form, name, [coarse if slot == "coarse" else P() for slot in ROLES[name]])

@@ -147,6 +147,15 @@ def test_empty(name):
     assert found.dtype == a.dtype
 
 
+@each_slot
+def test_empty_batches(name):
+    """Which no device has a share of."""
+    form = replace(DENSE, batch=0)
+    a, b, t = operands(form, name)
+    found = jax.vmap(form.op(name), (0, None))(np.stack([a, a]), b)
+    np.testing.assert_array_equal(found, np.zeros((2, *t.shape)))
+
+
 @pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
 def test_bias(name):
     op = GROUPED.op(name)
@@ -286,8 +295,8 @@ def plain(x, w, stride, groups):
     )
 
 
-def windows(x, stride, groups):
-    """Shifted slices: examples, rows, columns, taps, groups, channels."""
+def patches(x, w, stride, groups):
+    """A sum over shifted slices, each a matrix product: batched by examples, no convolution."""
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     rows, columns = ((n - 3) // stride + 1 for n in x.shape[1:3])
     shifted = [
@@ -295,12 +304,7 @@ def windows(x, stride, groups):
         for i in range(3)
         for j in range(3)
     ]
-    return jnp.stack(shifted, -2).reshape(len(x), rows, columns, 9, groups, -1)
-
-
-def patches(x, w, stride, groups):
-    """A sum over shifted slices, each a matrix product: batched by examples, no convolution."""
-    taps = windows(x, stride, groups)
+    taps = jnp.stack(shifted, -2).reshape(len(x), rows, columns, 9, groups, -1)
     w = w.reshape(9, w.shape[2], groups, -1)
     return jnp.einsum("nyxtgi,tigo->nyxgo", taps, w).reshape(*taps.shape[:3], -1)
 

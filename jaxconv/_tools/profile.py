@@ -205,7 +205,8 @@ def profile() -> Iterator[Report]:
     The report has the convolutions of this library and those of `jax.lax` on CPU, taken over by
     :func:`install` or not: how often, what computes them and why, the share of the work that this
     library computes, the lines of Python that wrote them, and how long the programs took to
-    compile. `print` shows it, notebooks show a table, and `rows` and `to_csv` have all of it.
+    compile. `print` shows it, notebooks show a table, `rows` and `to_csv` have all of it, and
+    `compare` times each convolution against lax's.
 
     JAX compiles a program once. So profile the first call of a function, or its `lower`, which runs
     nothing; or call `jax.clear_caches` before. Functions that are compiled already do not become
