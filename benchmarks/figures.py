@@ -194,7 +194,7 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
     """A line a line of the platform's table."""
     [platform] = platforms
-    table = tables.TABLES[platform]
+    table = tables.TABLES.get(platform, tables.TABLES[None])
     return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
 
 
