@@ -81,11 +81,11 @@ BLOCKS = {
         ["all", "4.47", "2.00", "0.50"],
     ],
     "rows run.csv x": [
-        ["ms, jaxconv / lax / torch", "forward", "data", "weights"],
+        ["ms, jaxconv / lax / PyTorch", "forward", "data", "weights"],
         ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"],
     ],
     "compiled steps.csv": [
-        ["seconds to compile", "lax", "lax+install", "torch"],
+        ["seconds to compile", "lax", "lax with jaxconv", "PyTorch"],
         ["CNN", "1.2", "0.5", "-"],
         ["U-Net", "1.2", "0.5", "-"],
     ],
@@ -110,11 +110,11 @@ def test_a_block(document, block):
 
 def test_networks(document):
     head, _, *lines = document("networks run.csv")
-    assert head == ["ms a step", "jaxconv", "lax", "torch"]
+    assert head == ["ms a step", "jaxconv", "lax", "PyTorch"]
     assert lines[0] == ["x", "1.2", "1,500", "0.3"]
     assert lines[-1] == ["time / PyTorch's, geometric mean", "2.11", "36.84", ""]
     head, _, *lines = document("networks steps.csv lax+install torch")
-    assert head == ["ms a step", "lax+install", "torch"]
+    assert head == ["ms a step", "lax with jaxconv", "PyTorch"]
     assert lines[:2] == [["CNN", "12", "10"], ["U-Net", "12", "10"]]
 
 
