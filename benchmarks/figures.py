@@ -12,6 +12,8 @@ relative to the document:
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
     networks FILE [ENGINE...]    a line a network's training step: milliseconds
     compiled FILE [ENGINE...]    the same of seconds to compile
+    estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
+    compilers FILE...            which compilers, targets, types and layouts those are
     applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
     lines PLATFORM               the table of that platform: a line, its form, and why
 
@@ -24,7 +26,8 @@ from pathlib import Path
 
 from absl.flags import DEFINE_boolean
 
-from benchmarks import files, flags
+from benchmarks import compiled as compiled_results
+from benchmarks import compiled_summary, files, flags
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, sides, time_of
@@ -53,7 +56,8 @@ def written(text: str, folder: Path) -> str:
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
         words = arguments.split()
-        runs = [files.read(folder / word) for word in words if word.endswith(".csv")]
+        read = compiled_results.read if name in ("estimates", "compilers") else files.read
+        runs = [read(folder / word) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
         lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
@@ -133,6 +137,37 @@ def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["seconds to compile", *engines], lines)
 
 
+#: By platform, titles of columns and which cells of `compiled_summary.held` they are.
+ESTIMATES = {
+    "tpu": {"rows": 0, "estimated cycles / lax's": 1, "worst": 2, "best": 3},
+    "cuda": {"rows": 0, "temporary memory / lax's": 4, "worst": 5, "rows with more calls": 7},
+}
+
+
+def estimates(runs: list[dict], _: list[str]) -> list[str]:
+    """A line a class, and one for all, of the rows that lax has as well."""
+    [run] = runs
+    names = sorted({row["class"] for row in run["rows"]})
+    columns, lines = ESTIMATES[run["platform"]], []
+    for name in [*names, "all"]:
+        rows = [row for row in run["rows"] if name in (row["class"], "all")]
+        cells = compiled_summary.held(rows, "jaxconv", "lax")
+        lines += [[name, *(cells[at] for at in columns.values())]]
+    return _table([run["target"], *columns], lines)
+
+
+def compilers(runs: list[dict], _: list[str]) -> list[str]:
+    """A line a file."""
+    lines = []
+    for run in runs:
+        versions = run["engines"]["jaxconv"]
+        packages = [n for n in ("jax", "libtpu", "jax-cuda12-pjrt") if n in versions]
+        kinds = [dict.fromkeys(row[key] for row in run["rows"]) for key in ("dtype", "layout")]
+        told = ", ".join(f"{n} {versions[n]}" for n in packages)
+        lines += [[run["target"], told, *map(", ".join, kinds), str(len(run["rows"]))]]
+    return _table(["compiled for", "by", "types", "layouts", "rows"], lines)
+
+
 def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
     [run] = runs
     if unknown := set(wanted) - set(run["engines"]):
@@ -159,7 +194,7 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
     """A line a line of the platform's table."""
     [platform] = platforms
-    table = tables.TABLES[platform]
+    table = tables.TABLES.get(platform, tables.TABLES[None])
     return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
 
 
@@ -170,6 +205,8 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "rows": rows,
     "networks": networks,
     "compiled": compiled,
+    "estimates": estimates,
+    "compilers": compilers,
     "applications": applications,
     "lines": lines,
 }

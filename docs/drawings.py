@@ -13,7 +13,7 @@ sys.path += [str(FOLDER.parent / "notebooks"), str(FOLDER.parent)]
 
 from drawing import BLACK, GREEN, ORANGE, PALE, RED, SKY, STYLES, draw  # noqa: E402
 
-from benchmarks import files  # noqa: E402
+from benchmarks import compiled, files  # noqa: E402
 
 GREY, EDGE, PART = "#f2f2f2", "#555555", "white"
 GREY_BAR = "#9a9a9a"
@@ -151,6 +151,33 @@ def applications_dark():
     return applications("#e6edf3", "#0d1117")
 
 
+def cycles():
+    """XLA's estimates for TPU, each row's in multiples of lax's, by class of layer."""
+    results = compiled.read(FOLDER.parent / "benchmarks" / "results" / "compiled-tpu.csv")
+    ratios = {}
+    for row in results["rows"]:
+        ours, lax = (row["engines"][e].get("cycles") for e in ("jaxconv", "lax"))
+        if ours and lax:
+            ratios.setdefault(row["class"], []).append((ours / lax, row["op"]))
+    figure, ax = plt.subplots(figsize=(8, 0.42 * len(ratios) + 1.1))
+    colours = {"forward": SKY, "data": ORANGE, "weights": GREEN}
+    for n, name in enumerate(sorted(ratios)):
+        for op, colour in colours.items():
+            found = [ratio for ratio, of in ratios[name] if of == op]
+            at = [n + 0.22 * ([*colours].index(op) - 1)] * len(found)
+            ax.scatter(found, at, s=26, color=colour, label=op if n == 0 else None)
+    ax.set_yticks(range(len(ratios)), sorted(ratios), fontsize=10)
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set_xlabel("estimated cycles, in multiples of lax's")
+    ax.axvline(1, color=EDGE, linewidth=0.8)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, frameon=False)
+    figure.tight_layout()
+    return figure
+
+
 def _room(ax, x, y, wide, high, colour, name, *lines):
     """A box with its name and what is in it."""
     style = {"boxstyle": "round,pad=0,rounding_size=0.8", "edgecolor": EDGE, "linewidth": 0.8}
@@ -184,7 +211,7 @@ def _arrow(ax, start, end, colour=BLACK, ends="-|>", bend=0, says="", above=0):
 def save(folder):
     """Write them as SVGs whose text is text, the same at every run."""
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "pages"}):
-        for drawing in (windows, transposed, inside, applications, applications_dark):
+        for drawing in (windows, transposed, inside, applications, applications_dark, cycles):
             figure = drawing()
             path = Path(folder, f"{drawing.__name__}.svg")
             figure.savefig(path, format="svg", metadata={"Date": None})

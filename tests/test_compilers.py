@@ -157,7 +157,7 @@ PATCHES = replace(
     PLANE, fine=(224, 224), kernel=(16, 16), strides=(16, 16), pads_begin=(0, 0), pads_end=(0, 0),
     channels=(3, 64),
 )  # fmt: skip
-POINTS = replace(PATCHES, fine=(56, 56), kernel=(1, 1), strides=(2, 2), channels=(64, 128))
+POINT = {"kernel": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "channels": (64, 128)}
 
 #: Estimated cycles over lax's, at most.
 CYCLES = {
@@ -166,7 +166,10 @@ CYCLES = {
     "groups of 4, to the kernel": (replace(PLANE, groups=16), "kernel", 0.75),
     "patches": (PATCHES, "coarse", 0.67),
     "patches, to fine": (PATCHES, "fine", 0.67),
-    "one tap with strides": (POINTS, "fine", 1.0),
+    "one tap": (replace(PLANE, **POINT, batch=2), "coarse", 0.67),
+    "one tap, to fine": (replace(PLANE, **POINT, batch=2), "fine", 0.67),
+    "few images": (replace(PLANE, batch=2), "coarse", 0.85),
+    "few images, to fine": (replace(PLANE, batch=2), "fine", 0.85),
     "dense": (PLANE, "coarse", 1.02),
     "dense, to fine": (replace(PLANE, formats=CHANNELS_FIRST), "fine", 1.02),
     "dense, to the kernel": (PLANE, "kernel", 1.02),

@@ -177,7 +177,7 @@ def test_the_drawings_are_current(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "docs"), *sys.path])
     importlib.import_module("drawings").save(tmp_path)
     drawn = sorted(tmp_path.glob("*.svg"))
-    names = ("applications", "applications_dark", "inside", "transposed", "windows")
+    names = ("applications", "applications_dark", "cycles", "inside", "transposed", "windows")
     assert [path.name for path in drawn] == [f"{name}.svg" for name in names]
     for path in drawn:
         committed, again = (
