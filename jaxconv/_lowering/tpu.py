@@ -8,16 +8,17 @@ from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import bundle, dot, dots, phases, reference
 from jaxconv._lowering.problem import Problem
 
-#: Channels of a group that are worth a bundle, however few groups are in the bundle; and groups
-#: that are worth a bundle, however many channels they have.
-MAX_GROUP_CHANNELS, MIN_GROUPS = 8, 4
+#: Channels of a group that are worth a bundle of any groups; and, for more channels, groups of a
+#: bundle and coarse pixels.
+MAX_GROUP_CHANNELS, MIN_GROUPS, MIN_BUNDLE_PIXELS = 8, 4, 3 << 10
 
 #: Images that XLA:TPU's convolution takes side by side. Of fewer images, XLA first makes more by
 #: cutting each image, which moves all data. A dot takes pixels.
 IMAGES = 8
 
-#: Coarse pixels that are worth dots by tap, and taps that have a dot each.
-MIN_PIXELS, MAX_TAPS = 1 << 14, 9
+#: Coarse pixels that are worth dots by tap, taps that have a dot each, and channels of the result:
+#: the sums of each dot may go through memory.
+MIN_PIXELS, MAX_TAPS, MAX_RESULT_CHANNELS = 1 << 14, 9, 48
 
 #: Fine channels of a patch whose gradients a dot computes; and the fine tensor that a dot then
 #: reads faster, patch by patch.
@@ -25,9 +26,11 @@ MAX_PATCH_CHANNELS, MIN_DATA_BYTES = 4, 2 << 20
 
 
 def _few_channels(p: Problem) -> bool:
-    """Whether groups have few channels, or bundles many groups; XLA:TPU is good at one by one."""
+    """Whether groups have few channels, or bundles many groups; XLA:TPU is good at depthwise."""
+    if p.depthwise or (p.result == "coarse" and p.fine_channels == 1):
+        return False
     few = max(p.fine_channels, p.coarse_channels) <= MAX_GROUP_CHANNELS
-    return not p.depthwise and (few or bundle.count_groups(p) >= MIN_GROUPS)
+    return few or (p.pixels >= MIN_BUNDLE_PIXELS and bundle.count_groups(p) >= MIN_GROUPS)
 
 
 def _few_images(p: Problem) -> bool:
@@ -60,11 +63,12 @@ def _patches(p: Problem) -> bool:
 
 
 def _taps(p: Problem) -> bool:
-    """Whether few images have few taps, plain ones, and several channels and many pixels."""
+    """Whether few images have few taps, plain ones, many pixels, and several channels, not many."""
     plain = p.dense and not p.strided and not p.dilated and p.rank > 1
     several = min(p.fine_channels, p.coarse_channels) > MAX_PATCH_CHANNELS
-    many = several and p.pixels >= MIN_PIXELS and 1 < p.taps <= MAX_TAPS
-    return p.result != "kernel" and plain and many and _few_images(p)
+    found = p.fine_channels if p.result == "fine" else p.coarse_channels
+    small = 1 < p.taps <= MAX_TAPS and several and found <= MAX_RESULT_CHANNELS
+    return p.result != "kernel" and plain and small and _few_images(p) and p.pixels >= MIN_PIXELS
 
 
 TABLE: Table = (
