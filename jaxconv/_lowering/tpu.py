@@ -16,13 +16,16 @@ MAX_GROUP_CHANNELS, MIN_GROUPS, MIN_BUNDLE_PIXELS = 8, 4, 3 << 10
 #: cutting each image, which moves all data. A dot takes pixels.
 IMAGES = 8
 
+#: Coarse pixels of several images that are worth the dot of one tap.
+MIN_DOT_PIXELS = 1 << 10
+
 #: Coarse pixels that are worth dots by tap, taps that have a dot each, and channels of the result:
 #: the sums of each dot may go through memory.
 MIN_PIXELS, MAX_TAPS, MAX_RESULT_CHANNELS = 1 << 14, 9, 48
 
-#: Fine channels of a patch whose gradients a dot computes; and the fine tensor that a dot then
-#: reads faster, patch by patch.
-MAX_PATCH_CHANNELS, MIN_DATA_BYTES = 4, 2 << 20
+#: Fine channels of a patch whose gradients a dot computes; taps that are worth the dot wherever
+#: images are; and the fine tensor that a dot then reads faster, patch by patch.
+MAX_PATCH_CHANNELS, MIN_PATCH_TAPS, MIN_DATA_BYTES = 4, 64, 2 << 20
 
 
 def _few_channels(p: Problem) -> bool:
@@ -47,15 +50,17 @@ def _one_tap(p: Problem) -> bool:
         return False
     if p.strided:  # to fine, pixels that no window reads are zeros of a pad
         return p.result == "fine"
-    return p.rank > 1 and not _images_together(p)
+    many = p.batch == 1 or p.pixels >= MIN_DOT_PIXELS
+    return p.rank > 1 and many and not _images_together(p)
 
 
 def _patches(p: Problem) -> bool:
     """Whether windows of few channels, or to fine of few images, tile without remainder."""
     exact = p.tiles and all(a.pad_low == a.pad_high == 0 for a in p.geometry.axes)
-    if not (exact and p.dense and p.counted) or p.result == "kernel":
+    if not (exact and p.dense and p.counted) or p.pointwise or p.result == "kernel":
         return False
-    few = p.fine_channels <= MAX_PATCH_CHANNELS
+    apart = p.taps >= MIN_PATCH_TAPS or not _images_together(p)
+    few = p.fine_channels <= MAX_PATCH_CHANNELS and apart
     if p.result == "fine":
         return few or (_few_images(p) and p.fine_channels >= bundle.LANES)
     data = (p.batch or 0) * p.fine_channels * p.dtype.itemsize * p.positions * p.taps
