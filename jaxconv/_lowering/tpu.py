@@ -8,26 +8,32 @@ from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import bundle, dot, dots, phases, reference
 from jaxconv._lowering.problem import Problem
 
-#: Channels of a group that are worth a bundle, however few groups are in the bundle; and groups
-#: that are worth a bundle, however many channels they have.
-MAX_GROUP_CHANNELS, MIN_GROUPS = 8, 4
+#: Channels of a group that are worth a bundle of any groups; and, for more channels, groups of a
+#: bundle and coarse pixels.
+MAX_GROUP_CHANNELS, MIN_GROUPS, MIN_BUNDLE_PIXELS = 8, 4, 3 << 10
 
 #: Images that XLA:TPU's convolution takes side by side. Of fewer images, XLA first makes more by
 #: cutting each image, which moves all data. A dot takes pixels.
 IMAGES = 8
 
-#: Coarse pixels that are worth dots by tap, and taps that have a dot each.
-MIN_PIXELS, MAX_TAPS = 1 << 14, 9
+#: Coarse pixels of several images that are worth the dot of one tap.
+MIN_DOT_PIXELS = 1 << 10
 
-#: Fine channels of a patch whose gradients a dot computes; and the fine tensor that a dot then
-#: reads faster, patch by patch.
-MAX_PATCH_CHANNELS, MIN_DATA_BYTES = 4, 2 << 20
+#: Coarse pixels that are worth dots by tap, taps that have a dot each, and channels of the result:
+#: the sums of each dot may go through memory.
+MIN_PIXELS, MAX_TAPS, MAX_RESULT_CHANNELS = 1 << 14, 9, 48
+
+#: Fine channels of a patch whose gradients a dot computes; taps that are worth the dot wherever
+#: images are; and the fine tensor that a dot then reads faster, patch by patch.
+MAX_PATCH_CHANNELS, MIN_PATCH_TAPS, MIN_DATA_BYTES = 4, 64, 2 << 20
 
 
 def _few_channels(p: Problem) -> bool:
-    """Whether groups have few channels, or bundles many groups; XLA:TPU is good at one by one."""
+    """Whether groups have few channels, or bundles many groups; XLA:TPU is good at depthwise."""
+    if p.depthwise or (p.result == "coarse" and p.fine_channels == 1):
+        return False
     few = max(p.fine_channels, p.coarse_channels) <= MAX_GROUP_CHANNELS
-    return not p.depthwise and (few or bundle.count_groups(p) >= MIN_GROUPS)
+    return few or (p.pixels >= MIN_BUNDLE_PIXELS and bundle.count_groups(p) >= MIN_GROUPS)
 
 
 def _few_images(p: Problem) -> bool:
@@ -44,15 +50,17 @@ def _one_tap(p: Problem) -> bool:
         return False
     if p.strided:  # to fine, pixels that no window reads are zeros of a pad
         return p.result == "fine"
-    return p.rank > 1 and not _images_together(p)
+    many = p.batch == 1 or p.pixels >= MIN_DOT_PIXELS
+    return p.rank > 1 and many and not _images_together(p)
 
 
 def _patches(p: Problem) -> bool:
     """Whether windows of few channels, or to fine of few images, tile without remainder."""
     exact = p.tiles and all(a.pad_low == a.pad_high == 0 for a in p.geometry.axes)
-    if not (exact and p.dense and p.counted) or p.result == "kernel":
+    if not (exact and p.dense and p.counted) or p.pointwise or p.result == "kernel":
         return False
-    few = p.fine_channels <= MAX_PATCH_CHANNELS
+    apart = p.taps >= MIN_PATCH_TAPS or not _images_together(p)
+    few = p.fine_channels <= MAX_PATCH_CHANNELS and apart
     if p.result == "fine":
         return few or (_few_images(p) and p.fine_channels >= bundle.LANES)
     data = (p.batch or 0) * p.fine_channels * p.dtype.itemsize * p.positions * p.taps
@@ -60,11 +68,12 @@ def _patches(p: Problem) -> bool:
 
 
 def _taps(p: Problem) -> bool:
-    """Whether few images have few taps, plain ones, and several channels and many pixels."""
+    """Whether few images have few taps, plain ones, many pixels, and several channels, not many."""
     plain = p.dense and not p.strided and not p.dilated and p.rank > 1
     several = min(p.fine_channels, p.coarse_channels) > MAX_PATCH_CHANNELS
-    many = several and p.pixels >= MIN_PIXELS and 1 < p.taps <= MAX_TAPS
-    return p.result != "kernel" and plain and many and _few_images(p)
+    found = p.fine_channels if p.result == "fine" else p.coarse_channels
+    small = 1 < p.taps <= MAX_TAPS and several and found <= MAX_RESULT_CHANNELS
+    return p.result != "kernel" and plain and small and _few_images(p) and p.pixels >= MIN_PIXELS
 
 
 TABLE: Table = (

@@ -260,5 +260,8 @@ LOWERING = faults(
      ("few images include those of strides and dilations",
       "p.dense and not p.strided and not p.dilated and p.rank",
       "p.dense and p.rank", "test_accelerators_tpu.py -k lines"),
+     ("the channels of a result are taken for those of its operand",
+      'p.fine_channels if p.result == "fine" else p.coarse_channels',
+      'p.coarse_channels if p.result == "fine" else p.fine_channels', "test_accelerators_tpu.py -k lines"),
     ),
 )  # fmt: skip
