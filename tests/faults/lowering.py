@@ -262,6 +262,7 @@ LOWERING = faults(
       "p.dense and p.rank", "test_accelerators_tpu.py -k lines"),
      ("the channels of a result are taken for those of its operand",
       'p.fine_channels if p.result == "fine" else p.coarse_channels',
-      'p.coarse_channels if p.result == "fine" else p.fine_channels', "test_accelerators_tpu.py -k lines"),
+      'p.coarse_channels if p.result == "fine" else p.fine_channels',
+      "test_accelerators_tpu.py -k lines"),
     ),
 )  # fmt: skip
