@@ -159,6 +159,8 @@ PATCHES = replace(
 )  # fmt: skip
 POINT = {"kernel": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "channels": (64, 128)}
 
+FEW_IMAGES = {"fine": (64, 64), "batch": 4, "channels": (32, 32)}
+
 #: Estimated cycles over lax's, at most.
 CYCLES = {
     "groups of 4, to coarse": (replace(PLANE, groups=16), "coarse", 0.67),
@@ -168,8 +170,8 @@ CYCLES = {
     "patches, to fine": (PATCHES, "fine", 0.67),
     "one tap": (replace(PLANE, **POINT, batch=2), "coarse", 0.67),
     "one tap, to fine": (replace(PLANE, **POINT, batch=2), "fine", 0.67),
-    "few images": (replace(PLANE, fine=(64, 64), batch=4), "coarse", 0.85),
-    "few images, to fine": (replace(PLANE, fine=(64, 64), batch=4), "fine", 0.85),
+    "few images": (replace(PLANE, **FEW_IMAGES), "coarse", 0.67),
+    "few images, to fine": (replace(PLANE, **FEW_IMAGES), "fine", 0.67),
     "dense": (PLANE, "coarse", 1.02),
     "dense, to fine": (replace(PLANE, formats=CHANNELS_FIRST), "fine", 1.02),
     "dense, to the kernel": (PLANE, "kernel", 1.02),
