@@ -47,6 +47,7 @@ def command(name: str, description: str) -> flags.Command:
     many = "so many random layers; instead of the table"
     DEFINE_integer("random", 0, many, lower_bound=0, **own)
     flags.define_integers(new, "seed", "0", "of --random; several: 1,2,3")
+    DEFINE_boolean("rare", False, "--random draws kinds that are rare, and slow somewhere", **own)
     ops = "forward, data (gradient), weights (gradient)"
     flags.define_list(new, "ops", ",".join(layer.OPS), layer.OPS, ops)
     layouts = "NXC, NCX; PyTorch always has both its own"
@@ -138,7 +139,8 @@ def selected(asked: SimpleNamespace) -> list[Layer]:
         except OSError as error:
             raise SystemExit(f"--problem-file: {path}: {error.strerror}") from None
     if asked.random:
-        drawn = [x for seed in asked.seed for x in random_layers.layers(asked.random, seed)]
+        each = [random_layers.layers(asked.random, seed, asked.rare) for seed in asked.seed]
+        drawn = [layer for layers in each for layer in layers]
         rows += table.sized(drawn, asked.preset)
     if not rows:
         rows = table.layers(asked.preset)

@@ -40,10 +40,25 @@ _KINDS = """
  1 conv   dw      depthwise 3  3 3 3s2
 """
 
+# Kinds that few networks have, each as likely as the others: those whose convolutions take many
+# times as long as others of as much work, in one library or another. `@` lists sizes of src.
+_RARE_KINDS = """
+ 1 conv   position  grouped    1  15 19 31 64 128
+ 1 conv   stem      few-in     1  16 16s2 31 50s2 64s4
+ 1 conv   narrow    narrow     1  8 16 31 64 64s2
+ 1 conv   dw        depthwise  2  13 21 31 31       @14 28 56
+ 1 conv   dw        wide-dw    2  3 3 5 7           @7 10 14 19
+ 1 conv   multiply  multiplier 2  3 3 5
+ 1 conv   late      wide       2  3 3 3s2 5         @4 5 7 8
+ 1 conv   grouped   grouped    2  3 3 3 3s2 5
+ 1 conv   stem      few-in     2  5 5 8s4 3         @28 32 84
+"""
+
 CHANNELS = (8, 16, 24, 32, 40, 48, 64, 64, 72, 80, 96, 112, 120, 128, 128, 144, 160, 192, 224)
 CHANNELS += (240, 256, 256, 288, 320, 384, 480, 512, 512, 576, 640, 672, 768, 960, 1024)
 UNEVEN_CHANNELS = (3, 20, 21, 36, 48, 50, 58, 96, 100, 116, 150, 201)
 GROUPS, WIDTHS = (2, 3, 4, 5, 8, 8, 10, 16, 32, 32, 64), (4, 8, 8, 12, 16, 16, 24, 32, 48, 64)
+NARROW_CHANNELS, WIDE_CHANNELS = (4, 8, 12, 16, 24, 32), (384, 480, 512, 576, 728, 768, 960, 1024)
 BATCHES = (1, 1, 2, 4, 8, 8, 16, 32)
 LENGTHS = (250, 256, 300, 400, 500, 512, 800, 1000, 1024, 1500, 2000, 2048, 4000, 8000, 16000)
 SIZES = (7, 7, 8, 10, 12, 13, 14, 14, 16, 19, 20, 24, 28, 28, 32, 33, 38, 40, 48, 56, 56, 64, 75)
@@ -61,26 +76,33 @@ class Kind:
     weight: int
     family: str
     word: str
-    channels: str  # dense, grouped, depthwise, few-in, few-out
+    channels: str  # dense, grouped, depthwise, few-in, few-out; in rare kinds, more
     rank: int
     windows: tuple[str, ...]
+    sizes: Ints = ()
 
 
-def layers(count: int, seed: int) -> list[Layer]:
+def layers(count: int, seed: int, rare: bool = False) -> list[Layer]:
     """The first `count` layers of a seed; a larger count only adds to them."""
-    return list(islice(_layers(seed), count))
+    return list(islice(_layers(seed, rare), count))
 
 
-def kinds() -> list[Kind]:
+def kinds(rare: bool = False) -> list[Kind]:
     """The table."""
-    lines = [line.split() for line in _KINDS.strip().splitlines()]
-    return [Kind(int(w), f, word, c, int(r), tuple(rest)) for w, f, word, c, r, *rest in lines]
+    lines = [line.split("@") for line in (_RARE_KINDS if rare else _KINDS).strip().splitlines()]
+    return [_kind(words.split(), *sizes) for words, *sizes in lines]
 
 
-def _layers(seed: int) -> Iterator[Layer]:
+def _kind(words: list[str], sizes: str = "") -> Kind:
+    weight, family, word, channels, rank, *windows = words
+    at = tuple(map(int, sizes.split()))
+    return Kind(int(weight), family, word, channels, int(rank), tuple(windows), at)
+
+
+def _layers(seed: int, rare: bool) -> Iterator[Layer]:
     # Only random() is used: of all methods, only its values are promised to every Python.
     rng = random.Random(seed)
-    table_of_kinds = [kind for kind in kinds() for _ in range(kind.weight)]
+    table_of_kinds = [kind for kind in kinds(rare) for _ in range(kind.weight)]
     number = 0
     while True:
         kind = _pick(rng, table_of_kinds)
@@ -88,14 +110,14 @@ def _layers(seed: int) -> Iterator[Layer]:
         while not _fits(drawn):
             drawn = _draw(rng, kind)
         number += 1
-        name = f"r{seed}-{number} {_describe(kind, drawn)}"
+        name = f"{'rare' if rare else 'r'}{seed}-{number} {_describe(kind, drawn)}"
         yield table.tagged(dataclasses.replace(drawn, name=name))
 
 
 def _draw(rng: random.Random, kind: Kind) -> Layer:
     kernel, stride, dilation = _window(_pick(rng, kind.windows), kind.rank)
     groups, src_channels, dst_channels = _channels(rng, kind)
-    size = _size(rng, kind.rank)
+    size = (_pick(rng, kind.sizes),) * kind.rank if kind.sizes else _size(rng, kind.rank)
     if kind.family == "deconv":
         size = tuple(max(n // stride, 4) for n in size)
     style = _pick(rng, ("symmetric",) * 12 + ("SAME",) * 4 + ("valid",) * 3 + ("uneven",))
@@ -133,7 +155,14 @@ def _channels(rng: random.Random, kind: Kind) -> tuple[int, int, int]:
         groups, width = _pick(rng, GROUPS), _pick(rng, WIDTHS)
         other = _pick(rng, (width,) * 6 + (2 * width, width // 2))
         return groups, groups * width, groups * other
+    if kind.channels == "narrow":
+        return 1, _pick(rng, NARROW_CHANNELS), _pick(rng, NARROW_CHANNELS)
+    if kind.channels.startswith("wide"):
+        wide = _pick(rng, WIDE_CHANNELS)
+        return wide if kind.channels == "wide-dw" else 1, wide, wide
     src = _channel_count(rng)
+    if kind.channels == "multiplier":
+        return src, src, src * _pick(rng, (2, 2, 3, 4))
     if kind.channels == "depthwise":
         many = kind.family == "conv" and rng.random() < 0.06
         return src, src, 2 * src if many else src

@@ -1,6 +1,6 @@
 """Every form fills what its record claims, exactly: integers in, the defining sum out."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +71,24 @@ def test_exact(form, slot):
     if not problems:
         pytest.skip(f"{form} claims none to {slot}")
     check(form, slot, problems)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attributes"),
+    [
+        ("convolution", [(2, 4, 4, 8), (5, 5, 8, 16)], {"pads_begin": 2, "pads_end": 2}),
+        ("convolution_backward_weights", [(2, 40, 8), (2, 41, 16)],
+         {"weights_shape": (8, 8, 16), "pads_begin": 4, "pads_end": 4}),
+    ],
+)  # fmt: skip
+def test_xla_does_not_exchange_the_operands_of_a_convolution(op, shapes, attributes):
+    """XLA exchanges the operands if the kernel has more pixels than the data, and is slow then."""
+    types = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    run = partial(getattr(jaxconv, op), **attributes)
+    with jaxconv.forced("convolution"):
+        text = jax.jit(run).lower(*types).compile().as_text()
+    assert "convolution(" in text
+    assert "rhs_reversal" not in text
 
 
 def test_convolutions_in_float64():
