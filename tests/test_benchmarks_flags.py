@@ -18,7 +18,8 @@ from benchmarks import (
 
 SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "once", "out"}
 SHARED |= {"path", "python", "repeats"}
-ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "quick", "random", "seed"}
+ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "quick", "random", "rare"}
+ROWS |= {"seed"}
 COMMANDS = {
     layers: SHARED | ROWS | {"summary"},
     ablation: SHARED | ROWS | {"library", "lines"},

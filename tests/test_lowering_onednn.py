@@ -19,7 +19,7 @@ from jaxconv import _lowering
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn as form
-from jaxconv._lowering.forms import onednn_call
+from jaxconv._lowering.forms import onednn_call, slide
 from tests.support import oracle
 
 HERE = pytest.mark.skipif(
@@ -207,6 +207,28 @@ def test_a_weights_gradient_reads_rows_in_blocks(patched):
         assert "stablehlo.while" in jax.jit(gradient).lower(src, diff).as_text()
         found = gradient(src, diff)
     expected = oracle.convolution_backward_weights(src, diff, (5, 5, 16, 16), strides=2)
+    np.testing.assert_array_equal(found, expected)
+
+
+@HERE
+@pytest.mark.parametrize("channels", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
+def test_an_image_slides_in_blocks_of_rows(channels, patched):
+    """A depthwise weights gradient, also for each pair of channels of a small group."""
+    patched(onednn_call, "MAX_TAPS", 40)
+    patched(slide, "MIN_PIXELS", 20)
+    (i, o), groups, rng = channels, 64, np.random.default_rng(5)
+    src = rng.integers(-3, 4, (2, groups * i, 21, 16)).astype(np.float32)
+    diff = rng.integers(-3, 4, (2, groups * o, 8, 10)).astype(np.float32)
+    attributes = {"strides": (3, 2), "dilations": (1, 2), "pads_begin": (2, 3), "pads_end": (2, 4)}
+    attributes |= {"groups": groups, "data_format": "NCX", "weights_format": "OIX"}
+
+    def gradient(src, diff):
+        return jaxconv.convolution_backward_weights(src, diff, (groups * o, i, 3, 3), **attributes)
+
+    with jaxconv.forced("slide"):
+        assert calls(gradient, src, diff)
+        found = gradient(src, diff)
+    expected = oracle.convolution_backward_weights(src, diff, (groups * o, i, 3, 3), **attributes)
     np.testing.assert_array_equal(found, expected)
 
 

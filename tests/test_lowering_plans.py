@@ -143,9 +143,11 @@ def test_one_isolates_and_none_within_it():
         (problem("kernel", [axis()], fine=64), ["swap", "convolution"], ["swap", "convolution"]),
         (
             problem("kernel", [axis(kernel=9)] * 2, 512, 1, 1),
-            ["by block", "by piece", "multiply-adds"],
+            ["slide", "onednn"],
             ["by block", "by piece", "multiply-adds"],
         ),
+        (problem("kernel", [axis(14)] * 2, 32, 1, 2), ["slide", "onednn"], ["multiply-adds"]),
+        (problem("kernel", [axis(7, 5)] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
         (
             problem("coarse", [axis()] * 3, fine=32),
             ["onednn"],

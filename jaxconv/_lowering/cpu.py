@@ -18,6 +18,7 @@ from jaxconv._lowering.forms import (
     onednn,
     phases,
     reference,
+    slide,
     split,
     swap,
     taps,
@@ -46,6 +47,10 @@ MAX_STEM_CHANNELS = 4
 #: Fine channels of a stem, and coarse channels for each, for which im2col beats XLA's convolution.
 MAX_WIDENED_CHANNELS, MIN_COARSE_PER_FINE = 8, 10
 
+#: Pairs of channels in a group, and pixels of an image, that are worth a call of oneDNN; and taps
+#: that are cheaper in one loop over more pixels than these.
+MAX_SLIDING_PAIRS, MIN_SLIDING_PIXELS, MAX_LOOP_TAPS, MAX_SLIDING_PIXELS = 4, 64, 9, 600
+
 #: Pairs of channels in a group for which multiply-adds beat dots in a weights gradient.
 MAX_CHANNEL_PAIRS = 32
 
@@ -58,11 +63,9 @@ MIN_ONEDNN_WORK = 2e4
 #: Multiply-adds of a group that are worth a contraction for each group.
 MIN_GROUP_WORK = 4e6
 
-#: Pixels along an axis, and channels, for which im2col beats XLA's convolution.
-MAX_SMALL_PIXELS, MIN_WIDE_CHANNELS = 14, 64
-
-#: Coarse channels that are not worth im2col's windows.
-MAX_COARSE_CHANNELS = 16
+#: Pixels along an axis, and channels, for which im2col beats XLA's convolution; and coarse channels
+#: that are not worth im2col's windows.
+MAX_SMALL_PIXELS, MIN_WIDE_CHANNELS, MAX_COARSE_CHANNELS = 14, 64, 16
 
 #: Images for which XLA's weights gradient, which takes images as channels, beats im2col: the lower
 #: limit is for very few channels, and for strides.
@@ -71,7 +74,7 @@ MIN_IMAGES, MIN_IMAGES_OTHERWISE = 8, 32
 #: Bytes of data that XLA's weights gradient may transpose to take images as channels.
 MAX_COPIED_BYTES = 16 << 20
 
-#: Pixels whose sums cost less than to copy the kernel into an order of oneDNN's.
+#: Pixels whose sums cost less than to copy the kernel for oneDNN.
 MAX_COPIED_KERNEL_PIXELS = 49
 
 #: Copies of the result that reading the narrower tensor by taps must save.
@@ -87,6 +90,14 @@ def _few_terms(p: Problem) -> bool:
     return p.taps * p.fine_channels <= MAX_TERMS
 
 
+def _slides(p: Problem) -> bool:
+    """Whether a call for each image beats multiply-adds, which win for few taps of many pixels."""
+    pairs = p.fine_channels * p.coarse_channels
+    in_one_loop = pairs == 1 and not p.strided and p.taps <= MAX_LOOP_TAPS
+    few = p.positions < MIN_SLIDING_PIXELS or (in_one_loop and p.positions > MAX_SLIDING_PIXELS)
+    return p.bits == 32 and pairs <= MAX_SLIDING_PAIRS and not few
+
+
 def _few_products(p: Problem) -> bool:
     return not p.dense and p.fine_channels * p.coarse_channels <= MAX_CHANNEL_PAIRS
 
@@ -94,8 +105,7 @@ def _few_products(p: Problem) -> bool:
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
     if p.result == "kernel":
-        transposed = not p.channels_last and p.rank > 1 and not p.tiles
-        return _few_products(p) or transposed
+        return _few_products(p) or (not p.channels_last and p.rank > 1 and not p.tiles)
     if p.result == "fine":
         return (p.strided or p.depthwise) and not p.channels_last
     multiplied = p.depthwise and p.rank > 1 and not onednn.FORM.fills(p)
@@ -157,29 +167,29 @@ def _few_results(p: Problem) -> bool:
 def _image_by_image(p: Problem) -> bool:
     """Whether twice the weights, which each image copies, are at most the image, channels first."""
     i, o = p.fine_channels, p.coarse_channels
-    few = 2 * i * o <= p.positions * (i + o)
-    return p.channels_first and few and (p.bits > 16 or p.result != "kernel")
+    few = p.channels_first and 2 * i * o <= p.positions * (i + o)
+    return few and (p.bits > 16 or p.result != "kernel")
 
 
 def _few_terms_channels_first(p: Problem) -> bool:
     """Whether grouped sums, channels first, cost less than two transpositions."""
+    if p.dense or not p.channels_first or p.result != "coarse":
+        return False
     few = p.fine_channels <= (1 if p.strided else 4)
-    few = few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
-    return p.channels_first and p.result == "coarse" and few and not p.dense
+    return few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
 
 
 def _narrow_coarse(p: Problem) -> bool:
     """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
-    saved = p.pixels * (p.fine_channels - p.coarse_channels)
-    return saved >= MIN_SAVED_COPIES * p.fine_channels * p.coarse_channels
+    i, o = p.fine_channels, p.coarse_channels
+    return p.pixels * (i - o) >= MIN_SAVED_COPIES * i * o
 
 
 def _pays_for_onednn(p: Problem) -> bool:
     """Whether there is enough work to start oneDNN, and to let oneDNN copy the kernel."""
     few = p.result == "coarse" and p.pixels <= MAX_COPIED_KERNEL_PIXELS and p.bits == 32
-    as_it_is = p.geometry.kernel == p.geometry.canonical().kernel
-    copied = few and p.dense and as_it_is and p.rank == 2 and _small_image(p)
-    return p.work >= MIN_ONEDNN_WORK and not copied
+    copied = p.dense and p.rank == 2 and p.geometry.kernel == p.geometry.canonical().kernel
+    return p.work >= MIN_ONEDNN_WORK and not (few and copied and _small_image(p))
 
 
 def _fast_dense(p: Problem) -> bool:
@@ -188,8 +198,7 @@ def _fast_dense(p: Problem) -> bool:
         return False
     i, o = p.fine_channels, p.coarse_channels
     if p.result == "coarse":
-        many = i > MAX_SLOW_CHANNELS and p.taps * o > MAX_WINDOWS_RATIO * i
-        return many and _few_results(p)
+        return i > MAX_SLOW_CHANNELS and p.taps * o > MAX_WINDOWS_RATIO * i and _few_results(p)
     several = (p.batch or 0) >= (MIN_IMAGES if p.strided else MIN_IMAGES_OTHERWISE)
     even = o < MIN_COARSE_PER_FINE * i and (p.strided or not _narrow_coarse(p))
     copied = 4 * sum(math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
@@ -198,8 +207,8 @@ def _fast_dense(p: Problem) -> bool:
 
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
-    enough = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups
-    return not p.dense and p.bits > 16 and enough
+    several = not p.dense and p.bits > 16 and p.counted
+    return several and p.work >= MIN_GROUP_WORK * p.geometry.groups
 
 
 def _dots_of_windows(p: Problem) -> bool:
@@ -219,15 +228,14 @@ def _is_stem(p: Problem) -> bool:
 def _small_image(p: Problem) -> bool:
     """Whether an axis has few pixels, and there are enough results to be worth their windows."""
     small = any(a.coarse <= MAX_SMALL_PIXELS for a in p.geometry.axes if a.kernel > 1)
-    return (
-        small and p.fine_channels >= MIN_WIDE_CHANNELS and p.coarse_channels > MAX_COARSE_CHANNELS
-    )
+    wide = p.fine_channels >= MIN_WIDE_CHANNELS and p.coarse_channels > MAX_COARSE_CHANNELS
+    return small and wide
 
 
 def _widens(p: Problem) -> bool:
     """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
-    few = 1 < p.fine_channels <= MAX_WIDENED_CHANNELS
-    return few and p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
+    many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
+    return 1 < p.fine_channels <= MAX_WIDENED_CHANNELS and many
 
 
 TABLE: Table = (
@@ -237,6 +245,12 @@ TABLE: Table = (
         dots.BY_IMAGE,
         _image_by_image,
         "one tap, channels first: a dot for each image, and no transposition",
+    ),
+    Line(
+        "depthwise-weights",
+        slide.FORM,
+        _slides,
+        "a depthwise weights gradient: each image of the coarse tensor as oneDNN's kernel",
     ),
     Line(
         "much-data",
@@ -251,29 +265,24 @@ TABLE: Table = (
         "one dot of few sums keeps one core busy: several dots side by side, then their sum",
     ),
     Line("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
-    Line(
-        "stride-1",
-        phases.FLIP,
-        lambda p: True,
-        "a convolution by the reversed kernel",
-    ),
+    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
     Line(
         "fast-dense",
         convolution.FORM,
         _fast_dense,
-        "from JAX 0.12 on, XLA's dense convolution uses all cores",
+        "XLA's dense convolution, on all cores",
     ),
     Line(
         "few-results",
         col2im.FORM,
         _few_results,
-        "few result channels: one dot, whose windows are added up",
+        "few result channels: a dot, and added windows",
     ),
     Line(
         "strided",
         phases.PHASES,
         lambda p: True,
-        "stride-1 convolutions, by the residues of pixels modulo the stride",
+        "stride-1 convolutions, one for residues of a kind",
     ),
     Line(
         "tap-by-tap",
@@ -299,12 +308,7 @@ TABLE: Table = (
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
     ),
-    Line(
-        "onednn",
-        onednn.FORM,
-        _pays_for_onednn,
-        "oneDNN, which jaxlib carries",
-    ),
+    Line("onednn", onednn.FORM, _pays_for_onednn, "oneDNN, which jaxlib carries"),
     # The portable forms: without oneDNN, or for what it cannot compute.
     Line(
         "grouped-sharded",

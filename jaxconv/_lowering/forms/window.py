@@ -17,11 +17,16 @@ def pad_fine(fine: Array, geometry: Geometry) -> Array:
 
     Axis by axis: XLA takes three times as long to compile a pad of two axes.
     """
-    for at, a in zip(geometry.data.spatial, geometry.axes, strict=True):
-        config = [(0, 0, 0)] * fine.ndim
-        config[at] = (a.pad_low, a.pad_high, 0)
-        fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    for n in range(geometry.rank):
+        fine = pad_axis(fine, geometry, n)
     return fine
+
+
+def pad_axis(fine: Array, geometry: Geometry, n: int) -> Array:
+    """Pad the fine tensor along one spatial axis."""
+    axis, config = geometry.axes[n], [(0, 0, 0)] * fine.ndim
+    config[geometry.data.spatial[n]] = (axis.pad_low, axis.pad_high, 0)
+    return lax.pad(fine, jnp.zeros((), fine.dtype), config)
 
 
 def geometry_of_padded(geometry: Geometry) -> Geometry:

@@ -1,0 +1,110 @@
+"""Depthwise weights gradients: the coarse pixels of an image slide over its fine pixels.
+
+    dW[t, c] = sum over images n of
+        (sum over q of fine[n, stride*q + dilation*t, c] * coarse[n, q, c])
+
+The inner sum is itself a depthwise contraction to coarse: its kernel is the coarse image, its
+results are the taps, and stride and dilation are exchanged. oneDNN computes such a contraction for
+each image, or for some rows of a large image. A group of several channels has a depthwise channel
+for each pair of a fine and a coarse channel: the data of a block is copied for each.
+"""
+
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jaxconv._base.geometry import Axis
+from jaxconv._base.reshape import merge_groups, reorder, split_groups
+from jaxconv._base.typing import Index
+from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.forms import onednn, onednn_call, window
+from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
+from jaxconv._lowering.problem import Numerics, Problem
+
+#: Coarse pixels in a block, as far as an image has so many: fewer are not worth a call.
+MIN_PIXELS = 256
+
+
+def _choose_rows(problem: Problem) -> int:
+    """Choose how many coarse rows of an image a block has: all, or a divisor."""
+    rows, *others = (a.coarse for a in problem.geometry.axes)
+    return find_divisor(rows, onednn_call.MAX_TAPS // math.prod(others))
+
+
+def _view_rows(problem: Problem) -> tuple[Axis, ...]:
+    """The axes of a block; if an image has several, the first axis is padded before."""
+    first, *others = problem.geometry.axes
+    rows = _choose_rows(problem)
+    if rows < first.coarse:
+        part = replace(first, coarse=rows, pad_low=0)
+        first = replace(part, fine=part.span - 1 + part.extent)
+    return (first, *others)
+
+
+def _split_images(problem: Problem) -> tuple[Problem, ...]:
+    channels = problem.geometry.groups * problem.fine_channels * problem.coarse_channels
+    axes = tuple(
+        Axis(a.fine, a.coarse, a.kernel, a.dilation, a.stride, a.pad_low)
+        for a in _view_rows(problem)
+    )
+    geometry = replace(problem.geometry.canonical(), axes=axes).with_groups(channels)
+    part = replace(problem, result="coarse", geometry=geometry, batch=1)
+    return (replace(part, fine_channels=1, coarse_channels=1),)
+
+
+def images_to_kernel(
+    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
+) -> Array:
+    """Sum over blocks of rows of all images."""
+    (part,), geometry, groups = parts, problem.geometry, problem.geometry.groups
+    i, o = problem.fine_channels, problem.coarse_channels
+    last, batch, at = geometry.canonical(), geometry.data.batch, geometry.data.spatial[0]
+    rows, first = _choose_rows(problem), geometry.axes[0]
+    blocks = first.coarse // rows
+    if blocks > 1:
+        fine = window.pad_axis(fine, geometry, 0)
+
+    def read(x: Array, n: Index, step: int, count: int) -> Array:
+        """Read some rows of an image, with the channels last and the groups apart."""
+        x = slice_along(x, lax.div(jnp.int32(n), jnp.int32(blocks)), 1, batch)
+        x = slice_along(x, lax.rem(jnp.int32(n), jnp.int32(blocks)) * step, count, at)
+        return split_groups(reorder(x, geometry.data.spec, last.data.spec), groups)
+
+    def block(n: Index) -> Array:
+        data = read(fine, n, rows * first.stride, _view_rows(problem)[0].fine)
+        kernel = read(coarse, n, rows, rows)[0]
+        if i * o > 1:
+            data = jnp.broadcast_to(data[..., None], (*data.shape, o))
+            kernel = jnp.broadcast_to(kernel[..., None, :], (*kernel.shape[:-1], i, o))
+        else:
+            kernel = kernel[..., None]
+        data, kernel = (
+            x.reshape(*x.shape[: geometry.rank + extra], -1)
+            for x, extra in ((data, 1), (kernel, 0))
+        )
+        return part(data, jnp.expand_dims(kernel, -2), numerics.wide)[0]
+
+    out = sum_over_blocks(block, fine.shape[batch] * blocks, fine, coarse)
+    out = out.reshape(*out.shape[:-1], groups, i, o)
+    out = merge_groups(jnp.swapaxes(out, -3, -2))  # X, i, (g, o)
+    return reorder(out, last.kernel.spec, geometry.kernel.spec)
+
+
+def _cannot(problem: Problem) -> bool:
+    if problem.dense or not problem.counted or problem.empty or problem.rank > 2:
+        return True
+    few = math.prod(a.coarse for a in _view_rows(problem)) < min(MIN_PIXELS, problem.positions)
+    return few or not onednn.FORM.fills(_split_images(problem)[0])
+
+
+FORM = Form(
+    "slide",
+    {"kernel": images_to_kernel},
+    cannot=_cannot,
+    any_layout=True,
+    gathers=True,
+    parts=_split_images,
+    contender=True,
+)
