@@ -122,7 +122,8 @@ def test_one_isolates_and_none_within_it():
             ["onednn"],
             ["by block", "multiply-adds"],
         ),
-        (problem("coarse", [axis()] * 2, 32, 1, 2), ["multiply-adds"], ["multiply-adds"]),
+        (problem("coarse", [axis()] * 2, 32, 1, 2), ["repeat", "onednn"], ["multiply-adds"]),
+        (problem("coarse", [axis()] * 2, 32, 2, 1), ["multiply-adds"], ["multiply-adds"]),
         (problem("coarse", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "convolution"]),
         (
             problem("kernel", [axis()] * 2, 4, 64, 64),

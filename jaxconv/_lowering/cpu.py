@@ -18,6 +18,7 @@ from jaxconv._lowering.forms import (
     onednn,
     phases,
     reference,
+    repeat,
     slide,
     split,
     swap,
@@ -77,9 +78,6 @@ MAX_COPIED_BYTES = 16 << 20
 #: Pixels whose sums cost less than to copy the kernel for oneDNN.
 MAX_COPIED_KERNEL_PIXELS = 49
 
-#: Copies of the result that reading the narrower tensor by taps must save.
-MIN_SAVED_COPIES = 2
-
 
 def _few_terms(p: Problem) -> bool:
     """Whether there are groups, and few enough multiply-adds a result for one fused loop."""
@@ -128,10 +126,9 @@ def _dots_only(p: Problem) -> bool:
 
 
 def _few_terms_beat_onednn(p: Problem) -> bool:
-    """Whether one channel meets a few, or phases, whose results fuse with the interleaving."""
-    few, more = sorted((p.fine_channels, p.coarse_channels))
-    multiplier = not p.dense and few == 1 < more <= MAX_GROUP_CHANNELS
-    return p.result == "coarse" and (multiplier or (p.phase and p.depthwise)) and _few_terms(p)
+    """Whether few channels give one, or phases, whose results fuse with the interleaving."""
+    divider = not p.dense and p.coarse_channels == 1 < p.fine_channels <= MAX_GROUP_CHANNELS
+    return p.result == "coarse" and (divider or (p.phase and p.depthwise)) and _few_terms(p)
 
 
 def _one_dot(p: Problem) -> bool:
@@ -182,7 +179,7 @@ def _few_terms_channels_first(p: Problem) -> bool:
 def _narrow_coarse(p: Problem) -> bool:
     """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
     i, o = p.fine_channels, p.coarse_channels
-    return p.pixels * (i - o) >= MIN_SAVED_COPIES * i * o
+    return p.pixels * (i - o) >= 2 * i * o  # two copies of the result, for each tap
 
 
 def _pays_for_onednn(p: Problem) -> bool:
@@ -296,6 +293,7 @@ TABLE: Table = (
         _few_terms_channels_first,
         "few channels a group: multiply-adds, and no transposition",
     ),
+    Line("multiplier", repeat.FORM, lambda p: True, "each fine channel repeated: depthwise"),
     Line(
         "few-terms-beat-onednn",
         multiply_adds.FORM,

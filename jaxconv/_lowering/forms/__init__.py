@@ -4,11 +4,12 @@
     dot.py, dots.py             one dot; a dot for each tap, or for each image
     im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
     multiply_adds.py            few channels a group
+    repeat.py                   channel multipliers as depthwise
     convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
     reference.py, plain.py      XLA's convolution in any layout, and zeros; lax's own lowering
     cudnn.py                    GPU: the convolutions that cuDNN has
     phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
-    swap.py                     weights gradients with fine and coarse exchanged
+    slide.py, swap.py           weights gradients: images as kernels; fine and coarse exchanged
     bundle.py                   TPU: groups of few channels, several in one
     split.py, taps.py           by group, block or piece; by tap
     window.py, blocks.py        functions that several forms use

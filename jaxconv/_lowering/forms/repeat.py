@@ -1,0 +1,48 @@
+"""Channel multipliers: each fine channel is repeated, and the contraction becomes depthwise.
+
+oneDNN has vector code for one coarse channel a group. To repeat the data costs less than
+multiply-adds, which read the result's channels in steps of the multiplier, and take up to 14 times
+as long where the channels are a power of 2: then all pixels fall into the same cache sets.
+"""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.forms import onednn
+from jaxconv._lowering.problem import Numerics, Problem
+
+#: Coarse channels of a group: more are a dense contraction's work.
+MAX_MULTIPLIER = 8
+
+
+def _split_multiplier(problem: Problem) -> tuple[Problem, ...]:
+    groups = problem.geometry.groups * problem.coarse_channels
+    geometry = problem.geometry.with_groups(groups)
+    return (replace(problem, geometry=geometry, coarse_channels=1),)
+
+
+def to_coarse(
+    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
+) -> Array:
+    """Repeat each fine channel for each coarse channel of its group."""
+    (part,) = parts
+    return part(jnp.repeat(fine, problem.coarse_channels, axis=-1), kernel, numerics)
+
+
+def _cannot(problem: Problem) -> bool:
+    multiplier = problem.fine_channels == 1 < problem.coarse_channels <= MAX_MULTIPLIER
+    return problem.dense or not multiplier or not onednn.FORM.fills(_split_multiplier(problem)[0])
+
+
+FORM = Form(
+    "repeat",
+    {"coarse": to_coarse},
+    cannot=_cannot,
+    parts=_split_multiplier,
+    any_kernel=True,
+    isolated=(),
+    contender=True,
+)
