@@ -37,18 +37,14 @@ def sum_integers(
     window: Mapping[str, Any],
     x: ArrayLike,
     w: ArrayLike,
-    x_zero_point: ArrayLike | None = None,
-    w_zero_point: ArrayLike | None = None,
+    x_zero_point: ArrayLike | None,
+    w_zero_point: ArrayLike | None,
 ) -> Array:
     """Compute ConvInteger."""
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
-    geometry, channels = resolved.geometry, w.shape[0]
-    x_zero = _read_number(op, "x_zero_point", x_zero_point, x.dtype, 1).reshape(())
-    w_zero = _read_number(op, "w_zero_point", w_zero_point, w.dtype, channels)
-    (x, x_zero), (w, w_zero) = _to_int8(x, x_zero), _to_int8(w, w_zero)
-    known = not isinstance(w_zero, jax.core.Tracer)
-    operands = (x, w, x_zero) if known and not np.any(w_zero) else (x, w, x_zero, w_zero)
-    return _sum(geometry, *operands)
+    _check_numbers(op, 1, x_zero_point=x_zero_point)
+    _check_numbers(op, w.shape[0], w_zero_point=w_zero_point)
+    return _sum(resolved.geometry, x, w, x_zero_point, _drop_middle(w, w_zero_point))
 
 
 def quantise(
@@ -65,57 +61,89 @@ def quantise(
     B: ArrayLike | None,  # noqa: N803
 ) -> Array:
     """Compute QLinearConv."""
-    sums = sum_integers(op, window, x, w, x_zero_point, w_zero_point)
-    per_channel = (-1,) + (1,) * (x.ndim - 2)
-    if B is not None:
-        if B.shape != w.shape[:1]:
-            raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
-        sums = sums + jnp.asarray(B).reshape(1, *per_channel)
-    x_scale, y_scale = (
-        _read_number(op, name, value, value.dtype, 1).reshape(())
-        for name, value in {"x_scale": x_scale, "y_scale": y_scale}.items()
+    resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
+    _check_numbers(
+        op, 1, x_scale=x_scale, x_zero_point=x_zero_point, y_scale=y_scale, y_zero_point=y_zero_point
     )
-    zero = _read_number(op, "y_zero_point", y_zero_point, y_zero_point.dtype, 1).reshape(())
-    scale = x_scale * _read_number(op, "w_scale", w_scale, w_scale.dtype, w.shape[0]) / y_scale
-    ends = jnp.iinfo(zero.dtype)
-    scaled = sums.astype(jnp.float32) * jnp.asarray(scale).reshape(1, *per_channel)
-    found = jnp.round(scaled) + zero.astype(jnp.float32)
-    # XLA does not promise how it converts numbers beyond the range of an integer type.
-    return jnp.clip(found, float(ends.min), float(ends.max)).astype(zero.dtype)
+    _check_numbers(op, w.shape[0], w_zero_point=w_zero_point, w_scale=w_scale)
+    if B is not None and B.shape != w.shape[:1]:
+        raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
+    middle_or_not = _drop_middle(w, w_zero_point)
+    return _quantise(
+        resolved.geometry, x, x_scale, x_zero_point, w, w_scale, middle_or_not,
+        y_scale, y_zero_point, B,
+    )  # fmt: skip
 
 
-def _read_number(
-    op: str, name: str, value: ArrayLike | None, dtype: Any, channels: int
-) -> ArrayLike:
-    """Read a number, or one for each of several channels, as a vector; 0 if not given."""
-    if value is None:
-        return np.zeros(1, dtype)
-    if value.ndim > 1 or value.size not in (1, channels):
-        or_each = f", or ({channels},) for the output channels" if channels > 1 else ""
-        raise ValueError(f"{op}: `{name}` must have shape () or (1,){or_each}; got {value.shape}")
-    return value.reshape(-1)
+def _check_numbers(op: str, channels: int, **values: ArrayLike | None) -> None:
+    """Check that values are numbers, or vectors with a number for each of several channels."""
+    for name, value in values.items():
+        if value is not None and (value.ndim > 1 or value.size not in (1, channels)):
+            or_each = f", or ({channels},) for the output channels" if channels > 1 else ""
+            raise ValueError(
+                f"{op}: `{name}` must have shape () or (1,){or_each}; got {value.shape}"
+            )
 
 
-def _to_int8(x: ArrayLike, zero: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
-    """Shift uint8 and its zero point by 128 to int8; the zero point as int32."""
-    if x.dtype == jnp.int8:
-        return x, zero.astype(jnp.int32)
-    # Flipping the highest bit takes 128 off, modulo 256.
-    shifted = lax.bitcast_convert_type(jnp.bitwise_xor(x, np.uint8(128)), jnp.int8)
-    return shifted, zero.astype(jnp.int32) - np.int32(128)
+def _drop_middle(w: ArrayLike, zero: ArrayLike | None) -> ArrayLike | None:
+    """Drop a zero point of the weights that is known to be the middle of their type."""
+    zero = np.zeros(1, w.dtype) if zero is None else zero
+    known = not isinstance(zero, jax.core.Tracer)
+    return None if known and np.all(np.asarray(zero) == _middle(w)) else zero
+
+
+def _middle(x: ArrayLike) -> int:
+    return 128 if x.dtype == jnp.uint8 else 0
 
 
 @partial(jax.jit, static_argnums=0)
-def _sum(geometry: Geometry, x: Array, w: Array, x_zero: Array, *w_zero: Array) -> Array:
-    """Sum the products of a window; of int8 and zero points in int32."""
-    products = math.prod(w.shape[1:])
+def _quantise(
+    geometry: Geometry,
+    x: Array,
+    x_scale: Array,
+    x_zero: Array,
+    w: Array,
+    w_scale: Array,
+    w_zero: Array | None,
+    y_scale: Array,
+    y_zero_point: Array,
+    bias: Array | None,
+) -> Array:
+    per_channel = (1, -1, *(1 for _ in geometry.axes))
+    sums = _sum(geometry, x, w, x_zero, w_zero)
+    if bias is not None:
+        sums = sums + bias.reshape(per_channel)
+    scale = x_scale.reshape(()) * w_scale.reshape(-1) / y_scale.reshape(())
+    scaled = jnp.round(sums.astype(jnp.float32) * scale.reshape(per_channel))
+    found = scaled + y_zero_point.reshape(()).astype(jnp.float32)
+    # XLA does not promise how it converts numbers beyond the range of an integer type.
+    ends = jnp.iinfo(y_zero_point.dtype)
+    return jnp.clip(found, float(ends.min), float(ends.max)).astype(y_zero_point.dtype)
+
+
+@partial(jax.jit, static_argnums=0)
+def _sum(
+    geometry: Geometry, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None
+) -> Array:
+    """Sum the products of each window; without `w_zero` it is the middle of the type."""
+    x_zero = jnp.zeros((), jnp.int32) if x_zero is None else x_zero.reshape(()).astype(jnp.int32)
+    operands = [_to_int8(x), _to_int8(w), x_zero - np.int32(_middle(x))]
+    if w_zero is not None:
+        operands.append(w_zero.reshape(-1).astype(jnp.int32) - np.int32(_middle(w)))
     dots = partial(_sum_by_dots, geometry)
-    if geometry.groups > 1 and products <= MAX_FLOAT_PRODUCTS:
+    if geometry.groups > 1 and math.prod(w.shape[1:]) <= MAX_FLOAT_PRODUCTS:
         on_cpu = partial(_sum_by_floats, geometry)
     else:
         on_cpu = partial(call_apart, dots)
-    sums: Array = lax.platform_dependent(x, w, x_zero, *w_zero, cpu=on_cpu, default=dots)
+    sums: Array = lax.platform_dependent(*operands, cpu=on_cpu, default=dots)
     return sums
+
+
+def _to_int8(x: Array) -> Array:
+    """Take 128 off uint8: modulo 256, that flips the highest bit."""
+    if x.dtype == jnp.int8:
+        return x
+    return lax.bitcast_convert_type(jnp.bitwise_xor(x, np.uint8(128)), jnp.int8)
 
 
 def _sum_by_floats(geometry: Geometry, x: Array, w: Array, *zeros: Array) -> Array:
@@ -131,27 +159,35 @@ def _sum_by_floats(geometry: Geometry, x: Array, w: Array, *zeros: Array) -> Arr
 
 
 def _sum_by_dots(geometry: Geometry, x: Array, w: Array, x_zero: Array, *w_zero: Array) -> Array:
-    groups, channels = geometry.groups, w.shape[0]
+    groups, images, channels = geometry.groups, x.shape[0], w.shape[0]
+    extents = [axis.coarse for axis in geometry.axes]
     pads = [(axis.pad_low, axis.pad_high, 0) for axis in geometry.axes]
     x = lax.pad(x, x_zero.astype(jnp.int8), [(0, 0, 0)] * 2 + pads)
-    x = jnp.moveaxis(x, 1, -1)
-    geometry = geometry.canonical()
-    windows = [read_tap(tap, x, geometry) for tap in taps(geometry)]
-    columns = jnp.concatenate(
-        [each.reshape(*each.shape[:-1], groups, -1) for each in windows], axis=-1
-    )
-    # (groups, taps and input channels, output channels)
-    w = w.reshape(groups, channels // groups, w.shape[1], -1).transpose(0, 3, 2, 1)
-    w = w.reshape(groups, columns.shape[-1], -1)
-    dot = partial(jnp.einsum, "...gk,gko->...go", preferred_element_type=jnp.int32)
-    sums = dot(columns, w) - _align(x_zero * w.sum(1, dtype=jnp.int32), x.ndim)
+    # (groups, output channels, taps and input channels)
+    w = w.reshape(groups, channels // groups, w.shape[1], -1).swapaxes(2, 3)
+    w = w.reshape(groups, channels // groups, -1)
+    dot = partial(jnp.einsum, preferred_element_type=jnp.int32)
+    if one_tap := all(axis.kernel == 1 for axis in geometry.axes):
+        # A dot for each image, whose channels stay first: neither x nor the sums are transposed.
+        columns = read_tap((0,) * geometry.rank, x, geometry)
+        columns = columns.reshape(images, groups, w.shape[2], math.prod(extents))
+        each = (None, ..., None)
+
+        def sum_with(w: Array) -> Array:
+            return dot("ngok,ngkp->ngop", jnp.broadcast_to(w, (images, *w.shape)), columns)
+    else:
+        x, geometry = jnp.moveaxis(x, 1, -1), geometry.canonical()
+        shape = images, math.prod(extents), groups, x.shape[-1] // groups
+        windows = [read_tap(tap, x, geometry).reshape(shape) for tap in taps(geometry)]
+        columns, each = jnp.concatenate(windows, axis=-1), (None, None, ...)
+
+        def sum_with(w: Array) -> Array:
+            return dot("npgk,gok->npgo", columns, w)
+
+    sums = sum_with(w) - (x_zero * w.sum(2, dtype=jnp.int32))[each]
     for zero in w_zero:
-        of_x = dot(columns, jnp.ones_like(w[..., :1])) - x_zero * np.int32(columns.shape[-1])
-        zeros = jnp.broadcast_to(zero, channels).reshape(groups, -1)
-        sums = sums - of_x * _align(zeros, x.ndim)
-    return jnp.moveaxis(sums.reshape(*sums.shape[:-2], channels), -1, 1)
-
-
-def _align(per_channel: Array, ndim: int) -> Array:
-    """Put the axes of a result before groups and channels."""
-    return lax.expand_dims(per_channel, range(ndim - 1))
+        of_x = sum_with(jnp.ones_like(w[:, :1])) - x_zero * np.int32(w.shape[2])
+        sums = sums - of_x * jnp.broadcast_to(zero, channels).reshape(groups, -1)[each]
+    if one_tap:
+        return sums.reshape(images, channels, *extents)
+    return jnp.moveaxis(sums.reshape(images, *extents, channels), -1, 1)
