@@ -1,6 +1,6 @@
 """ONNX's convolutions by their names: one node at a time, of floats or of 8-bit integers.
 
-`jaxconv.onednn` is another thing, for oneDNN Graph. `apply` takes an operator's name, attributes and
+`jaxconv.onednn` is another thing: oneDNN Graph. `apply` takes an operator's name, attributes and
 inputs as ONNX's page of the operator lists these:
 
 >>> import numpy as np
@@ -18,7 +18,7 @@ inputs as ONNX's page of the operator lists these:
 
 Float operators are `jaxconv.convolution` and `jaxconv.conv_transpose`, with their derivatives.
 Integers are summed in int32, exactly, and have no derivatives. Quantised results are
-``saturate(round(sum * (x_scale * w_scale / y_scale)) + y_zero_point)`` in float32, where round takes
+``saturate(round(sum * (x_scale*w_scale/y_scale)) + y_zero_point)`` in float32, where round takes
 ties to the even integer. All work under `jax.jit` and `jax.vmap`. Axes are in ONNX's order, and
 pads are zeros, which an integer operator adds after it took off the zero point.
 """

@@ -1,10 +1,10 @@
 """Compute a node: its attributes in the words of the six operations."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any
 
-import jax.numpy as jnp
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from jaxconv._base.messages import short, shown
@@ -14,7 +14,6 @@ from jaxconv._ops.convolution import convolution
 from jaxconv.onnx._integers import quantise, sum_integers
 from jaxconv.onnx._operators import (
     NEWEST_OPSET,
-    Operator,
     find_operator,
     name_as_onnx,
     read_attributes,
@@ -22,33 +21,6 @@ from jaxconv.onnx._operators import (
 )
 
 
-@overload
-def apply(
-    op_type: Literal["Conv", "ConvTranspose", "ConvInteger", "QLinearConv"],
-    attributes: Mapping[str, Any] | Sequence[Any],
-    inputs: Sequence[Any],
-    *,
-    opset: int = ...,
-    precision: PrecisionLike = ...,
-) -> Array: ...
-@overload
-def apply(
-    op_type: Literal["CausalConvWithState"],
-    attributes: Mapping[str, Any] | Sequence[Any],
-    inputs: Sequence[Any],
-    *,
-    opset: int = ...,
-    precision: PrecisionLike = ...,
-) -> tuple[Array, Array]: ...
-@overload
-def apply(
-    op_type: str,
-    attributes: Mapping[str, Any] | Sequence[Any],
-    inputs: Sequence[Any],
-    *,
-    opset: int = ...,
-    precision: PrecisionLike = ...,
-) -> Any: ...
 def apply(
     op_type: str,
     attributes: Mapping[str, Any] | Sequence[Any],
@@ -99,16 +71,16 @@ def apply(
     given = read_attributes(operator, attributes)
     with name_as_onnx(operator):
         if op_type == "CausalConvWithState":
-            return _convolve_causally(operator, **arrays, **given, precision=precision)
-        x, w = (arrays[name] for name in operator.inputs if name in ("X", "x", "W", "w"))
-        window = _read_window(operator, x, w, given)
+            return _convolve_causally(op_type, **arrays, **given, precision=precision)
+        x, w = (arrays[name] for name in operator.tensors)
+        window = _read_window(op_type, x, w, given)
         if op_type == "Conv":
             return convolution(x, w, arrays["B"], **window, precision=precision)
         if op_type == "ConvTranspose":
             return conv_transpose(x, w, arrays["B"], **window, precision=precision)
         if op_type == "ConvInteger":
-            return sum_integers(operator.name, window, **arrays)
-        return quantise(operator.name, window, **arrays)
+            return sum_integers(op_type, window, **arrays)
+        return quantise(op_type, window, **arrays)
 
 
 def apply_node(
@@ -145,11 +117,9 @@ def apply_node(
     return apply(node.op_type, node.attribute, inputs, opset=opset, precision=precision)
 
 
-def _read_window(
-    operator: Operator, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]
-) -> dict[str, Any]:
+def _read_window(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the attributes of a window into those of the six operations."""
-    op, rank = operator.name, max(x.ndim - 2, 1)
+    rank = max(x.ndim - 2, 1)
     pads, mode, kernel_shape = given["pads"], given["auto_pad"], given["kernel_shape"]
     if kernel_shape is not None and tuple(kernel_shape) != w.shape[2:]:
         raise ValueError(
@@ -178,13 +148,11 @@ def _read_window(
         "weights_format": "OIX",
     }
     if "output_shape" in given:
-        window |= _read_size(operator, x, w, given)
+        window |= _read_size(op, x, w, given)
     return window
 
 
-def _read_size(
-    operator: Operator, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]
-) -> dict[str, Any]:
+def _read_size(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) -> dict[str, Any]:
     """Read what only a transposed convolution has: `output_shape` decides the pads.
 
     ONNX's equation begins with the larger half of an odd total, unless auto_pad is SAME_UPPER.
@@ -201,7 +169,7 @@ def _read_size(
         return found
     if len(size) != rank:
         raise ValueError(
-            f"{operator.name}: `output_shape` must be {rank} ints, of the spatial axes alone; "
+            f"{op}: `output_shape` must be {rank} ints, of the spatial axes alone; "
             f"got {short(tuple(size))}"
         )
     channels = w.shape[1] * given["group"] if w.ndim > 1 else 1
@@ -213,7 +181,7 @@ def _read_size(
 
 
 def _convolve_causally(
-    operator: Operator,
+    op: str,
     input: ArrayLike,
     weight: ArrayLike,
     bias: ArrayLike | None,
@@ -222,7 +190,6 @@ def _convolve_causally(
     precision: PrecisionLike,
 ) -> tuple[Array, Array]:
     """Convolve each channel with what came before; the state is what the next step reads."""
-    op = operator.name
     for name, value in {"input": input, "weight": weight}.items():
         if value.ndim != 3:
             raise ValueError(f"{op}: `{name}` must have 3 axes; got shape {value.shape}")

@@ -44,7 +44,8 @@ def sum_integers(
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
     _check_numbers(op, 1, x_zero_point=x_zero_point)
     _check_numbers(op, w.shape[0], w_zero_point=w_zero_point)
-    return _sum(resolved.geometry, x, w, x_zero_point, _drop_middle(w, w_zero_point))
+    sums: Array = _sum(resolved.geometry, x, w, x_zero_point, _drop_middle(w, w_zero_point))
+    return sums
 
 
 def quantise(
@@ -58,21 +59,27 @@ def quantise(
     w_zero_point: ArrayLike,
     y_scale: ArrayLike,
     y_zero_point: ArrayLike,
-    B: ArrayLike | None,  # noqa: N803
+    B: ArrayLike | None,
 ) -> Array:
     """Compute QLinearConv."""
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
     _check_numbers(
-        op, 1, x_scale=x_scale, x_zero_point=x_zero_point, y_scale=y_scale, y_zero_point=y_zero_point
+        op,
+        1,
+        x_scale=x_scale,
+        x_zero_point=x_zero_point,
+        y_scale=y_scale,
+        y_zero_point=y_zero_point,
     )
     _check_numbers(op, w.shape[0], w_zero_point=w_zero_point, w_scale=w_scale)
     if B is not None and B.shape != w.shape[:1]:
         raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
     middle_or_not = _drop_middle(w, w_zero_point)
-    return _quantise(
+    found: Array = _quantise(
         resolved.geometry, x, x_scale, x_zero_point, w, w_scale, middle_or_not,
         y_scale, y_zero_point, B,
     )  # fmt: skip
+    return found
 
 
 def _check_numbers(op: str, channels: int, **values: ArrayLike | None) -> None:
@@ -171,7 +178,7 @@ def _sum_by_dots(geometry: Geometry, x: Array, w: Array, x_zero: Array, *w_zero:
         # A dot for each image, whose channels stay first: neither x nor the sums are transposed.
         columns = read_tap((0,) * geometry.rank, x, geometry)
         columns = columns.reshape(images, groups, w.shape[2], math.prod(extents))
-        each = (None, ..., None)
+        each: tuple[Any, ...] = (None, ..., None)
 
         def sum_with(w: Array) -> Array:
             return dot("ngok,ngkp->ngop", jnp.broadcast_to(w, (images, *w.shape)), columns)

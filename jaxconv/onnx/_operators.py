@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import ArrayLike
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv.onednn._values import Attribute, check_attributes, is_int, suggestion
@@ -49,6 +48,11 @@ class Operator:
     def inputs(self) -> tuple[str, ...]:
         """All inputs, in order."""
         return (*self.required, *self.optional)
+
+    @property
+    def tensors(self) -> tuple[str, str]:
+        """The names of data and weights."""
+        return ("x", "w") if self.types else (self.required[0], self.required[1])
 
 
 _QUANTISED = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale")
@@ -100,7 +104,7 @@ def find_operator(op_type: object, opset: object) -> Operator:
     return operator
 
 
-def read_inputs(operator: Operator, given: object) -> dict[str, ArrayLike | None]:
+def read_inputs(operator: Operator, given: object) -> dict[str, Any]:
     """Name the inputs; those that are not given, and may be, are None."""
     op, listed = operator.name, ", ".join(f"`{name}`" for name in operator.inputs)
     if not isinstance(given, Sequence) or isinstance(given, str):
@@ -109,7 +113,7 @@ def read_inputs(operator: Operator, given: object) -> dict[str, ArrayLike | None
         raise ValueError(
             f"{op}: `inputs` must be at most {len(operator.inputs)}, {listed}; got {len(given)}"
         )
-    found: dict[str, ArrayLike | None] = dict.fromkeys(operator.inputs)
+    found: dict[str, Any] = dict.fromkeys(operator.inputs)
     for name, value in zip(operator.inputs, given, strict=False):
         if value is not None:
             value = np.asarray(value) if isinstance(value, np.generic) else value
@@ -121,15 +125,13 @@ def read_inputs(operator: Operator, given: object) -> dict[str, ArrayLike | None
     return found
 
 
-def _check_types(operator: Operator, inputs: Mapping[str, ArrayLike | None]) -> None:
+def _check_types(operator: Operator, inputs: Mapping[str, Any]) -> None:
     for name, value in inputs.items():
         if value is None:
             continue
         types = operator.types.get(name)
         if name in ("x_zero_point", "w_zero_point"):
-            of = inputs[name[0]]
-            assert of is not None
-            types = (str(of.dtype),)  # the type of the tensor that the zero point belongs to
+            types = (str(inputs[name[0]].dtype),)  # that of x, or of w
         if types and str(value.dtype) not in types:
             raise TypeError(
                 f"{operator.name}: `{name}` must have type {either(types)}; got {value.dtype}"
@@ -159,21 +161,27 @@ _FIELDS = {1: "f", 2: "i", 3: "s", 6: "floats", 7: "ints", 8: "strings"}
 
 def _read_proto(op: str, proto: Any) -> Any:
     if proto.ref_attr_name or proto.type not in _FIELDS:
+        reference = f"a reference to {proto.ref_attr_name!r}" if proto.ref_attr_name else ""
         raise ValueError(
-            f"{op}: the attribute `{proto.name}` must be a number, a string or a list of these; got "
-            f"{f'a reference to {proto.ref_attr_name!r}' if proto.ref_attr_name else proto.type}"
+            f"{op}: the attribute `{proto.name}` must be a number, a string or a list of these; "
+            f"got {reference or f'the type {proto.type}'}"
         )
     value = getattr(proto, _FIELDS[proto.type])
     return value if isinstance(value, int | float | bytes) else list(value)
 
 
-_ATTRIBUTES = {"groups": "group", "pads_begin": "pads", "pads_end": "pads", "dst_shape": "output_shape"}
+_ATTRIBUTES = {
+    "groups": "group",
+    "pads_begin": "pads",
+    "pads_end": "pads",
+    "dst_shape": "output_shape",
+}
 
 
 @contextmanager
 def name_as_onnx(operator: Operator) -> Iterator[None]:
     """Give errors of the six operations ONNX's names."""
-    data, weights = (name for name in operator.inputs if name in ("X", "x", "W", "w", "input", "weight"))
+    data, weights = operator.tensors
     bias = "bias" if "bias" in operator.inputs else "B"
     names = {**_ATTRIBUTES, "src": data, "weights": weights, "bias": bias}
     try:
