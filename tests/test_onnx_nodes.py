@@ -175,6 +175,21 @@ def test_a_sequence_in_steps_is_the_whole(rng):
     np.testing.assert_array_equal(whole, right)
 
 
+@pytest.mark.parametrize(
+    ("mode", "pads"), [("NOTSET", (2, 1)), ("SAME_LOWER", (2, 1)), ("SAME_UPPER", (1, 2))]
+)
+def test_output_shape_decides_the_pads(rng, mode, pads):
+    """A total of 3 = 2 * 3 + 4 + 1 - 8, of which `pads` say nothing."""
+    x, w = integers(rng, (1, 2, 4)), integers(rng, (2, 3, 4))
+    attributes = {"strides": [2], "output_shape": [8], "output_padding": [1], "auto_pad": mode}
+    attributes |= {"pads": [3, 3]} if mode == "NOTSET" else {}
+    expected = oracle.conv_transpose(
+        x, w, strides=2, output_padding=1, pads_begin=pads[0], pads_end=pads[1],
+        data_format="NCX", weights_format="IOX",
+    )  # fmt: skip
+    np.testing.assert_array_equal(apply("ConvTranspose", attributes, [x, w]), expected)
+
+
 # Nodes and messages.
 
 
