@@ -9,10 +9,10 @@ inputs as ONNX's page of the operator lists these:
 >>> w = np.float32([1, 10, 100]).reshape(1, 1, 3)
 >>> attributes = {"auto_pad": "SAME_UPPER", "strides": [2]}
 >>> onnx.apply("Conv", attributes, [x, w]).ravel().tolist()
-[421.0, 840.0]
+[421.0, 84.0]
 >>> x, w = x.astype(np.uint8), w.astype(np.int8)
 >>> onnx.apply("ConvInteger", attributes, [x, w, np.uint8(1)]).ravel().tolist()
-[310.0, 730.0]
+[310, 73]
 
 `apply_node` takes a `NodeProto` as it is. Neither needs the package `onnx`.
 
