@@ -34,11 +34,13 @@ def sums_of(x, w, x_zero, w_zero, **attributes):
 
 
 #: Shapes that are summed in each way: dots, a dot for each image, dots of groups, float32.
+#: Dots have more products than sums in float32 may have.
 LAYERS = {
-    "dots": ((2, 3, 5, 4), (4, 3, 2, 3), 1),
+    "dots": ((2, 45, 5, 4), (4, 45, 2, 3), 1),
     "one tap": ((3, 5, 4, 3), (2, 5, 1, 1), 1),
-    "1d": ((2, 4, 9), (3, 4, 3), 1),
-    "one tap in groups": ((2, 4, 5, 2), (6, 2, 1, 1), 2),
+    "1d": ((2, 90, 9), (3, 90, 3), 1),
+    "stem": ((2, 3, 5, 4), (4, 3, 2, 3), 1),
+    "one tap in groups": ((2, 518, 3, 2), (4, 259, 1, 1), 2),
     "groups": ((1, 4, 3, 5), (6, 2, 2, 3), 2),
     "3d depthwise": ((1, 3, 4, 3, 5), (6, 1, 2, 2, 3), 3),
     "large groups": ((1, 80, 5, 4), (4, 40, 3, 3), 2),

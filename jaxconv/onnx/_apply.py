@@ -49,8 +49,9 @@ def apply(
       inputs: arrays in order. An optional input may be left out or be None. The scale and the
         zero point of w are a number or one for each output channel.
       opset: the version of the operator set, from that which brought the operator to
-        `NEWEST_OPSET`. The attributes mean the same in all of these.
-      precision: as the six operations take it; `jax.default_matmul_precision` by default.
+        `NEWEST_OPSET`. Attributes mean the same in all of these. Types are those of the newest.
+      precision: of floats, as the six operations take it; `jax.default_matmul_precision` by
+        default.
 
     Returns:
       The output: of ConvInteger int32, of QLinearConv the type of y_zero_point. Of

@@ -4,10 +4,10 @@ Of x - x_zero and w - w_zero, where padding is zero. Two ways, both exact:
 
 - Dots of int8, for which XLA has fast code: with s = sum over the window,
   ``s(x*w) - x_zero*s(w) - w_zero*s(x - x_zero)``. So padding is x_zero there. uint8 becomes int8,
-  with its zero point, by taking 128 off both.
-- Float32, by the library's own convolution, on CPU and where a group has so few products that no
-  sum exceeds 2**24: grouped and depthwise layers, whose dots are tiny. (On other platforms a
-  convolution in float32 may be Winograd's, which is not exact.)
+  with its zero point, by taking 128 off both. The windows of all images are written to memory.
+- Float32, by the library's own convolution, on CPU and where a sum has so few products that it
+  cannot exceed 2**24: depthwise and grouped layers, whose dots are tiny, and stems. (On other
+  platforms a convolution in float32 may be Winograd's, which is not exact.)
 """
 
 import math
@@ -63,15 +63,9 @@ def quantise(
 ) -> Array:
     """Compute QLinearConv."""
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
-    _check_numbers(
-        op,
-        1,
-        x_scale=x_scale,
-        x_zero_point=x_zero_point,
-        y_scale=y_scale,
-        y_zero_point=y_zero_point,
-    )
-    _check_numbers(op, w.shape[0], w_zero_point=w_zero_point, w_scale=w_scale)
+    _check_numbers(op, 1, x_scale=x_scale, x_zero_point=x_zero_point)
+    _check_numbers(op, 1, y_scale=y_scale, y_zero_point=y_zero_point)
+    _check_numbers(op, w.shape[0], w_scale=w_scale, w_zero_point=w_zero_point)
     if B is not None and B.shape != w.shape[:1]:
         raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
     middle_or_not = _drop_middle(w, w_zero_point)
@@ -138,7 +132,8 @@ def _sum(
     if w_zero is not None:
         operands.append(w_zero.reshape(-1).astype(jnp.int32) - np.int32(_middle(w)))
     dots = partial(_sum_by_dots, geometry)
-    if geometry.groups > 1 and math.prod(w.shape[1:]) <= MAX_FLOAT_PRODUCTS:
+    is_one_dot = geometry.groups == 1 and math.prod(w.shape[2:]) == 1
+    if math.prod(w.shape[1:]) <= MAX_FLOAT_PRODUCTS and not is_one_dot:
         on_cpu = partial(_sum_by_floats, geometry)
     else:
         on_cpu = partial(call_apart, dots)
