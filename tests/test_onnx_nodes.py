@@ -55,7 +55,7 @@ def test_sums_are_exact(rng, layer, types):
     rank = len(x_shape) - 2
     x, w = (bytes_of(rng, *each) for each in zip((x_shape, w_shape), types.split(), strict=True))
     x_zero, w_zero = bytes_of(rng, (), x.dtype), bytes_of(rng, w_shape[:1], w.dtype)
-    strides, pads = [2, 1, 1][:rank], [1, 0, 2][:rank] + [0, 2, 1][:rank]
+    strides, pads = [2, 1, 1][:rank], [1, 2, 0][:rank] + [0, 1, 2][:rank]
     attributes = {"group": groups, "strides": strides, "pads": pads}
     window = {
         "groups": groups, "strides": strides, "pads_begin": pads[:rank], "pads_end": pads[rank:],
