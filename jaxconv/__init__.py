@@ -49,7 +49,8 @@ out_sharding
 Malformed arguments raise TypeError or ValueError, which name the argument and its rule.
 
 `jaxconv.lax` has the signatures of `jax.lax`. `jaxconv.onednn.apply` takes the names of oneDNN
-Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` changes how the convolutions of
+Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.onnx.apply` takes a node of ONNX, of floats
+or of 8-bit integers. `jaxconv.install` changes how the convolutions of
 `jax.lax` are compiled, whoever calls them.
 """
 
@@ -70,7 +71,7 @@ from jaxconv._ops.convolution import (
 from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
-    from jaxconv import lax, onednn
+    from jaxconv import lax, onednn, onnx
     from jaxconv._lax.install import enabled, install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
     from jaxconv._tools.checkpoint import contractions_saveable
@@ -107,6 +108,7 @@ __all__ = [
     "lax",
     "measure",
     "onednn",
+    "onnx",
     "profile",
     "resolve",
     "uninstall",
@@ -130,6 +132,7 @@ _MODULES = {
     "load_ipython_extension": "_tools.notebook",
     "measure": "_tools.measure",
     "onednn": "onednn",
+    "onnx": "onnx",
     "profile": "_tools.profile",
     "resolve": "_tools.inspect",
     "uninstall": "_lax.install",

@@ -34,7 +34,7 @@ def example(monkeypatch):
     # Other libraries rely on promotion.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield importlib.import_module
-    for name in ("common", *TINY, "pytorch_weights"):
+    for name in ("common", *TINY, "pytorch_weights", "onnx_model"):
         sys.modules.pop(name, None)
 
 
@@ -65,6 +65,13 @@ def test_weights_of_pytorch_are_used_as_they_are(example):
     assert difference <= 64 * np.finfo(np.float32).eps * np.abs(expected).max()
 
 
+def test_a_model_of_onnx_runs(example):
+    """Sums of floats may decide how a pixel is quantised: a step is 1/32, times weights below 2."""
+    peer("onnx")
+    expected, difference = example("onnx_model").main(width=8, size=16)
+    assert difference <= 1 / 16 < np.abs(expected).max()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("example")
 @pytest.mark.filterwarnings("default")  # those of other libraries
@@ -87,6 +94,6 @@ def test_a_program_that_is_not_edited_is_faster_by_the_variable(tmp_path):
 
 
 def test_every_example_is_tested():
-    others = {"common", "pytorch_weights", "unmodified_keras"}
+    others = {"common", "onnx_model", "pytorch_weights", "unmodified_keras"}
     if FOLDER.exists():
         assert {p.stem for p in FOLDER.glob("*.py")} == {*TINY, *others}

@@ -1,15 +1,16 @@
-"""ONNX's Conv and ConvTranspose: the package's own cases, and more by its reference evaluator.
+"""`jaxconv.onnx` against the package onnx: its own cases, and calls by its reference evaluator.
 
-`ours` says what the attributes of ONNX are called here. Where ONNX differs:
+Where the evaluator is wrong, by the operator's page, it is given what the page says, or left out:
 
-- `pads` lists all beginnings, then all ends.
-- Transposed weights are IOX and hold the output channels of a group.
-- `output_shape` counts the spatial axes, and is the size whatever `pads` says: the pads follow
-  from it, shared out as auto_pad says, under NOTSET as under SAME_LOWER.
-- SAME_* makes a transposed dst strides * src. Ours is longer by output_padding, and shorter
-  where the kernel does not cover the stride: those take `dst_shape` to be ONNX's. (Of the
-  latter only SAME_LOWER is compared. The total of pads is negative: what is missing goes to
-  the end here, while under SAME_UPPER the evaluator, rounding down, begins with an odd one.)
+- `output_shape` under NOTSET: the pads follow from the size, while it leaves the pads at zero.
+- Before onnx 1.23, `auto_pad` of Conv: it takes the batch for a spatial axis, and VALID for SAME.
+- Groups of ConvTranspose, of several channels or with a bias.
+- The total of pads of a transposed SAME is negative where the kernel does not cover the stride.
+  What is missing goes to the end here, while under SAME_UPPER the evaluator, rounding down, begins
+  with an odd pixel. So only SAME_LOWER is compared.
+- A scale or a zero point for each channel, unless there are two spatial axes.
+- QLinearConv rounds after it added the zero point: ties go to even integers with an even one alone.
+  `tests/test_onnx_nodes.py` has the others.
 """
 
 from importlib import import_module
@@ -19,50 +20,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import jaxconv
+from jaxconv.onnx import OP_TYPES, apply, apply_node
+from tests.support import oracle
 from tests.support.peers import integers, peer
 
 onnx = peer("onnx")
 ReferenceEvaluator = import_module("onnx.reference").ReferenceEvaluator
-
-
-def ours(op_type, attributes, x, w, b=None):
-    """What our operation makes of an ONNX node."""
-    sizes = x.shape[2:]
-    attributes = dict(attributes)
-    auto_pad = attributes.pop("auto_pad", "NOTSET")
-    pads = attributes.pop("pads", [0] * 2 * len(sizes))
-    strides = attributes.pop("strides", [1] * len(sizes))
-    dilations = attributes.pop("dilations", [1] * len(sizes))
-    groups = attributes.pop("group", 1)
-    assert list(attributes.pop("kernel_shape", w.shape[2:])) == list(w.shape[2:])
-    common = {
-        "strides": strides,
-        "pads_begin": pads[: len(sizes)],
-        "pads_end": pads[len(sizes) :],
-        "dilations": dilations,
-        "groups": groups,
-        "data_format": "NCX",
-        "precision": "highest",
-    }
-    if op_type == "Conv":
-        assert not attributes
-        return jaxconv.convolution(x, w, b, auto_pad=auto_pad, weights_format="OIX", **common)
-
-    output_padding = attributes.pop("output_padding", 0)
-    output_shape = attributes.pop("output_shape", None)
-    assert not attributes
-    if output_shape is not None and auto_pad == "NOTSET":
-        auto_pad = "SAME_LOWER"
-    reach = [d * (k - 1) + 1 for d, k in zip(dilations, w.shape[2:], strict=True)]
-    uncovered = any(stride > extent for stride, extent in zip(strides, reach, strict=True))
-    if output_shape is None and auto_pad.startswith("SAME") and (output_padding or uncovered):
-        output_shape = [stride * size for stride, size in zip(strides, sizes, strict=True)]
-    dst_shape = output_shape and (len(x), w.shape[1] * groups, *output_shape)
-    return jaxconv.conv_transpose(
-        x, w, b, auto_pad=auto_pad, weights_format="IOX", output_padding=output_padding,
-        dst_shape=dst_shape, **common,
-    )  # fmt: skip
 
 
 # The cases that come with the package: some in Python modules, which join a list when they are
@@ -77,6 +40,7 @@ NODE_CASES = [
     "test_convtranspose_dilations", "test_convtranspose_group_2",
     "test_convtranspose_group_2_image_3", "test_convtranspose_kernel_shape",
     "test_convtranspose_output_shape", "test_convtranspose_pad", "test_convtranspose_pads",
+    "test_convinteger_without_padding", "test_convinteger_with_padding", "test_qlinearconv",
 ]  # fmt: skip
 STORED_CASES = [
     "test_Conv1d", "test_Conv1d_dilated", "test_Conv1d_groups", "test_Conv1d_pad1",
@@ -92,25 +56,28 @@ STORED_CASES = [
 
 
 def single_node(model):
-    """The node of a model that is one Conv or ConvTranspose, otherwise None."""
+    """The node of a model that is one convolution, otherwise None."""
     nodes = model.graph.node
-    one = len(nodes) == 1 and nodes[0].op_type in ("Conv", "ConvTranspose")
-    return nodes[0] if one else None
+    return nodes[0] if len(nodes) == 1 and nodes[0].op_type in OP_TYPES else None
 
 
 def node_cases():
-    """Node, inputs and expected result of each Python case, by name.
+    """Node, inputs and expected outputs of each Python case, by name.
 
     The package's own loader would import the cases of all operations, some of which warn.
     """
     package = import_module("onnx.backend.test.case.node")
-    for module in ("conv", "convtranspose"):
+    modules = ["conv", "convtranspose", "convinteger", "qlinearconv"]
+    if onnx.defs.onnx_opset_version() >= 27:
+        modules.append("causal_conv_with_state")
+    for module in modules:
         import_module(f"{package.__name__}.{module}")
     cases = {}
     for case in package._NodeTestCases:
         if node := single_node(case.model):
-            [(inputs, [expected])] = case.data_sets
-            cases[case.name] = node, inputs, expected
+            [(inputs, expected)] = case.data_sets
+            given = iter(inputs)
+            cases[case.name] = node, [next(given) if n else None for n in node.input], expected
     return cases
 
 
@@ -136,13 +103,6 @@ def array_of(tensor):
     return onnx.numpy_helper.to_array(tensor)
 
 
-def attributes_of(node):
-    values = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    if "auto_pad" in values:
-        values["auto_pad"] = values["auto_pad"].decode()
-    return values
-
-
 FOUND = {"node": node_cases(), "stored": stored_cases()}
 
 
@@ -153,11 +113,15 @@ def test_no_case_is_lost():
 
 @pytest.mark.parametrize("name", sorted(FOUND["node"]))
 def test_node_case(name):
-    """Of small integers, so exact."""
+    """Of small integers, so exact; CausalConvWithState of a few terms of order one."""
     node, inputs, expected = FOUND["node"][name]
-    result = ours(node.op_type, attributes_of(node), *inputs)
-    assert result.dtype == expected.dtype
-    np.testing.assert_array_equal(result, expected)
+    found = apply_node(node, inputs)
+    found = found if isinstance(found, tuple) else (found,)
+    for result, right in zip(found, expected, strict=True):
+        assert result.dtype == right.dtype
+        causal = node.op_type == "CausalConvWithState"
+        bound = 16 * np.finfo(right.dtype).eps if causal else 0
+        np.testing.assert_allclose(result, right, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("name", sorted(FOUND["stored"]))
@@ -165,7 +129,7 @@ def test_stored_case(name):
     """Of random data: two results, each off by roundings that add up like a random walk."""
     node, inputs, expected = FOUND["stored"][name]
     x, w, *_ = inputs
-    result = ours(node.op_type, attributes_of(node), *inputs)
+    result = apply_node(node, inputs)
     assert result.dtype == expected.dtype
     products = w.size / (w.shape[0] if node.op_type == "Conv" else w.shape[1])
     bound = 4 * np.finfo(x.dtype).eps * np.sqrt(products) * abs(x).max() * abs(w).max()
@@ -176,11 +140,9 @@ def test_stored_case(name):
 
 
 class Case(NamedTuple):
-    """A node, the shapes that it reads, and what the evaluator is given instead, if anything.
+    """A node, the shapes that it reads, and pads for the evaluator to read instead of a size.
 
-    The evaluator misreads some attributes: before onnx 1.23 auto_pad of Conv (it takes the
-    batch for a spatial axis, and VALID for a SAME mode), and, 1.23 included, output_shape
-    under NOTSET (it leaves the pads at zero). It is given pads then, worked out by hand.
+    The pads are worked out by hand.
     """
 
     op_type: str
@@ -262,23 +224,27 @@ CASES = {
 }  # fmt: skip
 
 
-def evaluate(op_type, attributes, x, w, b):
+def evaluate(op_type, attributes, *inputs):
     """The reference evaluator's result."""
     groups = attributes.get("group", 1)
     if op_type == "ConvTranspose" and groups > 1:
-        # It gets groups right where each has one channel and there is no bias: one at a time.
         alone = attributes | {"group": 1}
+        x, w, b = inputs
         splits = np.split(x, groups, axis=1), np.split(w, groups), np.split(b, groups)
         results = [evaluate(op_type, alone, *group) for group in zip(*splits, strict=True)]
         return np.concatenate(results, axis=1)
     make = onnx.helper
-    node = make.make_node(op_type, ["x", "w", "b"], ["y"], **attributes)
-    reads = {"x": x.shape, "w": w.shape, "b": b.shape}
-    inputs = [make.make_tensor_value_info(name, 1, shape) for name, shape in reads.items()]
-    output = make.make_tensor_value_info("y", 1, [None] * x.ndim)
-    graph = make.make_graph([node], "one node", inputs, [output])
+    named = {f"in{n}": value for n, value in enumerate(inputs) if value is not None}
+    names = [f"in{n}" if value is not None else "" for n, value in enumerate(inputs)]
+    node = make.make_node(op_type, names, ["y"], **attributes)
+    reads = [
+        make.make_tensor_value_info(name, make.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in named.items()
+    ]
+    output = make.make_tensor_value_info("y", 1, [None] * inputs[0].ndim)
+    graph = make.make_graph([node], "one node", reads, [output])
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", 11)])
-    return ReferenceEvaluator(model).run(None, {"x": x, "w": w, "b": b})[0]
+    return ReferenceEvaluator(model).run(None, named)[0]
 
 
 def operands_of(case):
@@ -288,16 +254,87 @@ def operands_of(case):
     return [integers(rng, shape) for shape in (case.x, case.w, (channels,))]
 
 
+def check(op_type, attributes, inputs, pads):
+    """Compare a call with the evaluator's, which reads pads, if given, in place of a mode."""
+    for_evaluator = dict(attributes)
+    if pads is not None:
+        for name in ("auto_pad", "output_shape"):
+            for_evaluator.pop(name, None)
+        for_evaluator["pads"] = pads
+    result = apply(op_type, attributes, inputs, opset=11, precision="highest")
+    expected = evaluate(op_type, for_evaluator, *inputs)
+    assert result.dtype == expected.dtype
+    np.testing.assert_array_equal(result, expected)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_evaluated_case(case):
     case = CASES[case]
-    operands = operands_of(case)
-    attributes = dict(case.attributes)
-    if case.pads is not None:
-        for name in ("auto_pad", "output_shape"):
-            attributes.pop(name, None)
-        attributes["pads"] = case.pads
-    result = ours(case.op_type, case.attributes, *operands)
-    expected = evaluate(case.op_type, attributes, *operands)
-    assert result.dtype == expected.dtype
-    np.testing.assert_array_equal(result, expected)
+    check(case.op_type, case.attributes, operands_of(case), case.pads)
+
+
+def random_window(rng, transposed):
+    """Attributes, the sizes of data, those of the kernel, and the pads of the mode."""
+    rank = int(rng.integers(1, 4))
+    kernel = rng.integers(1, 4, rank)
+    strides, dilations = rng.integers(1, 4, rank), rng.integers(1, 3, rank)
+    sizes = rng.integers(1, 6, rank) + (0 if transposed else (kernel - 1) * dilations)
+    modes = ["NOTSET", "VALID", "SAME_LOWER", "SAME_UPPER"]
+    mode = modes[0] if transposed else str(rng.choice(modes))
+    attributes = {"strides": strides, "dilations": dilations, "kernel_shape": kernel}
+    attributes = {name: [int(n) for n in ints] for name, ints in attributes.items()}
+    pads = np.array([rng.integers(0, (kernel - 1) * dilations + 1) // 2 for _ in range(2)])
+    if mode == "NOTSET":
+        attributes["pads"] = [int(n) for n in pads.ravel()]
+        if transposed:
+            attributes["output_padding"] = [int(rng.integers(0, s)) for s in strides]
+        return attributes, sizes, kernel, None
+    attributes["auto_pad"] = mode
+    axes = zip(sizes, kernel, strides, dilations, strict=True)
+    fitted = [
+        oracle.fit_axis("convolution", int(f), int(k), None, int(s), int(d), None, mode.lower(), 0)
+        for f, k, s, d in axes
+    ]
+    pads = [*(int(a.pad_begin) for a in fitted), *(int(a.pad_end) for a in fitted)]
+    return attributes, sizes, kernel, pads
+
+
+def random_call(rng):
+    op_type = str(rng.choice(["Conv", "ConvTranspose", "ConvInteger", "QLinearConv"]))
+    transposed = op_type == "ConvTranspose"
+    attributes, sizes, kernel, pads = random_window(rng, transposed)
+    group = int(rng.choice([1, 2, 3]))
+    i, o = (int(n) for n in rng.integers(1, 5, 2))
+    attributes["group"] = group
+    x_shape = (int(rng.integers(1, 3)), group * i, *sizes)
+    w_shape = (group * i, o, *kernel) if transposed else (group * o, i, *kernel)
+    if op_type in ("Conv", "ConvTranspose"):
+        inputs = [integers(rng, shape) for shape in (x_shape, w_shape, (group * o,))]
+        return op_type, attributes, inputs, pads
+    # Integers. Per channel where the evaluator knows how; powers of two, so that scales are exact.
+    x, w = (bytes_of(rng, shape) for shape in (x_shape, w_shape))
+    each = (group * o,) if len(sizes) == 2 and rng.random() < 0.5 else ()
+    x_zero, w_zero = bytes_of(rng, (), x.dtype), bytes_of(rng, each, w.dtype)
+    if op_type == "ConvInteger":
+        given = int(rng.integers(0, 3))
+        return op_type, attributes, [x, w, x_zero, w_zero][: 2 + given], pads
+    x_scale, y_scale = np.float32(0.25), np.float32(16.0)
+    w_scale = np.asarray(2.0 ** -rng.integers(0, 9, each), np.float32)
+    y_zero = bytes_of(rng, ()) >> 1 << 1
+    bias = integers(rng, (group * o,), np.int32, 999)
+    inputs = [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias]
+    return op_type, attributes, [np.asarray(n) for n in inputs][: 8 + int(rng.integers(0, 2))], pads
+
+
+def bytes_of(rng, shape, dtype=None):
+    dtype = np.dtype(rng.choice(["int8", "uint8"])) if dtype is None else dtype
+    ends = np.iinfo(dtype)
+    return np.asarray(rng.integers(ends.min, ends.max, shape, endpoint=True), dtype)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 32)) for n in range(400)]
+)
+def test_random_call(seed):
+    """Of integers, and of scales that are powers of two, so exact."""
+    check(*random_call(np.random.default_rng(seed)))

@@ -254,7 +254,7 @@ def test_undocumented_attributes_stand_there_too(attribute):
 #: itself, whose public names are looked up when they are used.
 ROOMS = (
     "_base", "_rules", "_lowering", "_contract", "_ops", "_lax", "lax", "_tools", "_checks",
-    "onednn", "__main__", "__init__",
+    "onednn", "onnx", "__main__", "__init__",
 )  # fmt: skip
 
 

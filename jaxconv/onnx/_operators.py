@@ -1,0 +1,196 @@
+"""The operators as a table: since which opset, inputs, types and attributes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxconv._base.messages import either, shown
+from jaxconv._rules import arguments
+from jaxconv._rules.op import OPS
+from jaxconv.onednn._values import Attribute, check_attributes, is_int, suggestion
+
+#: The newest opset whose operators the tests compare with.
+NEWEST_OPSET = 28
+
+_WINDOW = {
+    "auto_pad": Attribute("string", "NOTSET", ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")),
+    "dilations": Attribute("s64[]", None),
+    "group": Attribute("s64", 1),
+    "kernel_shape": Attribute("s64[]", None),
+    "pads": Attribute("s64[]", None),
+    "strides": Attribute("s64[]", None),
+}
+_TRANSPOSED = {
+    "output_padding": Attribute("s64[]", None),
+    "output_shape": Attribute("s64[]", None),
+}
+_CAUSAL = {"activation": Attribute("string", "none", ("none", "silu", "swish"))}
+
+_EIGHT_BITS = ("int8", "uint8")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator, as ONNX's page describes it."""
+
+    name: str
+    since: int
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    #: Types of inputs that are not simply the type of all inputs, as floats are.
+    types: Mapping[str, tuple[str, ...]]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """All inputs, in order."""
+        return (*self.required, *self.optional)
+
+    @property
+    def tensors(self) -> tuple[str, str]:
+        """The names of data and weights."""
+        return ("x", "w") if self.types else (self.required[0], self.required[1])
+
+
+_QUANTISED = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale")
+
+BY_NAME = {
+    row.name: row
+    for row in (
+        Operator("Conv", 1, ("X", "W"), ("B",), _WINDOW, {}),
+        Operator("ConvTranspose", 1, ("X", "W"), ("B",), _WINDOW | _TRANSPOSED, {}),
+        Operator(
+            "ConvInteger", 10, ("x", "w"), ("x_zero_point", "w_zero_point"), _WINDOW,
+            {"x": _EIGHT_BITS, "w": _EIGHT_BITS},
+        ),
+        Operator(
+            "QLinearConv", 10, (*_QUANTISED, "y_zero_point"), ("B",), _WINDOW,
+            {
+                "x": _EIGHT_BITS, "x_scale": ("float32",), "w": _EIGHT_BITS,
+                "w_scale": ("float32",), "y_scale": ("float32",), "y_zero_point": _EIGHT_BITS,
+                "B": ("int32",),
+            },
+        ),
+        Operator(
+            "CausalConvWithState", 27, ("input", "weight"), ("bias", "past_state"), _CAUSAL, {}
+        ),
+    )
+}  # fmt: skip
+
+#: All operators that `apply` knows.
+OP_TYPES = tuple(BY_NAME)
+
+
+def find_operator(op_type: object, opset: object) -> Operator:
+    """Find an operator by its name, which must be there in this opset."""
+    if not isinstance(op_type, str):
+        raise TypeError(f"onnx.apply: `op_type` must be a string; got {shown(op_type)}")
+    if op_type not in BY_NAME:
+        raise ValueError(
+            f"onnx.apply: `op_type` must be {either(OP_TYPES)}; "
+            f"got {op_type!r}{suggestion(op_type, OP_TYPES)}"
+        )
+    operator = BY_NAME[op_type]
+    if not is_int(opset):
+        raise TypeError(f"{op_type}: `opset` must be an int; got {shown(opset)}")
+    if not operator.since <= int(opset) <= NEWEST_OPSET:  # type: ignore[call-overload]
+        raise ValueError(
+            f"{op_type}: `opset` must be from {operator.since}, which brought the operator, to "
+            f"{NEWEST_OPSET}, the newest that was tested; got {opset}"
+        )
+    return operator
+
+
+def read_inputs(operator: Operator, given: object) -> dict[str, Any]:
+    """Name the inputs; those that are not given, and may be, are None."""
+    op, listed = operator.name, ", ".join(f"`{name}`" for name in operator.inputs)
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"{op}: `inputs` must be a sequence of {listed}; got {shown(given)}")
+    if len(given) > len(operator.inputs):
+        raise ValueError(
+            f"{op}: `inputs` must be at most {len(operator.inputs)}, {listed}; got {len(given)}"
+        )
+    found: dict[str, Any] = dict.fromkeys(operator.inputs)
+    for name, value in zip(operator.inputs, given, strict=False):
+        if value is not None:
+            value = np.asarray(value) if isinstance(value, np.generic) else value
+            found[name] = arguments.array(op, name, value)
+    for name in operator.required:
+        if found[name] is None:
+            raise ValueError(f"{op}: the input `{name}` is required; got none")
+    _check_types(operator, found)
+    return found
+
+
+def _check_types(operator: Operator, inputs: Mapping[str, Any]) -> None:
+    for name, value in inputs.items():
+        if value is None:
+            continue
+        types = operator.types.get(name)
+        if name in ("x_zero_point", "w_zero_point"):
+            types = (str(inputs[name[0]].dtype),)  # that of x, or of w
+        if types and str(value.dtype) not in types:
+            raise TypeError(
+                f"{operator.name}: `{name}` must have type {either(types)}; got {value.dtype}"
+            )
+
+
+def read_attributes(operator: Operator, given: object) -> dict[str, Any]:
+    """Read attributes by name, or a node's `attribute`, and add the defaults."""
+    op = operator.name
+    if isinstance(given, Mapping):
+        named = dict(given)
+    else:
+        try:
+            named = {each.name: _read_proto(op, each) for each in given}  # type: ignore[attr-defined]
+        except (AttributeError, TypeError):
+            raise TypeError(
+                f"{op}: `attributes` must be a dict by name, or the `attribute` of a NodeProto; "
+                f"got {shown(given)}"
+            ) from None
+    named = {k: v.decode() if isinstance(v, bytes) else v for k, v in named.items()}
+    return check_attributes(op, named, operator.attributes)
+
+
+#: AttributeProto.AttributeType -> the field of a value of this type
+_FIELDS = {1: "f", 2: "i", 3: "s", 6: "floats", 7: "ints", 8: "strings"}
+
+
+def _read_proto(op: str, proto: Any) -> Any:
+    if proto.ref_attr_name or proto.type not in _FIELDS:
+        reference = f"a reference to {proto.ref_attr_name!r}" if proto.ref_attr_name else ""
+        raise ValueError(
+            f"{op}: the attribute `{proto.name}` must be a number, a string or a list of these; "
+            f"got {reference or f'the type {proto.type}'}"
+        )
+    value = getattr(proto, _FIELDS[proto.type])
+    return value if isinstance(value, int | float | bytes) else list(value)
+
+
+_ATTRIBUTES = {
+    "groups": "group",
+    "pads_begin": "pads",
+    "pads_end": "pads",
+    "dst_shape": "output_shape",
+}
+
+
+@contextmanager
+def name_as_onnx(operator: Operator) -> Iterator[None]:
+    """Give errors of the six operations ONNX's names."""
+    data, weights = operator.tensors
+    bias = "bias" if "bias" in operator.inputs else "B"
+    names = {**_ATTRIBUTES, "src": data, "weights": weights, "bias": bias}
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        op, _, message = str(error).partition(": ")
+        if op not in OPS:
+            raise
+        message, *_ = message.split(". These shapes would fit")  # formats are not ONNX's to choose
+        for ours, theirs in names.items():
+            message = message.replace(f"`{ours}`", f"`{theirs}`")
+        raise type(error)(f"{operator.name}: {message}") from error.__cause__
