@@ -1,0 +1,78 @@
+"""Tests of other projects, run without the line and with it.
+
+    python -m tests.clients all                 # hours
+    python -m tests.clients dm-haiku dm-pix     # these, and the other rows stay
+
+The line is `JAXCONV_INSTALL`. Each project gets an environment of its own, in a folder that stays
+(`--folder`), from which `python -m tests.clients` goes on. The tests are those of the project's
+source distribution or, where it has none, of its repository, which is then installed from there.
+What was found is written to tests/clients/results.csv; docs/clients.md shows it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results.csv"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A project, by the name that pip knows."""
+
+    name: str
+    #: pytest's arguments, in the folder of the source
+    tests: str
+    #: what pip installs besides, for the tests
+    needs: str = ""
+    #: where the tests are, if the source distribution has none
+    repository: str = ""
+    #: for the environment
+    python: str = "python3.13"
+    minutes: int = 25
+
+
+CLIENTS = (
+    Client(
+        "flax",
+        "tests/linen/linen_linear_test.py tests/linen/linen_recurrent_test.py "
+        "tests/linen/summary_test.py tests/core/design tests/nnx/nn tests/nnx/summary_test.py",
+    ),
+    Client(
+        "dm-haiku",
+        "haiku/_src/conv_test.py haiku/_src/depthwise_conv_test.py haiku/_src/recurrent_test.py "
+        "haiku/_src/nets haiku/_src/integration/float64_test.py haiku/_src/integration/half_test.py "
+        "haiku/_src/integration/hk_transforms_test.py haiku/_src/integration/to_dot_test.py",
+        "chex cloudpickle dill mock dm-tree optax flax tensorflow-cpu",
+    ),
+    Client(
+        "equinox",
+        "tests/test_nn.py",
+        "beartype optax",
+        "https://github.com/patrick-kidger/equinox",
+    ),
+    Client(
+        "keras",
+        "keras/src/layers/convolutional keras/src/layers/rnn/conv_lstm1d_test.py "
+        "keras/src/layers/rnn/conv_lstm2d_test.py keras/src/layers/rnn/conv_lstm3d_test.py "
+        "keras/src/ops/nn_test.py",
+        "pytest-timeout tensorflow-cpu",
+    ),
+    Client("dm-pix", "dm_pix", "chex tensorflow-cpu"),
+    Client("jaxwt", "tests", "scipy"),
+    Client("scico", "scico/test/linop scico/test/flax scico/test/operator"),
+    Client(
+        "sequence-layers",
+        "sequence_layers/jax/convolution1d_test.py sequence_layers/jax/convolution2d_test.py "
+        "sequence_layers/jax/convolution3d_test.py sequence_layers/jax/convolution_test.py",
+        "chex tensorflow-cpu",
+        "https://github.com/google/sequence-layers",
+    ),
+    Client("netket", "test/models", repository="https://github.com/netket/netket"),
+    Client(
+        "torchax",
+        "test/test_conv.py test/test_ops.py",
+        "torch==2.13.0+cpu jax",
+        "https://github.com/google/torchax",
+        python="python3.11",
+    ),
+)
