@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ COLUMNS = (
 OUTCOME = re.compile(
     r"^(\S+::.+?) (?:<- \S+ )?(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b", re.MULTILINE
 )
+PASSES = ("PASSED", "XFAIL", "XPASS")
 COUNTED = re.compile(r"Convolutions in .*?: (\d+), of \d+ kinds. jaxconv computes (\d+) of them")
 
 
@@ -51,20 +53,32 @@ def try_client(client: Client, folder: Path) -> dict[str, str]:
     try:
         source = installed(client, folder)
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or error.stdout).strip().splitlines()
-        return row | {"note": f"does not install: {said[-1]}"}
+        said = re.findall("^ERROR: (.*)", error.stderr, re.MULTILINE) or [error.stderr.strip()]
+        return row | {"note": f"does not install: {said[0]}"}
     row["version"], row["jax"] = (version(folder, name) for name in (client.name, "jax"))
     if client.repository:
         commit = run(["git", "rev-parse", "--short=10", "HEAD"], source)
         row["version"] += f", commit {commit.strip()}"
-    without, with_line = (outcomes(client, folder, source, told) for told in ("0", "profile"))
+    return row | compare(client, folder, source)
+
+
+def compare(client: Client, folder: Path, source: Path) -> dict[str, str]:
+    """What the tests said without the line and with it, in an environment that is there.
+
+    If the time of either run was over, the tests that ended in both.
+    """
+    without, late = outcomes(client, folder, source, "0")
+    with_line, later = outcomes(client, folder, source, "profile")
     report = " ".join((folder / "profile.err").read_text().split())
-    counts = COUNTED.findall(report) or [("0", "0")]
-    row["convolutions"], row["taken"] = counts[-1]
-    either = sorted({*without, *with_line})
-    row["ran"] = str(sum("SKIPPED" not in (without.get(x), with_line.get(x)) for x in either))
-    row |= {"without": passes(without), "with": passes(with_line)}
-    row["differ"] = " ".join(x for x in either if without.get(x) != with_line.get(x))
+    row: dict[str, str] = {}
+    row["convolutions"], row["taken"] = (COUNTED.findall(report) or [("", "")])[-1]
+    tests = sorted({*without} & {*with_line} if late or later else {*without, *with_line})
+    pairs = {test: (without.get(test), with_line.get(test)) for test in tests}
+    row["ran"] = str(sum({*pair} != {"SKIPPED"} for pair in pairs.values()))
+    for n, column in enumerate(("without", "with")):
+        row[column] = str(sum(pair[n] in PASSES for pair in pairs.values()))
+    row["differ"] = " | ".join(test for test, (before, after) in pairs.items() if before != after)
+    row["note"] = f"the first {client.minutes} minutes" if late or later else ""
     return row
 
 
@@ -88,8 +102,8 @@ def installed(client: Client, folder: Path) -> Path:
     return source
 
 
-def outcomes(client: Client, folder: Path, source: Path, told: str) -> dict[str, str]:
-    """What pytest said of each test; of those until then, if the time is over."""
+def outcomes(client: Client, folder: Path, source: Path, told: str) -> tuple[dict[str, str], bool]:
+    """What pytest said of each test, and whether the time was over before the last."""
     command = [str(folder / "bin" / "python"), "-m", "pytest", "-v", "-o", "addopts="]
     command += ["-p", "no:cacheprovider", "--tb=short", "--continue-on-collection-errors"]
     command += client.tests.split()
@@ -97,18 +111,17 @@ def outcomes(client: Client, folder: Path, source: Path, told: str) -> dict[str,
     environment |= {"JAX_PLATFORMS": "cpu"}
     out, err = folder / f"{told}.out", folder / f"{told}.err"
     with out.open("w") as stdout, err.open("w") as stderr:
-        limit = 60 * client.minutes
+        process = subprocess.Popen(
+            command, cwd=source, env=environment, stdout=stdout, stderr=stderr
+        )
         try:
-            subprocess.run(
-                command, cwd=source, env=environment, stdout=stdout, stderr=stderr, timeout=limit
-            )
+            process.wait(60 * client.minutes)
+            late = False
         except subprocess.TimeoutExpired:
-            stdout.write(f"\nended after {limit} s\n")
-    return dict(OUTCOME.findall(out.read_text()))
-
-
-def passes(found: dict[str, str]) -> str:
-    return str(sum(outcome in ("PASSED", "XFAIL", "XPASS") for outcome in found.values()))
+            process.send_signal(signal.SIGINT)  # pytest then ends, and the report is printed
+            process.wait()
+            late = True
+    return dict(OUTCOME.findall(out.read_text())), late
 
 
 def version(folder: Path, name: str) -> str:
