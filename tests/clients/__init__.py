@@ -40,10 +40,7 @@ CLIENTS = (
     ),
     Client(
         "dm-haiku",
-        "haiku/_src/conv_test.py haiku/_src/depthwise_conv_test.py haiku/_src/recurrent_test.py "
-        "haiku/_src/nets haiku/_src/integration/float64_test.py "
-        "haiku/_src/integration/half_test.py haiku/_src/integration/hk_transforms_test.py "
-        "haiku/_src/integration/to_dot_test.py",
+        "haiku/_src/conv_test.py haiku/_src/depthwise_conv_test.py haiku/_src/nets",
         "chex cloudpickle dill mock dm-tree optax flax tensorflow-cpu",
     ),
     Client(
