@@ -53,7 +53,7 @@ def try_client(client: Client, folder: Path) -> dict[str, str]:
     try:
         source = installed(client, folder)
     except subprocess.CalledProcessError as error:
-        said = re.findall("^ERROR: (.*)", error.stderr, re.MULTILINE) or [error.stderr.strip()]
+        said = re.findall("^ERROR: (.*)", error.stderr, re.MULTILINE) or error.stderr.splitlines()[-1:]
         return row | {"note": f"does not install: {said[0]}"}
     row["version"], row["jax"] = (version(folder, name) for name in (client.name, "jax"))
     if client.repository:
