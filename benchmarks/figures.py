@@ -196,8 +196,8 @@ def clients(runs: list[dict], words: list[str]) -> list[str]:
     """A line a client: how many tests pass; or, with `tests`, which files of tests were run."""
     rows = [row for run in runs for row in run["rows"]]
     if words == ["tests"]:
-        cells = [[r["client"], ", ".join(f"`{x}`" for x in r["tests"].split())] for r in rows]
-        return _table(["project", "files"], cells, "---")
+        cells = [[row["client"], f"`{row['tests']}`"] for row in rows]
+        return _table(["project", "arguments of pytest"], cells, "---")
     head = ["project", "tests", "pass", "pass with jaxconv", "convolutions", "by jaxconv"]
     columns = ("ran", "without", "with", "convolutions", "taken")
     cells = [

@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -35,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     command = flags.Command("tests.clients", told, "CLIENT...")
     DEFINE_string("folder", f"{tempfile.gettempdir()}/clients", "of environments", **command.own)
     asked = command.read(argv)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs may ignore it
     known = {client.name: client for client in CLIENTS}
     names = [*known] if asked.operands == ["all"] else asked.operands
     if unknown := {*names} - {*known}:
@@ -53,7 +55,9 @@ def try_client(client: Client, folder: Path) -> dict[str, str]:
     try:
         source = installed(client, folder)
     except subprocess.CalledProcessError as error:
-        said = re.findall("^ERROR: (.*)", error.stderr, re.MULTILINE) or error.stderr.splitlines()[-1:]
+        said = (
+            re.findall("^ERROR: (.*)", error.stderr, re.MULTILINE) or error.stderr.splitlines()[-1:]
+        )
         return row | {"note": f"does not install: {said[0]}"}
     row["version"], row["jax"] = (version(folder, name) for name in (client.name, "jax"))
     if client.repository:
@@ -106,7 +110,7 @@ def outcomes(client: Client, folder: Path, source: Path, told: str) -> tuple[dic
     """What pytest said of each test, and whether the time was over before the last."""
     command = [str(folder / "bin" / "python"), "-m", "pytest", "-v", "-o", "addopts="]
     command += ["-p", "no:cacheprovider", "--tb=short", "--continue-on-collection-errors"]
-    command += client.tests.split()
+    command += shlex.split(client.tests)
     environment = os.environ | {"JAXCONV_INSTALL": told, "KERAS_BACKEND": "jax"}
     environment |= {"JAX_PLATFORMS": "cpu"}
     out, err = folder / f"{told}.out", folder / f"{told}.err"
