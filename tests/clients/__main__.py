@@ -83,7 +83,7 @@ def compare(client: Client, folder: Path, source: Path) -> dict[str, str]:
         row[column] = str(sum(pair[n] in PASSES for pair in pairs.values()))
     row["differ"] = " | ".join(test for test, (before, after) in pairs.items() if before != after)
     row["note"] = f"the first {client.minutes} minutes" if late or later else ""
-    return row
+    return row if tests else {"note": "its tests do not start"}
 
 
 def installed(client: Client, folder: Path) -> Path:
