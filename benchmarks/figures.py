@@ -15,6 +15,7 @@ relative to the document:
     estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
     compilers FILE...            which compilers, targets, types and layouts those are
     applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
+    clients FILE [tests]         a line a project whose tests were run; or which tests
     lines PLATFORM               the table of that platform: a line, its form, and why
 
 A row's time is its fastest call.
@@ -56,7 +57,7 @@ def written(text: str, folder: Path) -> str:
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
         words = arguments.split()
-        read = compiled_results.read if name in ("estimates", "compilers") else files.read
+        read = READERS.get(name, files.read)
         runs = [read(folder / word) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
@@ -191,6 +192,22 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
     return _table(head, [*cells, ["geometric mean", "", "", "", *means]])
 
 
+def clients(runs: list[dict], words: list[str]) -> list[str]:
+    """A line a client: how many tests pass; or, with `tests`, which files of tests were run."""
+    rows = [row for run in runs for row in run["rows"]]
+    if words == ["tests"]:
+        cells = [[row["client"], f"`{row['tests']}`"] for row in rows]
+        return _table(["project", "arguments of pytest"], cells, "---")
+    head = ["project", "tests", "pass", "pass with jaxconv", "convolutions", "by jaxconv"]
+    columns = ("ran", "without", "with", "convolutions", "taken")
+    cells = [
+        [", ".join(filter(None, (r["client"] + f" {r['version']}".rstrip(), r["note"])))]
+        + [r[column] for column in columns]
+        for r in rows
+    ]
+    return _table(head, cells)
+
+
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
     """A line a line of the platform's table."""
     [platform] = platforms
@@ -208,7 +225,13 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "estimates": estimates,
     "compilers": compilers,
     "applications": applications,
+    "clients": clients,
     "lines": lines,
+}
+READERS = {
+    "estimates": compiled_results.read,
+    "compilers": compiled_results.read,
+    "clients": files.load,
 }
 
 

@@ -25,11 +25,12 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def code(path):
-    """The source of a notebook's code cells, or of a module."""
+    """The source of a notebook's code cells without IPython's commands, or of a module."""
     if path.suffix == ".py":
         return path.read_text()
     cells = json.loads(path.read_text())["cells"]
-    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    source = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    return re.sub("^%.*", "", source, flags=re.MULTILINE)
 
 
 @every_notebook

@@ -118,7 +118,8 @@ def install_as_told(told: str) -> None:
         return
     if told == "profile":
         profiling = jaxconv.profile()
-        atexit.register(print, profiling.__enter__(), file=sys.stderr)
+        report = profiling.__enter__()
+        atexit.register(lambda: print(report, file=sys.stderr))  # the stderr of then: pytest's ends
         atexit.register(profiling.__exit__, None, None, None)  # is called before
     install()
 
