@@ -48,8 +48,9 @@ out_sharding
 
 Malformed arguments raise TypeError or ValueError, which name the argument and its rule.
 
-`jaxconv.lax` has the signatures of `jax.lax`. `jaxconv.onednn.apply` takes the names of oneDNN
-Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.install` changes how the convolutions of
+`jaxconv.lax` has the signatures of `jax.lax`, and `jaxconv.torch` has the signatures of
+`torch.nn.functional`. `jaxconv.onednn.apply` takes the names of oneDNN Graph, and `jaxconv.onednn`
+runs whole graphs. `jaxconv.install` changes how the convolutions of
 `jax.lax` are compiled, whoever calls them.
 """
 
@@ -70,7 +71,7 @@ from jaxconv._ops.convolution import (
 from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
-    from jaxconv import lax, onednn
+    from jaxconv import lax, onednn, torch
     from jaxconv._lax.install import enabled, install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
     from jaxconv._tools.checkpoint import contractions_saveable
@@ -109,6 +110,7 @@ __all__ = [
     "onednn",
     "profile",
     "resolve",
+    "torch",
     "uninstall",
 ]
 
@@ -132,6 +134,7 @@ _MODULES = {
     "onednn": "onednn",
     "profile": "_tools.profile",
     "resolve": "_tools.inspect",
+    "torch": "torch",
     "uninstall": "_lax.install",
     "unload_ipython_extension": "_tools.notebook",
 }
