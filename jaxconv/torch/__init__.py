@@ -12,7 +12,7 @@ of a convolution, (in, out/groups, X...) of a transposed one. So a state dict is
 >>> F.conv_transpose2d(image, state["up.weight"], stride=2, output_padding=padding).shape
 (2, 9, 9)
 >>> F.conv2d(image, jnp.ones((1, 1, 3, 3)), padding="same", padding_mode="circular")[0, 0].tolist()
-[69.0, 66.0, 75.0, 72.0]
+[60.0, 57.0, 66.0, 63.0]
 
 `grad` has the gradients of `torch.nn.grad`, and those of the transposed convolutions.
 

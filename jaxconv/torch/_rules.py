@@ -40,15 +40,14 @@ def read_layer(
     padding: object,
     dilation: object,
     groups: object,
-    output_padding: object = None,
-    *,
+    *output_padding: object,
     padding_mode: object = "zeros",
 ) -> Layer:
-    """Parse the arguments of a layer on a batch; an `output_padding` makes it a transposed one."""
+    """Parse the arguments of a layer on a batch, a transposed one if given an `output_padding`."""
     if not isinstance(padding_mode, str) or padding_mode not in PADDING_MODES:
         modes = either(map(repr, PADDING_MODES))
         raise ValueError(f"{name}: `padding_mode` must be {modes}; got {shown(padding_mode)}")
-    if not isinstance(padding, str) or output_padding is not None:
+    if not isinstance(padding, str) or output_padding:
         padding = read_ints(name, "padding", padding, rank)
     return _find_layer(
         name,
@@ -58,7 +57,7 @@ def read_layer(
         padding,
         read_ints(name, "dilation", dilation, rank),
         read_ints(name, "groups", groups, 1)[0],
-        None if output_padding is None else read_ints(name, "output_padding", output_padding, rank),
+        read_ints(name, "output_padding", *output_padding, rank) if output_padding else None,
         padding_mode,
     )
 
