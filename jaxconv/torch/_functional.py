@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxconv import conv_transpose, convolution
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
@@ -276,9 +276,9 @@ def _compute(
     if added is not None:
         check_bias(name, added.shape, layer)
     if unbatched:
-        data = jnp.expand_dims(data, 0)
+        data = lax.expand_dims(data, (0,))
     if layer.written:
         around = ((0, 0), (0, 0), *layer.written)
         data = jnp.pad(data, around, mode=PADDING_MODES[padding_mode])
     out = op(data, kernel, added, **layer.attributes)
-    return out[0] if unbatched else out
+    return lax.squeeze(out, (0,)) if unbatched else out

@@ -2,12 +2,11 @@
 
 import math
 from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.typing import Ints, Shape
@@ -147,27 +146,15 @@ def _describe(window: Window) -> str:
 
 @partial(jax.jit, static_argnums=1)
 def _unfold(images: Array, window: Window) -> Array:
-    """Slice the pixels of each tap."""
-    around = [(0, 0)] * (images.ndim - 2) + [(p, p) for p in window.padding]
-    padded, places = jnp.pad(images, around), window.places(images.shape[-2:])
-    taps = []
-    for tap in product(*map(range, window.kernel)):
-        starts = [t * d for t, d in zip(tap, window.dilation, strict=True)]
-        limits = [
-            start + s * (n - 1) + 1
-            for start, s, n in zip(starts, window.stride, places, strict=True)
-        ]
-        first, outer = [0] * (images.ndim - 2), [1] * (images.ndim - 2)
-        taps.append(
-            jax.lax.slice(
-                padded,
-                (*first, *starts),
-                (*images.shape[:-2], *limits),
-                (*outer, *window.stride),
-            )
-        )
-    columns = jnp.stack(taps, -3)
-    return columns.reshape(*images.shape[:-3], images.shape[-3] * window.taps, -1)
+    """Slice the pixels of each tap, one axis after the other."""
+    out = images
+    for axis, (k, d, p, s) in zip((-2, -1), zip(*window, strict=True), strict=True):
+        around = {axis % out.ndim: (p, p)}
+        padded = jnp.pad(out, [around.get(a, (0, 0)) for a in range(out.ndim)])
+        starts, length = range(0, k * d, d), padded.shape[axis] - d * (k - 1)
+        taps = [lax.slice_in_dim(padded, t, t + length, s, axis) for t in starts]
+        out = jnp.stack(taps, -3)  # before height and width
+    return out.reshape(*images.shape[:-3], images.shape[-3] * window.taps, -1)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
