@@ -160,15 +160,15 @@ def check_values(rng):
         np.testing.assert_array_equal(our, their, err_msg=str(layer))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(24))
 def test_values_and_gradients(seed):
     check_values(np.random.default_rng([1, seed]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 def test_values_and_gradients_of_many(seed):
-    """3,000 calls in all."""
+    """1,200 calls in all."""
     rng = np.random.default_rng([2, seed])
     for _ in range(50):
         check_values(rng)
@@ -204,7 +204,7 @@ def test_bfloat16_is_rounded_once(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_bfloat16_of_many_is_rounded_once(name):
     rng = np.random.default_rng(4)
-    for _ in range(50):
+    for _ in range(25):
         check_bfloat16(rng, name=name)
 
 
@@ -267,7 +267,7 @@ def test_windows(seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_many_windows(seed):
     rng = np.random.default_rng([7, seed])
-    for _ in range(50):
+    for _ in range(25):
         check_windows(rng)
 
 

@@ -1,4 +1,4 @@
-"""The rules of `jaxconv.torch`, as far as they show without PyTorch; `test_torch_door.py` has it."""
+"""The rules of `jaxconv.torch` without PyTorch, which `test_torch_door.py` compares with."""
 
 import jax
 import jax.numpy as jnp

@@ -57,7 +57,7 @@ def read_layer(
         padding,
         read_ints(name, "dilation", dilation, rank),
         read_ints(name, "groups", groups, 1)[0],
-        read_ints(name, "output_padding", *output_padding, rank) if output_padding else None,
+        read_ints(name, "output_padding", output_padding[0], rank) if output_padding else None,
         padding_mode,
     )
 
