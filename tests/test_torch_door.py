@@ -92,8 +92,9 @@ def draw_layer(rng, *, name=None, mode=None, strings=True):
             max(r + 1 - 2 * p, p + 2, (r + 1) // 2 + 1) + int(rng.integers(4))
             for r, p in zip(reach, pads, strict=True)
         ]
-    if mode != "zeros" and not isinstance(padding, str):
-        padding = spread(padding)  # PyTorch's modules do not know (1,), though its functions do
+    if mode != "zeros":  # PyTorch's modules do not know (1,), though its functions do
+        stride, dilation = spread(stride), spread(dilation)
+        padding = padding if isinstance(padding, str) else spread(padding)
     arguments = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if transposed:
         most = [max(s, d) for s, d in zip(spread(stride), spread(dilation), strict=True)]
