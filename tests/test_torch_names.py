@@ -1,4 +1,4 @@
-"""The rules of `jaxconv.torch` without PyTorch, which `test_torch_door.py` compares with."""
+"""The rules of `jaxconv.torch` without PyTorch, with which `test_torch_door*.py` compare."""
 
 import jax
 import jax.numpy as jnp
