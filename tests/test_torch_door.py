@@ -81,7 +81,10 @@ def test_values_and_gradients_of_many(seed):
 
 
 def check_bfloat16(rng, **drawn):
-    """Ours is the exact sum rounded once, and PyTorch's no further than one rounding from it."""
+    """Ours is the exact sum rounded once, and PyTorch's no further than one rounding from it.
+
+    Of a transposed convolution, PyTorch rounds the sums of each tap, and may be further away.
+    """
     layer = draw_layer(rng, **drawn)
     arrays, seed = draw_data(rng, layer)
     exact = compute_theirs(layer, arrays, seed)
@@ -93,7 +96,7 @@ def check_bfloat16(rng, **drawn):
             at != 1 or layer.padding_mode == "zeros"
         ):  # the gradient of a pad is added up in bfloat16
             np.testing.assert_array_equal(our, sums.astype(jnp.bfloat16), err_msg=str(layer))
-        if at == 0:
+        if at == 0 and not layer.transposed:
             np.testing.assert_allclose(np.float32(our), their, rtol=2**-7, err_msg=str(layer))
 
 

@@ -56,7 +56,7 @@ def read_layer(
         read_ints(name, "stride", stride, rank),
         padding,
         read_ints(name, "dilation", dilation, rank),
-        read_ints(name, "groups", groups, 1)[0],
+        parse.count(name, "groups", groups),
         read_ints(name, "output_padding", output_padding[0], rank) if output_padding else None,
         padding_mode,
     )
@@ -102,7 +102,6 @@ def _find_layer(
     rank, transposed = len(stride), output_padding is not None
     _check_sizes(name, rank, input, weight, transposed)
     for argument, values, least in (
-        ("groups", (groups,), 1),
         ("stride", stride, 1),
         ("dilation", dilation, 1),
         ("padding", (0,) if isinstance(padding, str) else padding, 0),

@@ -83,7 +83,7 @@ def draw_layer(rng, *, name=None, mode=None, strings=True):
         most = [max(s, d) for s, d in zip(spread(stride), spread(dilation), strict=True)]
         arguments["output_padding"] = tuple(int(rng.integers(n)) for n in most)
     if rng.random() < 0.2:
-        arguments = {n: v for n, v in arguments.items() if n == "groups" or v != 1}
+        arguments = {n: v for n, v in arguments.items() if v != (n != "padding")}
     batch = [(int(rng.integers(1, 3)),), ()][rng.random() < 0.25]
     weight = (into, out // groups) if transposed else (out, into // groups)
     return Layer(
