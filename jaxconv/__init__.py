@@ -48,10 +48,10 @@ out_sharding
 
 Malformed arguments raise TypeError or ValueError, which name the argument and its rule.
 
-`jaxconv.lax` has the signatures of `jax.lax`. `jaxconv.onednn.apply` takes the names of oneDNN
-Graph, and `jaxconv.onednn` runs whole graphs. `jaxconv.onnx.apply` takes a node of ONNX, of floats
-or of 8-bit integers. `jaxconv.install` changes how the convolutions of
-`jax.lax` are compiled, whoever calls them.
+`jaxconv.lax` has the signatures of `jax.lax`, and `jaxconv.torch` has the signatures of
+`torch.nn.functional`. `jaxconv.onnx.apply` takes a node of ONNX, of floats or of 8-bit integers.
+`jaxconv.onednn.apply` takes the names of oneDNN Graph, and `jaxconv.onednn` runs whole graphs.
+`jaxconv.install` changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 """
 
 import os
@@ -71,7 +71,7 @@ from jaxconv._ops.convolution import (
 from jaxconv._rules.resolve import Resolved
 
 if TYPE_CHECKING:
-    from jaxconv import lax, onednn, onnx
+    from jaxconv import lax, onednn, onnx, torch
     from jaxconv._lax.install import enabled, install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
     from jaxconv._tools.checkpoint import contractions_saveable
@@ -111,6 +111,7 @@ __all__ = [
     "onnx",
     "profile",
     "resolve",
+    "torch",
     "uninstall",
 ]
 
@@ -135,6 +136,7 @@ _MODULES = {
     "onnx": "onnx",
     "profile": "_tools.profile",
     "resolve": "_tools.inspect",
+    "torch": "torch",
     "uninstall": "_lax.install",
     "unload_ipython_extension": "_tools.notebook",
 }

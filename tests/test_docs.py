@@ -190,7 +190,14 @@ def test_the_drawings_are_current(tmp_path, monkeypatch):
 def test_the_api_pages_have_every_public_name():
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     shown = re.findall(r"^::: (\S+)$", pages, re.MULTILINE)
-    modules = (jaxconv, jaxconv.lax, jaxconv.onednn, jaxconv.onnx)
+    modules = (
+        jaxconv,
+        jaxconv.lax,
+        jaxconv.onednn,
+        jaxconv.onnx,
+        jaxconv.torch,
+        jaxconv.torch.grad,
+    )
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     assert sorted(shown) == sorted({*public, "jaxconv"})
 

@@ -253,8 +253,8 @@ def test_undocumented_attributes_stand_there_too(attribute):
 #: The rooms from the ground up: each imports from those before it alone, and from the package
 #: itself, whose public names are looked up when they are used.
 ROOMS = (
-    "_base", "_rules", "_lowering", "_contract", "_ops", "_lax", "lax", "_tools", "_checks",
-    "onednn", "onnx", "__main__", "__init__",
+    "_base", "_rules", "_lowering", "_contract", "_ops", "_lax", "lax", "torch", "_tools",
+    "_checks", "onednn", "onnx", "__main__", "__init__",
 )  # fmt: skip
 
 

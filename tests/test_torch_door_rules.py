@@ -1,0 +1,373 @@
+"""`jaxconv.torch` against PyTorch: what is refused, in which words; sizes, examples, state dicts.
+
+Calls are drawn at random, and both take a call or both refuse the call.
+"""
+
+import inspect
+import re
+import timeit
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxconv
+from jaxconv import torch as ours
+from tests.support.peers import integers, peer
+from tests.support.timing import takes_at_most
+from tests.support.torch_layers import EVERY, Layer, draw_layer
+
+torch = peer("torch")
+F = torch.nn.functional
+# PyTorch warns that it copies the input to add the odd zero of padding="same".
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
+
+
+def break_layer(rng, layer):
+    """Change an argument or a size, so that PyTorch may refuse the call."""
+    arguments, rank = dict(layer.arguments), int(layer.name[-2])
+    strange = [0, -1, 2, 3, 5, (1,) * rank, (2,) * (rank + 1), (), (3,), True, 1.0, None, "same"]
+    which = rng.integers(6)
+    if which < 4:
+        name = str(rng.choice(list(arguments)))
+        arguments[name] = strange[rng.integers(len(strange))]
+        return layer._replace(arguments=arguments)
+    field = str(rng.choice(["input", "weight", "bias"]))
+    size = list(getattr(layer, field) or (1,))
+    if which == 4:
+        size[rng.integers(len(size))] += int(rng.choice([-1, 1]))
+    else:
+        size = [size[1:], [1, *size]][rng.integers(2)]
+    return layer._replace(**{field: tuple(size)})
+
+
+def size_or_error(compute, *tensors):
+    try:
+        return tuple(compute(*tensors).shape)
+    except (RuntimeError, ValueError, TypeError) as error:
+        return error
+
+
+typed = partial(jax.ShapeDtypeStruct, dtype=np.float32)
+
+
+def check_refusal(rng):
+    layer = break_layer(rng, draw_layer(rng, mode="zeros"))
+    sizes = [layer.input, layer.weight, *[layer.bias] * (layer.bias is not None)]
+    their = size_or_error(layer.theirs, *(torch.zeros(size) for size in sizes))
+    our = size_or_error(partial(jax.eval_shape, layer.ours), *map(typed, sizes))
+    # We refuse results without elements.
+    if isinstance(their, tuple) and 0 in their[-int(layer.name[-2]) :]:
+        their = ValueError()
+    if isinstance(our, Exception):
+        assert isinstance(their, Exception), (layer, our)
+        assert str(our).startswith(f"{layer.name}: "), (layer, our)
+    else:
+        assert our == their, layer
+    return isinstance(our, Exception)
+
+
+def test_what_pytorch_refuses_is_refused():
+    rng = np.random.default_rng(9)
+    refused = sum(check_refusal(rng) for _ in range(150))
+    assert 50 < refused < 140
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_what_pytorch_refuses_is_refused_often(seed):
+    rng = np.random.default_rng([10, seed])
+    for _ in range(1000):
+        check_refusal(rng)
+
+
+CONV, WEIGHT, UP = (2, 4, 8, 9), (6, 4, 3, 3), (4, 6, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "arguments", "words"),
+    [
+        ("conv2d", (CONV, WEIGHT), {"stride": 0}, "non-positive stride is not supported"),
+        ("conv2d", (CONV, WEIGHT), {"dilation": 0}, "non-positive dilation is not supported"),
+        ("conv2d", (CONV, WEIGHT), {"groups": 0}, "groups.* (must be at least 1|is not supported)"),
+        ("conv2d", (CONV, WEIGHT), {"padding": -1}, "negative padding is not supported"),
+        ("conv2d", (CONV, WEIGHT), {"padding": "Same"}, "invalid padding string"),
+        (
+            "conv2d", (CONV, WEIGHT), {"padding": "same", "stride": (1, 2)},
+            "padding='same' is not supported for strided convolutions",
+        ),
+        ("conv2d", ((8, 9), WEIGHT), {}, "expected 3D (unbatched) or 4D (batched) input"),
+        ("conv2d", (CONV, (6, 3, 3, 3)), {}, "to have 3 channels, but got 4 channels instead"),
+        (
+            "conv2d", (CONV, (5, 2, 3, 3)), {"groups": 2},
+            "expected weight to be divisible by .*2 at dimension 0",
+        ),
+        ("conv2d", (CONV, WEIGHT, (5,)), {}, "expected bias to be 1-dimensional with 6 elements"),
+        (
+            "conv2d", (CONV, (6, 4, 10, 3)), {},
+            "kernel size can't be greater than actual input size",
+        ),
+        (
+            "conv_transpose2d", (CONV, UP), {"output_padding": 1},
+            "output padding must be smaller than either stride or dilation",
+        ),
+        (
+            "conv_transpose2d", (CONV, UP), {"output_padding": -1, "stride": 2},
+            "negative output_padding is not supported",
+        ),
+        ("conv_transpose2d", (CONV, WEIGHT), {}, "to have 6 channels, but got 4 channels instead"),
+        (
+            "conv_transpose1d", ((3, 5), (3, 4, 2), (3,)), {},
+            "expected bias to be 1-dimensional with 4 elements",
+        ),
+        (
+            "unfold", (CONV,), {"kernel_size": 10},
+            "calculated shape of the array of sliding blocks as (-1, 0), but its components must",
+        ),
+        ("unfold", (CONV,), {"kernel_size": 0}, "kernel.size should be greater than zero"),
+        ("unfold", (CONV,), {"kernel_size": 2, "padding": -1}, "should be non-negative"),
+        (
+            "fold", ((2, 36, 41),), {"output_size": (8, 9), "kernel_size": 3},
+            "to match the calculated number of sliding blocks 6 * 7 = 42",
+        ),
+        (
+            "fold", ((2, 35, 42),), {"output_size": (8, 9), "kernel_size": 3},
+            "to be divisible by the product of kernel_size",
+        ),
+        (
+            "fold", ((1, 2, 36, 42),), {"output_size": (8, 9), "kernel_size": 3},
+            "expected 2D or 3D (batch mode)",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_have_the_words_of_pytorch(name, sizes, arguments, words):
+    """Where they have a pattern, it stands for a spelling that differs."""
+    pattern = "(?i)" + (words if re.search(r"\.[ *s]", words) else re.escape(words))
+    with pytest.raises(RuntimeError, match=pattern):
+        getattr(F, name)(*map(torch.zeros, sizes), **arguments)
+    with pytest.raises(ValueError, match=pattern):
+        getattr(ours, name)(*map(np.zeros, sizes), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("mode", "padding", "words"),
+    [
+        ("reflect", (8, 1), "padding size should be less than the corresponding input dimension"),
+        ("circular", (9, 1), "padding size should not exceed"),
+        ("constant", 1, "`padding_mode` must be 'zeros', 'reflect', 'replicate' or 'circular'"),
+    ],
+)
+def test_errors_of_padding_modes(mode, padding, words):
+    layer = Layer("conv2d", CONV, WEIGHT, None, {"padding": padding}, mode)
+    with pytest.raises((RuntimeError, ValueError)):
+        layer.theirs(torch.zeros(CONV), torch.zeros(WEIGHT))
+    with pytest.raises(ValueError, match=words):
+        ours.conv2d(np.zeros(CONV), np.zeros(WEIGHT), padding=padding, padding_mode=mode)
+
+
+def test_errors_with_a_remedy():
+    x, w = np.zeros((2, 8, 9, 4), np.float32), np.zeros(WEIGHT, np.float32)
+    with pytest.raises(ValueError, match="Channels last would fit"):
+        ours.conv2d(x, w)
+    with pytest.raises(TypeError, match="conv2d: all arrays must have the same type"):
+        ours.conv2d(np.zeros(CONV, np.float32), w.astype(jnp.bfloat16))
+    with pytest.raises(TypeError, match="conv2d: `weight` must be a JAX or NumPy array"):
+        ours.conv2d(x, torch.zeros(WEIGHT))
+    with pytest.raises(ValueError, match=r"size of the layer's output, \(2, 6, 6, 7\)"):
+        ours.grad.conv2d_input(CONV, w, np.zeros((2, 6, 6, 6), np.float32))
+    with pytest.raises(ValueError, match="except for the batch"):
+        ours.conv2d(np.zeros((2, 0, 8, 9), np.float32), w[:, :0])
+
+
+# Sizes.
+
+
+def test_output_padding_leads_to_the_output_size():
+    """For all sizes around those within reach, or else to PyTorch's words."""
+    rng, taken = np.random.default_rng(11), 0
+    for _ in range(100):
+        layer = draw_layer(rng, name="conv_transpose2d")
+        into, out, *kernel = layer.weight
+        named = ("stride", "padding", "dilation")
+        arguments = {n: v for n, v in layer.arguments.items() if n in named}
+        arguments = {n: v * 2 if v in ((0,), (1,), (2,), (3,)) else v for n, v in arguments.items()}
+        module = torch.nn.ConvTranspose2d(into, out, kernel, **arguments)
+        x = torch.zeros(layer.input)
+        least = module(x).shape[-2:]
+        size = tuple(int(n + rng.choice([-1, 0, 0, 1, 1, 2])) for n in least)
+        size = (*layer.input[:-2], *size) if rng.random() < 0.3 else size
+        find = partial(ours.find_output_padding, x, module.weight, size, **arguments)
+        their = size_or_error(partial(module, output_size=list(size)), x)
+        if isinstance(their, tuple):
+            assert their[-2:] == size[-2:]
+            assert find() == tuple(np.subtract(size[-2:], least))
+            taken += 1
+        else:
+            words = (
+                str(their)[: str(their).index(" (for an input")].replace("[", "(").replace("]", ")")
+            )
+            with pytest.raises(ValueError, match=re.escape(words)):
+                find()
+    assert 20 < taken < 80
+
+
+def test_an_output_size_of_another_length_is_refused():
+    x, w = np.zeros((1, 4, 5, 5)), np.zeros((4, 6, 3, 3))
+    with pytest.raises(ValueError, match="`output_size` must be a sequence of 2 ints, or 4 ints"):
+        ours.find_output_padding(x, w, (11,))
+    assert ours.find_output_padding(x[0], w, (6, 12, 11), stride=2) == (1, 0)
+
+
+# PyTorch's own examples, and its signatures.
+
+EXAMPLES = [
+    ("conv1d", ((33, 16, 30), (20, 16, 5)), {}),
+    ("conv2d", ((1, 4, 5, 5), (8, 4, 3, 3)), {"padding": 1}),
+    ("conv_transpose1d", ((20, 16, 50), (16, 33, 5)), {}),
+    ("conv_transpose2d", ((1, 4, 5, 5), (4, 8, 3, 3)), {"padding": 1}),
+    pytest.param("conv3d", ((20, 16, 50, 10, 20), (33, 16, 3, 3, 3)), {}, marks=pytest.mark.slow),
+    pytest.param(
+        "conv_transpose3d", ((20, 16, 50, 10, 20), (16, 33, 3, 3, 3)), {}, marks=pytest.mark.slow
+    ),
+    ("unfold", ((1, 3, 10, 12),), {"kernel_size": (4, 5)}),
+    ("fold", ((1, 3 * 2 * 2, 12),), {"output_size": (4, 5), "kernel_size": (2, 2)}),
+]
+
+
+@pytest.mark.parametrize(("name", "sizes", "arguments"), EXAMPLES)
+def test_the_examples_of_pytorch(name, sizes, arguments):
+    """Those of its pages, with integers for its random numbers."""
+    arrays = [integers(np.random.default_rng(12), size, most=9) for size in sizes]
+    their = getattr(F, name)(*map(torch.tensor, arrays), **arguments)
+    np.testing.assert_array_equal(getattr(ours, name)(*arrays, **arguments), their)
+
+
+def test_the_examples_of_unfold_and_fold():
+    """A convolution is unfold, a product and fold; and fold of unfold divides by a divisor."""
+    rng = np.random.default_rng(13)
+    x, w = integers(rng, (1, 3, 10, 12)), integers(rng, (2, 3, 4, 5))
+    products = jnp.einsum("nkl,ok->nol", ours.unfold(x, (4, 5)), w.reshape(2, -1))
+    expected = F.conv2d(torch.tensor(x), torch.tensor(w))
+    np.testing.assert_array_equal(ours.fold(products, (7, 8), (1, 1)), expected)
+    window = {"kernel_size": 3, "dilation": 1, "padding": 1, "stride": 2}
+    again = ours.fold(ours.unfold(x, **window), (10, 12), **window)
+    divisor = ours.fold(ours.unfold(np.ones_like(x), **window), (10, 12), **window)
+    np.testing.assert_array_equal(again, divisor * x)
+
+
+def test_the_example_of_an_output_size():
+    """Downsample and upsample again, as the page about ConvTranspose2d does."""
+    rng = np.random.default_rng(14)
+    x, down, up = (
+        integers(rng, s, most=5) for s in ((1, 16, 12, 12), (16, 16, 3, 3), (16,) * 2 + (3, 3))
+    )
+    h = ours.conv2d(x, down, stride=2, padding=1)
+    padding = ours.find_output_padding(h, up, x.shape, stride=2, padding=1)
+    out = ours.conv_transpose2d(h, up, stride=2, padding=1, output_padding=padding)
+    module = torch.nn.ConvTranspose2d(16, 16, 3, stride=2, padding=1, bias=False)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(up))
+        their = module(torch.tensor(np.asarray(h)), output_size=x.shape).numpy()
+    np.testing.assert_array_equal(out, their)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_the_functions_of_torch_nn_grad(rank):
+    """By position, in their order."""
+    rng = np.random.default_rng(15)
+    x, w = integers(rng, (2, 4, *(7, 6, 5)[:rank])), integers(rng, (6, 2, *(3, 2, 3)[:rank]))
+    rest = 2, 1, 1, 2
+    dst = getattr(F, f"conv{rank}d")(torch.tensor(x), torch.tensor(w), None, *rest)
+    slope = integers(rng, tuple(dst.shape))
+    for of, operands in (("input", (x.shape, w)), ("weight", (x, w.shape))):
+        name = f"conv{rank}d_{of}"
+        their = getattr(torch.nn.grad, name)(
+            *(torch.tensor(o) if isinstance(o, np.ndarray) else o for o in operands),
+            torch.tensor(slope), *rest,
+        )  # fmt: skip
+        np.testing.assert_array_equal(getattr(ours.grad, name)(*operands, slope, *rest), their)
+
+
+def signature_of(function):
+    return {n: p.default for n, p in inspect.signature(function).parameters.items()}
+
+
+@pytest.mark.parametrize("name", [*EVERY, "fold", "unfold"])
+def test_the_signatures_of_the_functions(name):
+    """Those of built-in functions stand in the first line of their docstrings."""
+    theirs = getattr(F, name)
+    if name in EVERY:
+        line = next(line for line in theirs.__doc__.splitlines() if line.startswith(f"{name}("))
+        namespace = {}
+        exec(f"def {line.replace('-> Tensor', '')}: ...", namespace)
+        theirs = namespace[name]
+    more = {"padding_mode": "zeros"} if name.startswith("conv") and "transpose" not in name else {}
+    found = signature_of(getattr(ours, name))
+    assert list(found.items()) == [*signature_of(theirs).items(), *more.items()]
+
+
+@pytest.mark.parametrize("name", [n for n in ours.grad.__all__ if "transpose" not in n])
+def test_the_signatures_of_gradients(name):
+    found = signature_of(getattr(ours.grad, name))
+    assert list(found.items()) == list(signature_of(getattr(torch.nn.grad, name)).items())
+
+
+# State dicts.
+
+
+def test_a_state_dict_is_copied_as_it_is():
+    """Whatever its types, layouts and owners, which may change their numbers afterwards."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).bfloat16()
+    model[0].weight.data = model[0].weight.data.contiguous(memory_format=torch.channels_last)
+    given = model.state_dict() | {"numpy": np.float32([1, 2]), "jax": jnp.zeros(2)}
+    expected = {
+        n: torch.as_tensor(np.array(x) if n in ("numpy", "jax") else x).float().numpy().copy()
+        for n, x in given.items()
+    }
+    found = ours.load(given)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    given["numpy"] += 1
+    assert list(found) == list(given)
+    for name, array in found.items():
+        assert isinstance(array, jax.Array)
+        np.testing.assert_array_equal(np.asarray(array, np.float32), expected[name])
+    assert found["0.weight"].dtype == jnp.bfloat16
+    assert found["1.num_batches_tracked"].dtype == jnp.int32
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"a": [1.0]}, "load: entry 'a' must be a dense tensor of PyTorch or an array"),
+        ([1.0], "load: `state_dict` must be a mapping of names to arrays; got list"),
+    ],
+)
+def test_what_is_no_state_dict(given, words):
+    with pytest.raises(TypeError, match=words):
+        ours.load(given)
+    with pytest.raises(TypeError, match="Call its method `state_dict`"):
+        ours.load(torch.nn.Conv2d(1, 1, 1))
+    with pytest.raises(TypeError, match="entry 'b' must be a dense tensor"):
+        ours.load({"b": torch.eye(2).to_sparse()})
+
+
+# What a call costs.
+
+
+@pytest.mark.timed
+def test_an_eager_call_costs_little_more_than_one_of_ours():
+    x, w = jnp.ones((1, 2, 4, 4)), jnp.ones((2, 2, 3, 3))
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+
+    def through_the_door():
+        ours.conv2d(x, w, padding=1, stride=2)
+
+    def directly():
+        jaxconv.convolution(x, w, pads_begin=1, pads_end=1, strides=2, **formats)
+
+    times = [partial(timeit.timeit, f, number=100) for f in (through_the_door, directly)]
+    assert takes_at_most(1.5, *times)
