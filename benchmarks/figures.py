@@ -6,6 +6,7 @@ relative to the document:
     <!-- figures:overall benchmarks/results/a.csv benchmarks/results/b.csv -->
     <!-- /figures -->
 
+    machine FILE...              a sentence: the machine of the files, by their headers
     overall FILE... [ENGINE...]  a line a file: each engine's time over PyTorch's, geometric mean
     counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
     classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
@@ -44,6 +45,12 @@ WORDS = {
     "+install": " with jaxconv",
     "torch": "PyTorch",
 }
+#: What tables call types, layouts and ops.
+TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
+LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
+PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
+#: The processors of committed results, by family and model.
+GENERATIONS = {"25/17": "Zen 4, ", "26/2": "Zen 5, "}
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
 
 
@@ -67,11 +74,16 @@ def written(text: str, folder: Path) -> str:
     return BLOCK.sub(block, text)
 
 
+def machine(runs: list[dict], _: list[str]) -> list[str]:
+    """A sentence a machine."""
+    return list(dict.fromkeys(f"Measured on {_machine(run['machine'])}." for run in runs))
+
+
 def overall(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a file."""
     engines = list(dict.fromkeys(e for _, e in _columns(runs, wanted)))
     lines = [[_about(run), *(_mean(run, run["rows"], e) for e in engines)] for run in runs]
-    return _table(["time / PyTorch's", *engines], lines)
+    return _table(["type, layout", *engines], lines)
 
 
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
@@ -82,28 +94,31 @@ def counts(runs: list[dict], wanted: list[str]) -> list[str]:
         ["rows", *(f"{h.n}" for h in found)],
         ["faster than PyTorch", *(f"{h.faster}" for h in found)],
         [f"over {FAR:g} times PyTorch's time", *(f"{h.far}" for h in found)],
-        ["the most", *("" if h.most is None else f"{h.most:.1f} times" for h in found)],
+        ["slowest row, in multiples of PyTorch's time", *("" if h.most is None else f"{h.most:,.1f}" for h in found)],
         [
-            f"over {SLOWER:g} times lax's time",
+            f"slower than lax by over {SLOWER - 1:.0%}",
             *("" if h.over_lax is None else f"{h.over_lax}" for h in found),
         ],
     ]
-    return _table(["", *(f"{e}, {_about(run)}" for run, e in columns)], lines)
+    return _table(["", *_titles(columns)], lines)
 
 
 def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a class; columns are ops and engines, of a file after the other."""
-    names = list(dict.fromkeys(row["class"] for run in runs for row in run["rows"]))
+    found = [row["class"] for run in runs for row in run["rows"]]
     columns = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS]
 
     def cell(run: dict, engine: str, op: str, group: str) -> str:
         rows = [r for r in run["rows"] if r["op"] == op and group in (r["class"], "all")]
         return _mean(run, rows, engine)
 
-    lines = [[name, *(cell(*column, name) for column in columns)] for name in [*names, "all"]]
-    several = len(runs) > 1
-    titles = [f"{e}, {op}" + (f", {_about(run)}" if several else "") for run, e, op in columns]
-    return _table(["time / PyTorch's", *titles], lines)
+    counts = {**{name: found.count(name) for name in sorted(set(found))}, "all": len(found)}
+    lines = [
+        [name, str(count), *(cell(*column, name) for column in columns)]
+        for name, count in counts.items()
+    ]
+    titles = _titles([(run, f"{e}, {PASSES[op]}") for run, e, op in columns])
+    return _table(["class", "rows", *titles], lines)
 
 
 def rows(runs: list[dict], layers: list[str]) -> list[str]:
@@ -118,7 +133,7 @@ def rows(runs: list[dict], layers: list[str]) -> list[str]:
         [name, *(" / ".join(_ms(by_key[name, op], e) for e in engines) for op in OPS)]
         for name in layers
     ]
-    return _table([f"ms, {' / '.join(engines)}", *OPS], lines)
+    return _table([f"ms, {' / '.join(engines)}", *PASSES.values()], lines)
 
 
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
@@ -126,7 +141,8 @@ def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     run, engines = _steps(runs, wanted)
     lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in run["rows"]]
     mean = [_mean(run, run["rows"], engine) for engine in engines]
-    return _table(["ms a step", *engines], [*lines, ["time / PyTorch's, geometric mean", *mean]])
+    last = ["geometric mean, in multiples of PyTorch's time", *mean]
+    return _table(["ms a step", *engines], [*lines, last])
 
 
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
@@ -216,6 +232,7 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
 
 
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
+    "machine": machine,
     "overall": overall,
     "counts": counts,
     "classes": classes,
@@ -270,12 +287,25 @@ def _compile_s(row: dict, engine: str) -> str:
 
 
 def _about(run: dict) -> str:
-    """Machine, types and layouts of a run."""
-    machine = run["machine"]
+    """Types and layouts of a run."""
+    kinds = (f"{TYPES[row['dtype']]}, {LAYOUTS[row['layout']]}" for row in run["rows"])
+    return "; ".join(dict.fromkeys(kinds))
+
+
+def _titles(columns: list[tuple[dict, str]]) -> list[str]:
+    """The titles of columns, with types and layouts where several files have columns."""
+    several = any(run is not columns[0][0] for run, _ in columns)
+    return [f"{title}, {_about(run)}" if several else title for run, title in columns]
+
+
+def _machine(machine: dict) -> str:
+    """Cores, processor and vector instructions of a machine."""
     wide = "AMX" if "amx_bf16" in machine["isa"] else "AVX-512"
     isa = wide if "avx512f" in machine["isa"] else "AVX2" if "avx2" in machine["isa"] else ""
-    kinds = [*dict.fromkeys(f"{row['dtype']} {row['layout']}" for row in run["rows"])]
-    return ", ".join(filter(None, [" ".join([machine["cpu"], isa]).strip(), *kinds]))
+    known = machine.get("cpu_family_model", "")
+    family, _, model = known.partition("/")
+    which = f" ({GENERATIONS.get(known, '')}family {family}, model {model})" if model else ""
+    return f"{machine['cores']} cores of {machine['cpu']}{which}" + (f" with {isa}" if isa else "")
 
 
 def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:

@@ -62,26 +62,32 @@ def document(tmp_path):
 
 BLOCKS = {
     "overall run.csv": [
-        ["time / PyTorch's", "jaxconv", "lax"],
-        ["Some & Sons AVX2, f32 NXC", "2.11", "36.84"],  # (4*2*.5*5)^1/4, (5000*10)^1/3
+        ["type, layout", "jaxconv", "lax"],
+        ["float32, channels last (NXC)", "2.11", "36.84"],  # (4*2*.5*5)^1/4, (5000*10)^1/3
     ],
-    "overall run.csv lax": [["time / PyTorch's", "lax"], ["Some & Sons AVX2, f32 NXC", "36.84"]],
+    "overall run.csv lax": [["type, layout", "lax"], ["float32, channels last (NXC)", "36.84"]],
     "counts run.csv jaxconv": [
-        ["", "jaxconv, Some & Sons AVX2, f32 NXC"],
+        ["", "jaxconv"],
         ["rows", "4"],
         ["faster than PyTorch", "1"],
         ["over 4 times PyTorch's time", "1"],
-        ["the most", "5.0 times"],
-        ["over 1.15 times lax's time", "1"],
+        ["slowest row, in multiples of PyTorch's time", "5.0"],
+        ["slower than lax by over 15%", "1"],
     ],
     "classes run.csv jaxconv": [
-        ["time / PyTorch's", "jaxconv, forward", "jaxconv, data", "jaxconv, weights"],
-        ["dense 2-D", "4.00", "2.00", "0.50"],
-        ["grouped 2-D", "5.00", "", ""],
-        ["all", "4.47", "2.00", "0.50"],
+        [
+            "class",
+            "rows",
+            "jaxconv, forward",
+            "jaxconv, data gradient",
+            "jaxconv, weights gradient",
+        ],
+        ["dense 2-D", "3", "4.00", "2.00", "0.50"],
+        ["grouped 2-D", "1", "5.00", "", ""],
+        ["all", "4", "4.47", "2.00", "0.50"],
     ],
     "rows run.csv x": [
-        ["ms, jaxconv / lax / PyTorch", "forward", "data", "weights"],
+        ["ms, jaxconv / lax / PyTorch", "forward", "data gradient", "weights gradient"],
         ["x", "1.2 / 1,500 / 0.3", "2 / 1 / 1", "0.5 / - / 1"],
     ],
     "compiled steps.csv": [
@@ -112,16 +118,27 @@ def test_networks(document):
     head, _, *lines = document("networks run.csv")
     assert head == ["ms a step", "jaxconv", "lax", "PyTorch"]
     assert lines[0] == ["x", "1.2", "1,500", "0.3"]
-    assert lines[-1] == ["time / PyTorch's, geometric mean", "2.11", "36.84", ""]
+    assert lines[-1] == ["geometric mean, in multiples of PyTorch's time", "2.11", "36.84", ""]
     head, _, *lines = document("networks steps.csv lax+install torch")
     assert head == ["ms a step", "lax with jaxconv", "PyTorch"]
     assert lines[:2] == [["CNN", "12", "10"], ["U-Net", "12", "10"]]
 
 
+def test_the_machine_of_results():
+    """Of all files that a table names: one sentence if it is the same machine."""
+    first, second = results(), results()
+    sentences = figures.machine([first, second], [])
+    assert sentences == ["Measured on 2 cores of Some & Sons with AVX2."]
+    second["machine"] |= {"cpu_family_model": "26/2", "isa": ["avx2", "avx512f"]}
+    assert figures.machine([first, second], [])[1:] == [
+        "Measured on 2 cores of Some & Sons (Zen 5, family 26, model 2) with AVX-512."
+    ]
+
+
 @pytest.mark.parametrize(
     ("block", "why"),
     [
-        ("nonsense run.csv", "no figures:nonsense; known: overall"),
+        ("nonsense run.csv", "no figures:nonsense; known: machine, overall"),
         ("overall", "names no .csv file"),
         ("overall run.csv jaxcon", "no engine jaxcon"),
         ("rows run.csv y", "not in it: y"),

@@ -44,6 +44,21 @@ def test_contractions_are_saved(name):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
+def test_a_policy_of_jax_saves_convolutions_of_lax_under_install():
+    """The jaxpr of a model stays the same, so our policy knows none of its convolutions."""
+
+    def f(x, w):
+        return jnp.sin(jax.lax.conv(x, w, (1, 1), "SAME")).sum()
+
+    def count(policy):
+        recomputed = backward_pass(jax.checkpoint(f, policy=policy), x, w)
+        return primitives(recomputed).count("conv_general_dilated")
+
+    x, w = integers((2, 3, 5, 5), 1), integers((4, 3, 3, 3), 2)
+    with jaxconv.installed():
+        assert [count(p) for p in (None, jaxconv.contractions_saveable, DOTS)] == [3, 3, 2]
+
+
 def network(x, w, v):
     y = jnp.sin(DENSE.op("convolution")(x, w))
     return jnp.sin(jnp.dot(y.reshape(len(y), -1), v)).sum()

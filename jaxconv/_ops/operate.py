@@ -21,10 +21,10 @@ from jaxconv._rules.resolve import resolve_sizes
 
 
 @dataclass(frozen=True)
-class Call:
-    """All that is static about a call: the key of its compiled function."""
+class StaticArguments:
+    """The static arguments of a jitted operation, which compiles once for each of their values."""
 
-    result: Slot
+    result_slot: Slot
     geometry: Geometry
     groups_on_fine: bool
     precision: Precision
@@ -38,78 +38,83 @@ def operate(
     second: TensorLike,
     *,
     bias: TensorLike | None = None,
-    given_shape: object = None,
+    result_shape: object = None,
     precision: object,
     preferred_element_type: object,
     out_sharding: object,
     **attributes: object,
 ) -> Array:
-    """Check the arguments of `op`, then run its one compiled function for such arguments."""
+    """Check and resolve the arguments of `op`, then call its jitted function."""
     one, two = op.inputs
     first, second = arguments.array(op.name, one, first), arguments.array(op.name, two, second)
     if bias is None:
-        operand = arguments.common_dtype(op.name, **{one: first, two: second})
+        operand_dtype = arguments.common_dtype(op.name, **{one: first, two: second})
     else:
         bias = arguments.array(op.name, "bias", bias)
-        operand = arguments.common_dtype(op.name, **{one: first, two: second}, bias=bias)
-    resolved = resolve_sizes(op, first.shape, second.shape, given_shape, **attributes)
+        operand_dtype = arguments.common_dtype(op.name, **{one: first, two: second}, bias=bias)
+    resolved = resolve_sizes(op, first.shape, second.shape, result_shape, **attributes)
     if bias is not None:
         arguments.check_bias(op.name, bias, resolved)
-    result, precisions = op.slot(op.result), parse.precision(op.name, precision)
-    call = Call(
-        result,
+    result_slot, precisions = op.slot(op.result), parse.precision(op.name, precision)
+    static = StaticArguments(
+        result_slot,
         resolved.geometry,
         resolved.groups_on_fine,
         op.order_by_slot(precisions),
-        dtypes.result_dtype(op.name, operand, preferred_element_type),
+        dtypes.result_dtype(op.name, operand_dtype, preferred_element_type),
         meshes.canonical(op.name, out_sharding, resolved.shape(op.result)),
     )
-    out: Array = _COMPILED[op.name](call, *op.order_by_slot((first, second)), bias)
+    out: Array = _JITTED[op.name](static, *op.order_by_slot((first, second)), bias)
     return out
 
 
-def _run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
-    geometry, layout = call.geometry, call.geometry.kernel
-    if call.groups_on_fine and call.result != "kernel":
+def _contract_and_add_bias(
+    static: StaticArguments, first: Array, second: Array, bias: Array | None
+) -> Array:
+    """Contract two tensors, in the order of slots; add the bias, and round once."""
+    geometry, layout = static.geometry, static.geometry.kernel
+    if static.groups_on_fine and static.result_slot != "kernel":
         second = move_groups(second, geometry.groups, layout.fine, layout.coarse)
-    published = call.groups_on_fine and call.result == "kernel"
+    # The gradient by weights with groups on the fine axis has its groups there, too.
+    move_groups_back = static.groups_on_fine and static.result_slot == "kernel"
     # A bias is added before the one rounding of the sum.
-    sums = call.dtype if bias is None else dtypes.ACCUMULATION[call.dtype]
+    sum_dtype = static.dtype if bias is None else dtypes.ACCUMULATION[static.dtype]
     out = contract(
-        call.result,
+        static.result_slot,
         first,
         second,
         geometry=geometry,
-        precision=call.precision,
-        dtype=sums,
-        early_rounding=call.dtype != sums,
-        sharding=None if published else call.sharding,
+        precision=static.precision,
+        dtype=sum_dtype,
+        early_rounding=static.dtype != sum_dtype,
+        sharding=None if move_groups_back else static.sharding,
     )
     if bias is not None:
         channel = geometry.data.channel
-        bias = meshes.shard_alike(lax.convert_element_type(bias, sums), out, channel)
+        bias = meshes.shard_alike(lax.convert_element_type(bias, sum_dtype), out, channel)
         bias = lax.expand_dims(bias, [axis for axis in range(out.ndim) if axis != channel])
-        out = lax.convert_element_type(jnp.add(out, bias), call.dtype)
-    if published:
+        out = lax.convert_element_type(jnp.add(out, bias), static.dtype)
+    if move_groups_back:
         out = move_groups(out, geometry.groups, layout.coarse, layout.fine)
-        out = out if call.sharding is None else jax.sharding.reshard(out, call.sharding)
+        out = out if static.sharding is None else jax.sharding.reshard(out, static.sharding)
     return out
 
 
-def _compile(op: Op) -> Callable[..., Array]:
-    """Compile `_run` under the operation's name, for jaxprs and profiles.
+def _jit_operation(op: Op) -> Callable[..., Array]:
+    """Jit a check of meshes and the computation, under the name that jaxprs and profiles show.
 
     Meshes are checked inside, once for each trace, so that calls do not pay for the check.
     """
 
-    def run(call: Call, first: Array, second: Array, bias: Array | None) -> Array:
+    def checked(static: StaticArguments, first: Array, second: Array, bias: Array | None) -> Array:
         names = (*op.order_by_slot(op.inputs), "bias")
         arrays = dict(zip(names, (first, second, bias), strict=True))
-        meshes.check_meshes(op.name, call.sharding, arrays)
-        return _run(call, first, second, bias)
+        meshes.check_meshes(op.name, static.sharding, arrays)
+        return _contract_and_add_bias(static, first, second, bias)
 
-    run.__name__ = run.__qualname__ = op.name
-    return jax.jit(run, static_argnums=0)
+    checked.__name__ = checked.__qualname__ = op.name
+    return jax.jit(checked, static_argnums=0)
 
 
-_COMPILED = {name: _compile(op) for name, op in OPS.items()}
+#: name of an operation -> its jitted function
+_JITTED = {name: _jit_operation(op) for name, op in OPS.items()}

@@ -75,7 +75,7 @@ def resolve_sizes(
     op: Op,
     first: Shape,
     second: Shape,
-    given_shape: object,
+    result_shape: object,
     **attributes: object,
 ) -> Resolved:
     """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
@@ -105,11 +105,11 @@ def resolve_sizes(
             ("weights_format", layouts.WEIGHTS_FORMATS),
         )
     )
-    if given_shape is not None or op.shape_argument == "weights_shape":
+    if result_shape is not None or op.shape_argument == "weights_shape":
         assert op.shape_argument is not None
         order = weights_format if op.shape_argument == "weights_shape" else data_format
-        given_shape = parse.shape(
-            name, op.shape_argument, given_shape, rank + 2, f"in {order} order"
+        result_shape = parse.shape(
+            name, op.shape_argument, result_shape, rank + 2, f"in {order} order"
         )
     ints = {
         attribute: parse.axis_ints(name, attribute, attributes[attribute], rank, least)
@@ -119,7 +119,7 @@ def resolve_sizes(
         op,
         first,
         second,
-        given_shape,
+        result_shape,
         auto_pad=parse.auto_pad(name, attributes["auto_pad"]),
         groups=parse.count(name, "groups", attributes["groups"]),
         data_format=data_format,

@@ -9,7 +9,8 @@ def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
     """A policy for `jax.checkpoint`: save every contraction, recompute the rest.
 
     `primitive` is the operation to save or not. The policy stands beside
-    `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own products;
+    `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own products: of matrices, and
+    the convolutions of `jax.lax`, which stay lax's under `jaxconv.install`.
     `jax.checkpoint_policies.save_from_both_policies` joins the two.
 
     Example:

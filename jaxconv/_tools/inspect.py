@@ -43,10 +43,10 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
     record = OPS[name]
     tensors = {tensor: given.pop(tensor) for tensor in record.inputs}
     first, second = (shape(name, tensor, value) for tensor, value in tensors.items())
-    given_shape = given.pop(record.shape_argument) if record.shape_argument else None
+    result_shape = given.pop(record.shape_argument) if record.shape_argument else None
     given = {"output_padding": 0} | given
     try:
-        return resolve_sizes(record, first, second, given_shape, **given)
+        return resolve_sizes(record, first, second, result_shape, **given)
     except ValueError as error:
         if not any(map(_meant_as_shape, tensors.values())):
             raise
