@@ -1,8 +1,9 @@
-"""`jaxconv.torch` against PyTorch: values and gradients of random layers and windows.
+"""`jaxconv.torch` against PyTorch: values and gradients, state dicts, and what a call costs.
 
 Data is integers whose sums are exact in either framework, so results must be equal.
 """
 
+import timeit
 from functools import partial
 
 import jax
@@ -10,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxconv
 from jaxconv import torch as ours
 from tests.support.peers import integers, peer
+from tests.support.timing import takes_at_most
 from tests.support.torch_layers import EVERY, draw_layer
 
 torch = peer("torch")
@@ -186,3 +189,62 @@ def test_fold_rounds_bfloat16_once():
     exact = F.fold(torch.tensor(columns), (6, 7), 3).numpy()
     our = ours.fold(jnp.asarray(columns, jnp.bfloat16), (6, 7), 3)
     np.testing.assert_array_equal(our, exact.astype(jnp.bfloat16))
+
+
+# State dicts.
+
+
+def test_a_state_dict_is_copied_as_it_is():
+    """Whatever its types, layouts and owners, which may change their numbers afterwards."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).bfloat16()
+    model[0].weight.data = model[0].weight.data.contiguous(memory_format=torch.channels_last)
+    given = model.state_dict() | {"numpy": np.float32([1, 2]), "jax": jnp.zeros(2)}
+    expected = {
+        n: torch.as_tensor(np.array(x) if n in ("numpy", "jax") else x).float().numpy().copy()
+        for n, x in given.items()
+    }
+    found = ours.load(given)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    given["numpy"] += 1
+    assert list(found) == list(given)
+    for name, array in found.items():
+        assert isinstance(array, jax.Array)
+        np.testing.assert_array_equal(np.asarray(array, np.float32), expected[name])
+    assert found["0.weight"].dtype == jnp.bfloat16
+    assert found["1.num_batches_tracked"].dtype == jnp.int32
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"a": [1.0]}, "load: entry 'a' must be a dense tensor of PyTorch or an array"),
+        ([1.0], "load: `state_dict` must be a mapping of names to arrays; got list"),
+    ],
+)
+def test_what_is_no_state_dict(given, words):
+    with pytest.raises(TypeError, match=words):
+        ours.load(given)
+    with pytest.raises(TypeError, match="Call its method `state_dict`"):
+        ours.load(torch.nn.Conv2d(1, 1, 1))
+    with pytest.raises(TypeError, match="entry 'b' must be a dense tensor"):
+        ours.load({"b": torch.eye(2).to_sparse()})
+
+
+# What a call costs.
+
+
+@pytest.mark.timed
+def test_an_eager_call_costs_little_more_than_one_of_ours():
+    x, w = jnp.ones((1, 2, 4, 4)), jnp.ones((2, 2, 3, 3))
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+
+    def through_the_door():
+        ours.conv2d(x, w, padding=1, stride=2)
+
+    def directly():
+        jaxconv.convolution(x, w, pads_begin=1, pads_end=1, strides=2, **formats)
+
+    times = [partial(timeit.timeit, f, number=100) for f in (through_the_door, directly)]
+    assert takes_at_most(1.5, *times)
