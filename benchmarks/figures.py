@@ -94,7 +94,10 @@ def counts(runs: list[dict], wanted: list[str]) -> list[str]:
         ["rows", *(f"{h.n}" for h in found)],
         ["faster than PyTorch", *(f"{h.faster}" for h in found)],
         [f"over {FAR:g} times PyTorch's time", *(f"{h.far}" for h in found)],
-        ["slowest row, in multiples of PyTorch's time", *("" if h.most is None else f"{h.most:,.1f}" for h in found)],
+        [
+            "slowest row, in multiples of PyTorch's time",
+            *("" if h.most is None else f"{h.most:,.1f}" for h in found),
+        ],
         [
             f"slower than lax by over {SLOWER - 1:.0%}",
             *("" if h.over_lax is None else f"{h.over_lax}" for h in found),

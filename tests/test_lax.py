@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
+from jaxconv._base.jax_names import evaluate_jaxpr
 from tests.support import lax_oracle
 from tests.support.forms import each, integers, slow_if
 from tests.support.programs import contractions, equations, primitives
@@ -489,3 +490,8 @@ def test_a_layer_of_flax(given, make):
             assert len(slots) == (function is not lax.conv_general_dilated)
             results.append([apply(state, src), jax.grad(loss, (0, 1))(state, src)])
     same(*results)
+
+
+def test_the_result_of_a_jaxpr_may_be_a_literal():
+    program = jax.make_jaxpr(lambda x: 2.0)(1.0)
+    assert evaluate_jaxpr(program, [1.0], None) == 2

@@ -1,9 +1,9 @@
-"""Every JAX name in use that is not quite public, and its possible replacement.
+"""All use of JAX that is not quite public, and what could replace each name.
 
 JAX offers no public way to define a bilinear operation that keeps every transformation:
 `custom_vjp` loses forward mode, `custom_derivatives.linear_call` loses vmap and second
-order. The modules below are importable by documented paths, but come without a promise; the
-tests run on the oldest and the newest supported JAX.
+order. The modules imported below are importable by documented paths, but come without a promise;
+the tests run on the oldest and the newest supported JAX.
 """
 
 import traceback
@@ -17,8 +17,8 @@ import jax
 # names no way for others to add rules. Without it only `jet` itself would be lost.
 from jax.experimental import jet
 
-# Attributes of XLA's instructions, for `isolate.py`. An experimental module. A branch that is
-# always taken, its condition behind a barrier, would replace attributes, and compile longer.
+# Attributes of XLA's instructions, for `isolate.py`. An experimental module. Instead of
+# attributes, a `lax.cond` whose condition is always true, and hidden from XLA; it compiles longer.
 from jax.experimental.xla_metadata import set_xla_metadata
 
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
@@ -39,40 +39,40 @@ __all__ = [
     "change_type",
     "default_matmul_precision",
     "devices_to_split_over",
-    "equations",
-    "equations_around",
-    "evaluate",
+    "evaluate_jaxpr",
     "is_exported",
     "jet",
-    "lower_each",
     "lowering_of",
     "mapped_mesh_axis",
     "maps_over_devices",
     "mlir",
     "programs_are_cached",
-    "set_for_all_threads",
+    "set_globally",
     "set_xla_metadata",
+    "skip_lowering_cache",
     "type_of_sought",
     "types_lowered",
     "varying_axes",
+    "walk_equation_sources",
+    "walk_equations",
 ]
 
-#: Its options are unknown to type checkers in JAX 0.10, and known in 0.12.
+#: Any, since type checkers know the options of `jax.config` in JAX 0.12, and not in 0.10.
 _config: Any = jax.config
 
 
 def default_matmul_precision() -> Any:
     """Read the value of `jax.default_matmul_precision`; None if it is not set.
 
-    The name is documented as an option to set; that reading gives the innermost context is not.
+    JAX documents how to set this option, and not that reading gives the innermost context's value.
     """
     return _config.jax_default_matmul_precision
 
 
 def programs_are_cached() -> bool:
-    """Whether JAX writes the programs that it compiles to a folder.
+    """Whether JAX's persistent compilation cache is on: enabled, and with a folder.
 
-    Both names are documented as options to set; that they can be read is not.
+    JAX documents how to set these two options, and not that they can be read.
     """
     return bool(_config.jax_enable_compilation_cache and _config.jax_compilation_cache_dir)
 
@@ -80,7 +80,8 @@ def programs_are_cached() -> bool:
 def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
     """Count the devices over which XLA itself will split the program being lowered.
 
-    Within `jax.shard_map`, the program is split already. Only lowering rules can see this.
+    Axes of a mesh that `jax.shard_map` maps do not count: the program is split over them already.
+    Only lowering rules can see this.
     """
     context = ctx.module_context.axis_context
     if hasattr(context, "num_devices"):
@@ -90,51 +91,53 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
 
 
 def lowering_of(primitive: Primitive, platform: str | None) -> Any:
-    """Find JAX's lowering rule of a primitive for a platform; None is for all platforms.
+    """Find JAX's lowering rule of a primitive for a platform, or else its rule for all platforms.
 
     JAX offers a way to set such a rule, and no way to read a rule. A public `get_lowering` would
-    replace this. Without it, a rule would emit `stablehlo.convolution`
-    through `jax.extend.mlir` itself, integers, complex numbers and symbolic pads included.
+    replace this function. Without either, a rule of ours would emit `stablehlo.convolution` through
+    `jax.extend.mlir`, integers, complex numbers and symbolic pads included.
     """
     special = mlir._platform_specific_lowerings[platform] if platform else {}
     entry: Any = special.get(primitive) or mlir._lowerings[primitive]
     return entry.rule
 
 
-def lower_each(ctx: mlir.LoweringRuleContext) -> None:
-    """Call this lowering rule again for equal uses of its primitive in the same program.
+def skip_lowering_cache(ctx: mlir.LoweringRuleContext) -> None:
+    """Let JAX call the lowering rule for each equal use of the primitive that is being lowered.
 
-    JAX calls it once for all of them. `register_lowering` has an argument that says otherwise, but
-    for good, and programs for several platforms then fail to lower. Without this, reports would
+    JAX caches the result of a rule in the program, and calls the rule once for all equal uses.
+    `register_lowering` has an argument against that, but for good, and programs for several
+    platforms then fail to lower. Without this function, and where JAX has no such cache, reports
     count equal convolutions once.
     """
     module: Any = ctx.module_context
     cache = getattr(module, "lowering_cache", None)
     if cache is None:
         return
-    if not isinstance(cache, _Forgetful):
-        cache = module.lowering_cache = _Forgetful(cache)
-    cache.primitives.add(ctx.primitive)
+    if not isinstance(cache, _SelectiveCache):
+        cache = module.lowering_cache = _SelectiveCache(cache)
+    cache.uncached.add(ctx.primitive)
 
 
-class _Forgetful(dict[Any, Any]):
-    """A cache of lowerings that keeps none of some primitives."""
+class _SelectiveCache(dict[Any, Any]):
+    """A cache of lowerings that does not store the primitives in `uncached`."""
 
-    def __init__(self, known: dict[Any, Any]) -> None:
-        super().__init__(known)
-        self.primitives: set[Any] = set()
+    def __init__(self, entries: dict[Any, Any]) -> None:
+        super().__init__(entries)
+        self.uncached: set[Any] = set()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if key.primitive not in self.primitives:
+        if key.primitive not in self.uncached:
             super().__setitem__(key, value)
 
 
-def equations_around() -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """The equations that this thread is lowering, the innermost first.
+def walk_equation_sources() -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Yield the name scope and the source lines of each equation that this thread is lowering.
 
-    Of each, the functions, transformations and `jax.named_scope`s around it, as JAX joins them, and
-    the files and lines that wrote it, the innermost first. JAX tells a rule neither, so they are
-    read from its frames; if it names them otherwise, reports name no lines and no scopes.
+    The innermost equation comes first. A scope joins the functions, transformations and
+    `jax.named_scope`s around an equation. A line is a file and a number, the innermost first. JAX
+    gives a lowering rule neither, so both are read from the local variables of `jaxpr_subcomp`, a
+    function of JAX on the stack. If JAX renames these, reports lack lines and scopes.
     """
     for frame, _ in traceback.walk_stack(None):
         if frame.f_code.co_name == "jaxpr_subcomp":
@@ -147,12 +150,15 @@ def equations_around() -> Iterator[tuple[str, list[tuple[str, int]]]]:
 
 
 def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
-    """Find the type of a primitive's result by its own rule: shape, sharding, varying axes."""
+    """Infer the aval of a primitive's result by the primitive's abstract evaluation rule.
+
+    An aval is JAX's type of an array: shape, dtype, sharding and varying axes.
+    """
     result, _ = primitive.abstract_eval(*operands, **params)
     return result
 
 
-def set_for_all_threads(context: Any, value: Any) -> None:
+def set_globally(context: Any, value: Any) -> None:
     """Set a `jax.make_user_context` for all threads that are not within the context.
 
     JAX documents the object as a context manager alone. Without this, a change would need
@@ -162,33 +168,33 @@ def set_for_all_threads(context: Any, value: Any) -> None:
 
 
 def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
-    """Whether `jax.export` lowers the program, which allows no custom calls."""
+    """Whether `jax.export` lowers the program; exported programs may hold no custom calls."""
     return bool(ctx.module_context.lowering_parameters.for_export)
 
 
-# JAX hands objects to the rules of a primitive whose attributes no documentation names.
+# JAX passes objects to the rules of a primitive; no documentation names the objects' attributes.
 
 
 def change_type(aval: Any, **changes: Any) -> Any:
-    """Change the shape, dtype or sharding of a type, in an abstract evaluation.
+    """Copy an aval with another shape, dtype or sharding.
 
-    A public constructor of types with shardings and varying axes would replace this.
+    A public constructor of avals with shardings and varying axes would replace this.
     """
     return aval.update(**changes)
 
 
 def type_of_sought(operand: Any) -> Any:
-    """Read the type of the operand whose cotangent a transpose rule must find."""
+    """Read the aval of the operand whose cotangent a transpose rule must find."""
     return operand.aval
 
 
 def maps_over_devices(axis_data: Any) -> bool:
-    """Whether the axis of a vmap is known to be split, by its name or by its type."""
+    """Whether a vmapped axis is known to be split: by `spmd_axis_name`, or by an explicit axis."""
     return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
 
 
 def mapped_mesh_axis(axis_data: Any) -> Any:
-    """Read the explicit mesh axes that the axis of a vmap is split over."""
+    """Read the explicit mesh axis, or axes, that the axis of a vmap is split over; None if none."""
     return axis_data.explicit_mesh_axis
 
 
@@ -199,7 +205,7 @@ def varying_axes(x: Any) -> frozenset[Any]:
 
 
 def types_lowered(ctx: mlir.LoweringRuleContext) -> tuple[list[Any], list[Any]]:
-    """Read the types of the operands and of the results that a lowering rule is called for."""
+    """Read the avals of the operands and of the results that a lowering rule is called for."""
     return list(ctx.avals_in), list(ctx.avals_out)
 
 
@@ -207,34 +213,37 @@ class Equation(NamedTuple):
     """One step of a jaxpr."""
 
     primitive: Primitive
-    operands: list[Any]  # types
+    operands: list[Any]  # avals
     results: list[Any]
     params: dict[str, Any]
 
 
-def equations(program: Any) -> Iterator[Equation]:
+def walk_equations(jaxpr: Any) -> Iterator[Equation]:
     """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters."""
-    for eqn in getattr(program, "jaxpr", program).eqns:
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
         yield Equation(eqn.primitive, operands, results, eqn.params)
         for param in eqn.params.values():
             for value in param if isinstance(param, tuple | list) else (param,):
                 if hasattr(getattr(value, "jaxpr", value), "eqns"):
-                    yield from equations(value)
+                    yield from walk_equations(value)
 
 
-def evaluate(program: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
-    """Evaluate a jaxpr of one result and without inner jaxprs, each step by `apply`.
+def evaluate_jaxpr(closed: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
+    """Evaluate a closed jaxpr of one result, each step by `apply(primitive, operands, params)`.
 
-    `apply` takes the primitive, its operands and its parameters, as `Primitive.bind` takes these.
+    Operands are a list, and params a dict. The result of `apply` is that of `Primitive.bind`.
     """
-    jaxpr = program.jaxpr
-    values = dict(zip(jaxpr.constvars, program.consts, strict=True))
+    jaxpr = closed.jaxpr
+    values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+
+    def read(variable: Any) -> Any:
+        return variable.val if hasattr(variable, "val") else values[variable]
+
     values.update(zip(jaxpr.invars, operands, strict=True))
     for eqn in jaxpr.eqns:
-        inputs = [v.val if hasattr(v, "val") else values[v] for v in eqn.invars]
-        outputs = apply(eqn.primitive, inputs, eqn.params)
+        outputs = apply(eqn.primitive, [*map(read, eqn.invars)], eqn.params)
         outputs = outputs if eqn.primitive.multiple_results else [outputs]
         values.update(zip(eqn.outvars, outputs, strict=True))
     (result,) = jaxpr.outvars
-    return values[result]
+    return read(result)

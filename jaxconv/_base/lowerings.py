@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxconv._base.jax_names import Equation, equations_around, lower_each
+from jaxconv._base.jax_names import Equation, skip_lowering_cache, walk_equation_sources
 from jaxconv._base.messages import either
 
 #: A form's name and why it was chosen, for each form in use, the outermost first.
@@ -62,7 +62,7 @@ def heard(ctx: Any) -> bool:
     """Whether someone listens to what is being lowered; then JAX lowers each equal use."""
     if not LISTENERS and not LOG.isEnabledFor(logging.INFO):
         return False
-    lower_each(ctx)
+    skip_lowering_cache(ctx)
     return True
 
 
@@ -98,7 +98,7 @@ def _origin() -> tuple[str, str]:
     Of library code, if no user's wrote it. Where JAX does not know, as of an operation that is
     called outside of any jit, the line is the one that has it compiled.
     """
-    around = list(equations_around())
+    around = list(walk_equation_sources())
     stack = [(frame.f_code.co_filename, line) for frame, line in walk_stack(None)]
     own = (str(Path(jax.__file__).parent), str(Path(__file__).parents[1]))
     lines = [

@@ -23,12 +23,12 @@ from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
     devices_to_split_over,
-    equations,
     is_exported,
     lowering_of,
     mlir,
-    set_for_all_threads,
+    set_globally,
     types_lowered,
+    walk_equations,
 )
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Shape, Typed
@@ -91,8 +91,8 @@ def install(
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
     choice = _names("only", only), _names("without", without)
     register(platform)
-    set_for_all_threads(CHOICE, choice)
-    set_for_all_threads(INSTALLED, platform)
+    set_globally(CHOICE, choice)
+    set_globally(INSTALLED, platform)
 
 
 def enabled() -> bool:
@@ -131,8 +131,8 @@ def uninstall() -> None:
       >>> import jaxconv
       >>> jaxconv.uninstall()
     """
-    set_for_all_threads(INSTALLED, False)
-    set_for_all_threads(CHOICE, (None, None))
+    set_globally(INSTALLED, False)
+    set_globally(CHOICE, (None, None))
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
@@ -176,7 +176,8 @@ def to_install(
     if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
         program = jax.make_jaxpr(computed(found, params, result.dtype))(*operands)
         plans = (
-            plan_in(e, platform, devices=devices, exported=exported) for e in equations(program)
+            plan_in(e, platform, devices=devices, exported=exported)
+            for e in walk_equations(program)
         )
         names |= {form for plan in plans if plan for form, _ in plan.steps()}
     if only is not None and not names & {*only}:

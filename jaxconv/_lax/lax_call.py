@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 from jaxconv._base import meshes
-from jaxconv._base.jax_names import Equation, Primitive, equations, evaluate
+from jaxconv._base.jax_names import Equation, Primitive, evaluate_jaxpr, walk_equations
 from jaxconv._lax.from_lax import BOTH_STRIDES, Numbers, as_contraction, compute
 from jaxconv._rules import arguments as _arguments
 
@@ -38,17 +38,17 @@ def compute_as(function: Callable[..., Array], given: dict[str, Any]) -> Array:
         if n not in OPERANDS
     }
     try:
-        call = _Call(function, arguments, _key(tuple(arguments.values())))
-        hash(call)
+        static = _StaticArguments(function, arguments, _key(tuple(arguments.values())))
+        hash(static)
     except TypeError:  # no key of a jit, such as a traced stride
         return function(*operands, **arguments)
-    out: Array = _compile(function)(call, *operands)
+    out: Array = _jit_function(function)(static, *operands)
     return out
 
 
 @dataclass(frozen=True)
-class _Call:
-    """All that is static about a call: the key of its compiled function."""
+class _StaticArguments:
+    """The static arguments of a jitted function of lax, which compiles once for each."""
 
     function: Callable[..., Array]
     arguments: dict[str, Any] = field(compare=False)  # as given: so lax's errors show them
@@ -63,29 +63,30 @@ def _key(value: Any) -> Hashable:
 
 
 @cache
-def _compile(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Compile `_run` under the name of lax's function, for jaxprs and profiles."""
+def _jit_function(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Jit the computation under the name of lax's function, which jaxprs and profiles show."""
 
-    def run(call: _Call, *operands: Array) -> Array:
-        return _run(call, *operands)
+    def computation(static: _StaticArguments, *operands: Array) -> Array:
+        return _compute(static, *operands)
 
-    run.__name__ = run.__qualname__ = function.__name__
-    return jax.jit(run, static_argnums=0)
+    computation.__name__ = computation.__qualname__ = function.__name__
+    return jax.jit(computation, static_argnums=0)
 
 
-def _run(call: _Call, *operands: Array) -> Array:
-    name, arguments = call.function.__name__, dict(call.arguments)
+def _compute(static: _StaticArguments, *operands: Array) -> Array:
+    """Compute a function of lax, with a contraction for its convolution where there is one."""
+    name, arguments = static.function.__name__, dict(static.arguments)
     sharding = arguments.pop("out_sharding", None)
     # The types say nothing of meshes: lax has no sharding for a sum over a split axis.
     types = (
         jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=jax.typeof(x).weak_type) for x in operands
     )
-    program = jax.make_jaxpr(partial(call.function, **arguments))(*types)
-    found = [e for e in equations(program) if e.primitive is lax.conv_general_dilated_p]
+    program = jax.make_jaxpr(partial(static.function, **arguments))(*types)
+    found = [e for e in walk_equations(program) if e.primitive is lax.conv_general_dilated_p]
     contraction = _find_contraction(found[0]) if len(found) == 1 else None
     explicit = any(meshes.explicit(jax.typeof(x)) for x in operands)
     if contraction is None or (sharding is not None and not explicit):
-        return call.function(*operands, **call.arguments)
+        return static.function(*operands, **static.arguments)
     sharding = meshes.canonical(name, sharding, found[0].results[0].shape)
     meshes.check_meshes(name, sharding, dict(zip(OPERANDS, operands, strict=False)))
 
@@ -94,7 +95,7 @@ def _run(call: _Call, *operands: Array) -> Array:
             return contraction(*operands, sharding=sharding)
         return primitive.bind(*meshes.vary_alike(*operands), **params)
 
-    out: Array = evaluate(program, operands, apply)
+    out: Array = evaluate_jaxpr(program, operands, apply)
     return out
 
 

@@ -52,12 +52,12 @@ def _find_misfit(
 ) -> _Misfit | None:
     """Find the first broken rule, if axis `divided` of the weights has the channels of a group."""
     argument = op.shape_argument if "weights" not in op.inputs else "weights"
-    at = layouts.positions(weights_format, len(weights) - 2)
+    at = layouts.find_axes(weights_format, len(weights) - 2)
     extents = {axis: weights[at[axis]] for axis in "IO"}
     shape = f"in shape {weights} ({weights_format})"
     for passed, (name, tensor) in enumerate(data.items()):
         axis = "I" if name.endswith("src") else "O"  # that meets this tensor
-        found = tensor[layouts.positions(data_format, len(tensor) - 2)["C"]]
+        found = tensor[layouts.find_axes(data_format, len(tensor) - 2)["C"]]
         got = f"groups={groups}, channels={found} from {name} shape {tensor} ({data_format})"
         if found % groups:
             return _Misfit(passed, f"`groups` must divide the {name} channels; got {got}")

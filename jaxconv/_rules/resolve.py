@@ -153,7 +153,7 @@ def _find_sizes(given: _Given) -> Resolved:
     """Find the sizes; cached, since each eager call needs the sizes."""
     op, groups, data_format = given.op, given.groups, given.data_format
     rank = len(given.first) - 2
-    layout = layouts.data_layout(data_format, rank)
+    layout = layouts.parse_data_format(data_format, rank)
     shapes = dict(zip(op.inputs, (given.first, given.second), strict=True))
     if given.shape is not None:
         assert op.shape_argument is not None
@@ -169,7 +169,7 @@ def _find_sizes(given: _Given) -> Resolved:
             f"got shapes {given.second} and {given.first} ({data_format})"
         )
     on_fine = check_channels(op, shapes, weights, groups, data_format, given.weights_format)
-    kernel = layouts.kernel_layout(given.weights_format, rank, "I" if op.transposed else "O")
+    kernel = layouts.parse_weights_format(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 

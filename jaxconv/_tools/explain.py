@@ -15,7 +15,7 @@ from jax.export import is_symbolic_dim
 from jaxconv import _lowering
 from jaxconv._base.dtypes import ACCUMULATION, canonical
 from jaxconv._base.geometry import Axis
-from jaxconv._base.jax_names import equations
+from jaxconv._base.jax_names import walk_equations
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Typed
 from jaxconv._contract.contractions import plan_in
@@ -101,7 +101,7 @@ def explain(
     traced = jax.jit(function).trace(**tensors)
     memory = traced.lower().compile().memory_analysis()
     platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
-    (plan,) = filter(None, (plan_in(e, platform) for e in equations(traced.jaxpr)))
+    (plan,) = filter(None, (plan_in(e, platform) for e in walk_equations(traced.jaxpr)))
     steps = Counter(plan.steps())
     return Explanation(
         platform=platform,

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 
 from jaxconv._base.geometry import Geometry, Slot
-from jaxconv._base.jax_names import Equation, equations
+from jaxconv._base.jax_names import Equation, walk_equations
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.install import computed, to_install
 
@@ -67,7 +67,7 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
       ['coarse', 'kernel', 'fine']
     """
     program = jax.make_jaxpr(function)(*args, **kwargs)
-    found = Counter(filter(None, map(_convolution, equations(program))))
+    found = Counter(filter(None, map(_convolution, walk_equations(program))))
     return Convolutions(tuple(replace(one, count=count) for one, count in found.items()))
 
 
@@ -79,7 +79,7 @@ def _convolution(equation: Equation) -> Convolution | None:
         found = to_install(types, results[0], **params)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
-        within = equations(jax.make_jaxpr(computed(found, params, results[0].dtype))(*types))
+        within = walk_equations(jax.make_jaxpr(computed(found, params, results[0].dtype))(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):

@@ -1,4 +1,4 @@
-"""How fast is a graph? Each convolution, and the whole graph, beside plain lax."""
+"""Time a graph, and each of its convolutions, by jaxconv and by plain lax."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,14 @@ from jaxconv.onednn._graphs.graph import Graph, Node
 from jaxconv.onednn._graphs.inputs import Arrays
 from jaxconv.onednn._graphs.run import TENSORS, convolution_calls, evaluate
 
-#: The time for one pair, and the rounds.
-BUDGET_SECONDS, MIN_ROUNDS, MAX_ROUNDS = 0.5, 3, 200
+#: The time for one comparison of two functions. A round calls each function once.
+BUDGET_SECONDS = 0.5
+MIN_ROUNDS = 3  # even if they take longer than the budget
+MAX_ROUNDS = 200
 
 
-def call_lax(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
-    """Compute an operation as users of lax do: by a convolution, or the transpose of one."""
+def compute_with_lax(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
+    """Compute an operation by `lax.conv_general_dilated`, or by its linear transpose."""
     resolved = resolve(function, **arguments)
     op, geometry = OPS[resolved.op], resolved.geometry
     convolve = partial(
@@ -64,49 +66,51 @@ def call_lax(function: Callable[..., Array], arguments: dict[str, Any]) -> Array
 
 
 def time_graph(graph: Graph, inputs: Arrays) -> tuple[float, float]:
-    """Time a graph by jaxconv, and with lax in place of its operations, in seconds."""
+    """Time a graph with its convolutions computed by jaxconv, and by lax; both in seconds."""
     arrays = {i: jnp.asarray(x) for i, x in inputs.items()}
-    ways = [partial(evaluate, graph), partial(evaluate, graph, convolve=call_lax)]
+    evaluations = [partial(evaluate, graph), partial(evaluate, graph, convolve=compute_with_lax)]
 
-    def outputs(way: Callable[..., Arrays], given: Arrays) -> Arrays:
-        found = way(given)
+    def outputs(evaluation: Callable[..., Arrays], given: Arrays) -> Arrays:
+        found = evaluation(given)
         return {tensor.id: found[tensor.id] for tensor in graph.outputs}
 
-    ours, theirs = (jax.jit(partial(outputs, way)) for way in ways)
-    return time_in_turn(ours, theirs, arrays)
+    ours, theirs = (jax.jit(partial(outputs, e)) for e in evaluations)
+    return time_alternately(ours, theirs, arrays)
 
 
 def time_convolutions(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
-    """Time each convolution by jaxconv and by lax, on its inputs in the graph, in seconds."""
+    """Time each convolution of a graph: the node, seconds by jaxconv, seconds by lax."""
     arrays = jax.jit(partial(evaluate, graph))({i: jnp.asarray(x) for i, x in inputs.items()})
     found = []
     for node, function, arguments in convolution_calls(graph, arrays):
         tensors = {name: jnp.asarray(arguments[name]) for name in TENSORS if name in arguments}
-        rest = {name: value for name, value in arguments.items() if name not in tensors}
-
-        ways = (_call, call_lax)
-        ours, theirs = (jax.jit(partial(_call_on, way, function, rest)) for way in ways)
-        found.append((node, *time_in_turn(ours, theirs, tensors)))
+        static = {name: value for name, value in arguments.items() if name not in tensors}
+        ours, theirs = (
+            jax.jit(partial(_call_with_tensors, compute, function, static))
+            for compute in (_compute_with_jaxconv, compute_with_lax)
+        )
+        found.append((node, *time_alternately(ours, theirs, tensors)))
     return found
 
 
-def _call(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
+def _compute_with_jaxconv(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
     return function(**arguments)
 
 
-def _call_on(
-    way: Callable[..., Array],
+def _call_with_tensors(
+    compute: Callable[..., Array],
     function: Callable[..., Array],
-    rest: dict[str, Any],
+    static: dict[str, Any],
     tensors: dict[str, Any],
 ) -> Array:
-    return way(function, rest | tensors)
+    """Compute a function of static arguments and tensors; tensors are the arguments of a jit."""
+    return compute(function, static | tensors)
 
 
-def time_in_turn(
+def time_alternately(
     ours: Callable[[Any], Any], theirs: Callable[[Any], Any], arguments: Any
 ) -> tuple[float, float]:
-    """Time calls of both in turn, after a call that compiles: the seconds of the fastest."""
+    """Compile both functions, and call them alternately: the fastest call of each, in seconds."""
     both = (ours, theirs)
     for function in both:
         jax.block_until_ready(function(arguments))

@@ -9,7 +9,7 @@ from jaxconv._base.dtypes import canonical
 from jaxconv._base.messages import shown
 from jaxconv._base.typing import DType
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
-from jaxconv.onednn._graphs.kinds import TABLE
+from jaxconv.onednn._graphs.kinds import SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._names import KINDS, find_kind
 from jaxconv.onednn._values import suggestion
@@ -20,7 +20,7 @@ Arrays = dict[int, Any]
 InputsLike = Mapping[Any, Any] | Sequence[Any]
 
 #: All kinds that a graph may have.
-GRAPH_KINDS = (*KINDS, *TABLE)
+GRAPH_KINDS = (*KINDS, *SPECS)
 
 
 def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, Any]]:
@@ -143,4 +143,4 @@ def _find_reads(graph: Graph) -> Iterator[tuple[Node, str, int]]:
 
 def input_names(kind: str) -> tuple[str, ...]:
     """List the names of a kind's inputs, in order."""
-    return TABLE[kind].inputs if kind in TABLE else find_kind(kind).inputs
+    return SPECS[kind].inputs if kind in SPECS else find_kind(kind).inputs

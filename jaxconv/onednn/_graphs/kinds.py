@@ -1,4 +1,4 @@
-"""The kinds that are no convolution as a table: inputs, attributes, types and functions.
+"""A table of all kinds but convolutions: inputs, attributes, types, and how each is computed.
 
 Arithmetic on 16-bit types is done in float32, and rounded once to the type of the output.
 """
@@ -13,28 +13,32 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxconv._base.typing import DType
+from jaxconv._rules.layouts import DATA_FORMATS
 from jaxconv.onednn._graphs.graph import DTYPES
-from jaxconv.onednn._graphs.quantisation import ATTRIBUTES, dequantize, quantize
+from jaxconv.onednn._graphs.quantisation import QUANTIZATION_ATTRIBUTES, dequantize, quantize
 from jaxconv.onednn._values import NO_DEFAULT, Attribute
 
-FLOATS = ("f32", "bf16", "f16")
-INTEGERS = ("s8", "u8")
+FLOAT_TYPES = ("f32", "bf16", "f16")
+QUANTIZED_TYPES = ("s8", "u8")
 
 
 @dataclass(frozen=True)
-class Row:
-    """A kind computes ``compute(dtype of the output, *inputs, **attributes)``."""
+class KindSpec:
+    """How a node of one kind is computed, and what it accepts."""
 
+    #: called as ``compute(dtype of the output, *inputs, **attributes)``
     compute: Callable[..., Array]
     inputs: tuple[str, ...] = ("src",)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    #: the types that inputs and output may have
-    sources: tuple[str, ...] = FLOATS
-    results: tuple[str, ...] = FLOATS
+    input_types: tuple[str, ...] = FLOAT_TYPES
+    output_types: tuple[str, ...] = FLOAT_TYPES
 
 
-def in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Make of a function of float32 arrays a function of any float type that rounds once."""
+def compute_in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Wrap a function of float32 arrays: inputs are converted, and the result is rounded once.
+
+    The wrapper takes the dtype of the output first.
+    """
 
     def compute(dtype: DType, *arrays: Array, **attributes: Any) -> Array:
         return function(*(x.astype(jnp.float32) for x in arrays), **attributes).astype(dtype)
@@ -42,8 +46,11 @@ def in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
-def keeps_type(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Make of a function that changes no element a function that checks the type."""
+def require_same_type(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Wrap a function that only moves elements: the output must be of the type of src.
+
+    The wrapper takes the dtype of the output first.
+    """
 
     def compute(dtype: DType, src: Array, **attributes: Any) -> Array:
         if src.dtype != dtype:
@@ -85,17 +92,21 @@ def _hard_sigmoid(src: Array, alpha: float, beta: float) -> Array:
     return jnp.clip(alpha * src + beta, 0, 1)
 
 
-NUMBER = Attribute("f32", NO_DEFAULT)
+#: an f32 attribute without a default
+REQUIRED_F32 = Attribute("f32", NO_DEFAULT)
 
 
-def _unary(function: Callable[..., Array], **attributes: Attribute) -> Row:
-    return Row(in_float32(function), attributes=attributes)
+def _unary_spec(function: Callable[..., Array], **attributes: Attribute) -> KindSpec:
+    """Describe a kind of one tensor, computed element by element."""
+    return KindSpec(compute_in_float32(function), attributes=attributes)
 
 
 # Two tensors
 
 
-def _binary(function: Callable[..., Array]) -> Row:
+def _binary_spec(function: Callable[..., Array]) -> KindSpec:
+    """Describe a kind of two tensors, which broadcast as `auto_broadcast` says."""
+
     def compute(a: Array, b: Array, auto_broadcast: str) -> Array:
         if a.shape != b.shape and auto_broadcast == "none":
             raise ValueError(
@@ -111,17 +122,17 @@ def _binary(function: Callable[..., Array]) -> Row:
         return function(*(jnp.broadcast_to(x, shape) for x in (a, b)))
 
     attributes = {"auto_broadcast": Attribute("string", "numpy", ("none", "numpy"))}
-    return Row(in_float32(compute), ("src_0", "src_1"), attributes)
+    return KindSpec(compute_in_float32(compute), ("src_0", "src_1"), attributes)
 
 
 # Channels
 
 
-DATA_FORMAT = Attribute("string", "NXC", ("NXC", "NCX"))
+DATA_FORMAT_ATTRIBUTE = Attribute("string", "NXC", DATA_FORMATS)
 
 
 def _align_channels(name: str, vector: Array, src: Array, data_format: str) -> Array:
-    """Reshape a vector to broadcast along the channels of src."""
+    """Reshape a vector, which must have one entry a channel, to broadcast along src's channels."""
     axis = 1 if data_format == "NCX" else src.ndim - 1
     if src.ndim < 2 or vector.shape != (src.shape[axis],):
         raise ValueError(
@@ -163,7 +174,7 @@ def _batch_norm(
     return (src - mean) * (gamma / jnp.sqrt(variance + epsilon)) + beta
 
 
-# Moves
+# Kinds that only move elements
 
 
 def _reshape(src: Array, shape: Sequence[int], special_zero: bool) -> Array:
@@ -191,61 +202,70 @@ def _transpose(src: Array, order: Sequence[int]) -> Array:
     return src.transpose(axes)
 
 
-TABLE = {
-    "Abs": _unary(jnp.abs),
-    "Clamp": _unary(_clamp, min=NUMBER, max=NUMBER),
-    "Elu": _unary(_elu, alpha=NUMBER),
-    "Exp": _unary(jnp.exp),
-    "GELU": _unary(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
-    "HardSigmoid": _unary(_hard_sigmoid, alpha=NUMBER, beta=NUMBER),
-    "HardSwish": _unary(lambda src: src * (jnp.clip(src + 3, 0, 6) / 6)),
-    "LeakyReLU": _unary(_leaky_relu, alpha=NUMBER),
-    "Log": _unary(jnp.log),
-    "Mish": _unary(lambda src: src * jnp.tanh(jax.nn.softplus(src))),
-    "Pow": _unary(lambda src, beta: jnp.power(src, beta), beta=NUMBER),
-    "ReLU": _unary(jax.nn.relu),
-    "Reciprocal": _unary(lambda src: 1 / src),
-    "Round": _unary(jnp.round),
-    "Sigmoid": _unary(jax.nn.sigmoid),
-    "SoftPlus": _unary(_soft_plus, beta=Attribute("f32", 1.0)),
-    "Sqrt": _unary(jnp.sqrt),
-    "Square": _unary(jnp.square),
-    "Tanh": _unary(jnp.tanh),
-    "TypeCast": _unary(lambda src: src),
-    "Add": _binary(jnp.add),
-    "Subtract": _binary(jnp.subtract),
-    "Multiply": _binary(jnp.multiply),
-    "Divide": _binary(jnp.divide),
-    "Maximum": _binary(jnp.maximum),
-    "Minimum": _binary(jnp.minimum),
-    "SquaredDifference": _binary(lambda a, b: jnp.square(a - b)),
-    "BiasAdd": Row(in_float32(_bias_add), ("src", "bias"), {"data_format": DATA_FORMAT}),
-    "PReLU": Row(
-        in_float32(_prelu),
+#: kind -> how it is computed
+SPECS = {
+    "Abs": _unary_spec(jnp.abs),
+    "Clamp": _unary_spec(_clamp, min=REQUIRED_F32, max=REQUIRED_F32),
+    "Elu": _unary_spec(_elu, alpha=REQUIRED_F32),
+    "Exp": _unary_spec(jnp.exp),
+    "GELU": _unary_spec(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
+    "HardSigmoid": _unary_spec(_hard_sigmoid, alpha=REQUIRED_F32, beta=REQUIRED_F32),
+    "HardSwish": _unary_spec(lambda src: src * (jnp.clip(src + 3, 0, 6) / 6)),
+    "LeakyReLU": _unary_spec(_leaky_relu, alpha=REQUIRED_F32),
+    "Log": _unary_spec(jnp.log),
+    "Mish": _unary_spec(lambda src: src * jnp.tanh(jax.nn.softplus(src))),
+    "Pow": _unary_spec(lambda src, beta: jnp.power(src, beta), beta=REQUIRED_F32),
+    "ReLU": _unary_spec(jax.nn.relu),
+    "Reciprocal": _unary_spec(lambda src: 1 / src),
+    "Round": _unary_spec(jnp.round),
+    "Sigmoid": _unary_spec(jax.nn.sigmoid),
+    "SoftPlus": _unary_spec(_soft_plus, beta=Attribute("f32", 1.0)),
+    "Sqrt": _unary_spec(jnp.sqrt),
+    "Square": _unary_spec(jnp.square),
+    "Tanh": _unary_spec(jnp.tanh),
+    "TypeCast": _unary_spec(lambda src: src),
+    "Add": _binary_spec(jnp.add),
+    "Subtract": _binary_spec(jnp.subtract),
+    "Multiply": _binary_spec(jnp.multiply),
+    "Divide": _binary_spec(jnp.divide),
+    "Maximum": _binary_spec(jnp.maximum),
+    "Minimum": _binary_spec(jnp.minimum),
+    "SquaredDifference": _binary_spec(lambda a, b: jnp.square(a - b)),
+    "BiasAdd": KindSpec(
+        compute_in_float32(_bias_add), ("src", "bias"), {"data_format": DATA_FORMAT_ATTRIBUTE}
+    ),
+    "PReLU": KindSpec(
+        compute_in_float32(_prelu),
         ("src", "slope"),
-        {"data_format": DATA_FORMAT, "per_channel_broadcast": Attribute("bool", True)},
+        {"data_format": DATA_FORMAT_ATTRIBUTE, "per_channel_broadcast": Attribute("bool", True)},
     ),
-    "BatchNormInference": Row(
-        in_float32(_batch_norm),
+    "BatchNormInference": KindSpec(
+        compute_in_float32(_batch_norm),
         ("src", "gamma", "beta", "mean", "variance"),
-        {"epsilon": NUMBER, "data_format": DATA_FORMAT},
+        {"epsilon": REQUIRED_F32, "data_format": DATA_FORMAT_ATTRIBUTE},
     ),
-    "StaticReshape": Row(
-        keeps_type(_reshape),
+    "StaticReshape": KindSpec(
+        require_same_type(_reshape),
         attributes={
             "shape": Attribute("s64[]", NO_DEFAULT),
             "special_zero": Attribute("bool", NO_DEFAULT),
         },
-        sources=tuple(DTYPES),
-        results=tuple(DTYPES),
+        input_types=tuple(DTYPES),
+        output_types=tuple(DTYPES),
     ),
-    "StaticTranspose": Row(
-        keeps_type(_transpose),
+    "StaticTranspose": KindSpec(
+        require_same_type(_transpose),
         attributes={"order": Attribute("s64[]", NO_DEFAULT)},
-        sources=tuple(DTYPES),
-        results=tuple(DTYPES),
+        input_types=tuple(DTYPES),
+        output_types=tuple(DTYPES),
     ),
-    "Reorder": Row(keeps_type(lambda src: src), sources=tuple(DTYPES), results=tuple(DTYPES)),
-    "Quantize": Row(quantize, attributes=ATTRIBUTES, results=INTEGERS),
-    "Dequantize": Row(dequantize, attributes=ATTRIBUTES, sources=INTEGERS),
+    "Reorder": KindSpec(
+        require_same_type(lambda src: src), input_types=tuple(DTYPES), output_types=tuple(DTYPES)
+    ),
+    "Quantize": KindSpec(
+        quantize, attributes=QUANTIZATION_ATTRIBUTES, output_types=QUANTIZED_TYPES
+    ),
+    "Dequantize": KindSpec(
+        dequantize, attributes=QUANTIZATION_ATTRIBUTES, input_types=QUANTIZED_TYPES
+    ),
 }

@@ -10,7 +10,7 @@ from jax import Array, lax
 from jaxconv._base.typing import DType
 from jaxconv.onednn._values import NO_DEFAULT, Attribute
 
-ATTRIBUTES = {
+QUANTIZATION_ATTRIBUTES = {
     "qtype": Attribute("string", "per_tensor", ("per_tensor", "per_channel")),
     "axis": Attribute("s64", 1),
     "scales": Attribute("f32[]", NO_DEFAULT),

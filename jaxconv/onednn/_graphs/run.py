@@ -15,7 +15,7 @@ from jaxconv._tools.explain import Explanation, explain
 from jaxconv.onednn._convolutions import blame_kind, fpmath_precision, prepare_call
 from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node
 from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, known_dtype, match_inputs
-from jaxconv.onednn._graphs.kinds import TABLE
+from jaxconv.onednn._graphs.kinds import SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._names import find_kind
 from jaxconv.onednn._values import check_attributes, suggestion
@@ -97,7 +97,7 @@ def evaluate(
             if len(node.outputs) != 1:
                 raise ValueError(f"the outputs must be 1; got {len(node.outputs)}")
             values = [arrays[tensor.id] for tensor in node.inputs]
-            if node.kind in TABLE:
+            if node.kind in SPECS:
                 found = _compute_node(node, values)
             else:
                 function, arguments = _prepare_call(node, values, precision)
@@ -117,7 +117,7 @@ def convolution_calls(
     if precision is None:
         precision = fpmath_precision("graph", graph.fpmath_mode)
     for node in graph.nodes:
-        if node.kind not in TABLE:
+        if node.kind not in SPECS:
             values = [arrays[tensor.id] for tensor in node.inputs]
             yield node, *_prepare_call(node, values, precision)
 
@@ -142,16 +142,16 @@ def _is_concrete(value: object) -> bool:
 
 
 def _compute_node(node: Node, values: list[Any]) -> Array:
-    row, [out] = TABLE[node.kind], node.outputs
-    if len(values) != len(row.inputs):
-        raise ValueError(f"the inputs must be {', '.join(row.inputs)}; got {len(values)}")
-    attributes = check_attributes(node.kind, node.attributes, row.attributes)
+    spec, [out] = SPECS[node.kind], node.outputs
+    if len(values) != len(spec.inputs):
+        raise ValueError(f"the inputs must be {', '.join(spec.inputs)}; got {len(values)}")
+    attributes = check_attributes(node.kind, node.attributes, spec.attributes)
     arrays = [jnp.asarray(value) for value in values]
-    for name, x in zip(row.inputs, arrays, strict=True):
-        _check_type(name, x.dtype, row.sources)
+    for name, x in zip(spec.inputs, arrays, strict=True):
+        _check_type(name, x.dtype, spec.input_types)
     dtype = DTYPES.get(out.dtype, arrays[0].dtype)
-    _check_type("the output", dtype, row.results)
-    return row.compute(dtype, *arrays, **attributes)
+    _check_type("the output", dtype, spec.output_types)
+    return spec.compute(dtype, *arrays, **attributes)
 
 
 def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxconv._base.messages import either, shown
-from jaxconv._rules.layouts import positions
+from jaxconv._rules.layouts import find_axes
 from jaxconv._rules.op import OPS
 from jaxconv._tools.inspect import resolve
 from jaxconv.onednn._convolutions import prepare_call
-from jaxconv.onednn._graphs.kinds import FLOATS, TABLE
+from jaxconv.onednn._graphs.kinds import FLOAT_TYPES, SPECS
 from jaxconv.onednn._names import find_kind
 from jaxconv.onednn._values import entries, is_int, suggestion
 
@@ -20,8 +20,8 @@ Shape = tuple[int, ...]
 #: Kinds that may follow: kinds that keep the shape, and compute in the type of their input.
 FOLLOWERS = tuple(
     kind
-    for kind, row in TABLE.items()
-    if row.sources == row.results == FLOATS and kind != "TypeCast"
+    for kind, spec in SPECS.items()
+    if spec.input_types == spec.output_types == FLOAT_TYPES and kind != "TypeCast"
 )
 
 
@@ -58,8 +58,8 @@ def write_graph(
     """
     row = find_kind(kind)
     writer = _Writer()
-    if dtype not in FLOATS:
-        raise ValueError(f"write_graph: `dtype` must be {either(FLOATS)}; got {shown(dtype)}")
+    if dtype not in FLOAT_TYPES:
+        raise ValueError(f"write_graph: `dtype` must be {either(FLOAT_TYPES)}; got {shown(dtype)}")
     if int8 not in (None, "per_tensor", "per_channel"):
         raise ValueError(
             f"write_graph: `int8` must be None, 'per_tensor' or 'per_channel'; got {shown(int8)}"
@@ -111,12 +111,12 @@ def _describe_follower(
     if kind not in FOLLOWERS:
         hint = suggestion(kind, FOLLOWERS)
         raise ValueError(f"write_graph: `then` must be of {either(FOLLOWERS)}; got {kind!r}{hint}")
-    row, shape = TABLE[kind], tuple(src["shape"])
-    if "data_format" in row.attributes:
+    spec, shape = SPECS[kind], tuple(src["shape"])
+    if "data_format" in spec.attributes:
         given = {"data_format": data_format, **given}
     channels = (shape[1 if data_format == "NCX" else -1],)
-    own = shape if "auto_broadcast" in row.attributes else channels
-    inputs = [src, *(writer.add_tensor(src["dtype"], own) for _ in row.inputs[1:])]
+    own = shape if "auto_broadcast" in spec.attributes else channels
+    inputs = [src, *(writer.add_tensor(src["dtype"], own) for _ in spec.inputs[1:])]
     return kind, inputs, given, (src["dtype"], shape)
 
 
@@ -126,7 +126,7 @@ def _choose_scales(int8: str, name: str, arguments: Fields, shape: Shape) -> Fie
         return {"qtype": "per_tensor", "axis": 1, "scales": [0.0625], "zps": [128]}
     if int8 == "per_tensor":
         return {"qtype": "per_tensor", "axis": 1, "scales": [0.03125], "zps": [0]}
-    axis = positions(str(arguments["weights_format"]).upper(), len(shape) - 2)["O"]
+    axis = find_axes(str(arguments["weights_format"]).upper(), len(shape) - 2)["O"]
     scales = [2.0 ** -(4 + place % 3) for place in range(shape[axis])]
     return {"qtype": "per_channel", "axis": axis, "scales": scales, "zps": [0] * len(scales)}
 
@@ -183,8 +183,8 @@ def _wrap_value(kind: str, name: str, value: Any, rank: int) -> Fields:
     if name in _PER_AXIS and is_int(value):
         value = [value] * rank
     listed = entries(value)
-    if kind in TABLE and name in TABLE[kind].attributes:
-        expected = TABLE[kind].attributes[name].type
+    if kind in SPECS and name in SPECS[kind].attributes:
+        expected = SPECS[kind].attributes[name].type
     elif listed is not None:
         expected = "s64[]"
     else:
