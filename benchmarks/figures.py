@@ -196,8 +196,9 @@ def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
 
 
 def applications(runs: list[dict], ops: list[str]) -> list[str]:
-    """A line a model, and the geometric means."""
+    """A line a model, and the geometric means; the seconds are those of the first call."""
     [run], [op] = runs, ops
+    compiled_by = ("keras", "keras+install")
     rows, gains, others = [row for row in run["rows"] if row["op"] == op], [], []
     cells = []
     for row in rows:
@@ -205,10 +206,12 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
         gains.append(plain / ours)
         others.append(torch / ours)
         times = [f"{_digits(1e3 * seconds, 3)}" for seconds in (plain, ours, torch)]
-        cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}"])
+        first = [_digits(row["engines"][e]["compile_s"], 2) for e in compiled_by]
+        cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}", *first])
     means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
     head = ["ms", "JAX", "JAX with jaxconv", "PyTorch", "times faster than JAX", "than PyTorch"]
-    return _table(head, [*cells, ["geometric mean", "", "", "", *means]])
+    head += ["first call, s: JAX", "with jaxconv"]
+    return _table(head, [*cells, ["geometric mean", "", "", "", *means, "", ""]])
 
 
 def clients(runs: list[dict], words: list[str]) -> list[str]:
