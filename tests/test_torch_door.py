@@ -74,9 +74,9 @@ def test_values_and_gradients(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(5))  # 24 seeds passed once, in eight minutes
 def test_values_and_gradients_of_many(seed):
-    """1,200 calls in all."""
+    """Compare 50 calls for each seed."""
     rng = np.random.default_rng([2, seed])
     for _ in range(50):
         check_values(rng)
