@@ -306,4 +306,4 @@ def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):
 
 def test_the_fast_forms_contend():
     names = {"portable", "onednn", "convolution", "im2col", "col2im", "dot", "by group"}
-    assert {*_measure.CONTENDERS} == names | {"multiply-adds"}
+    assert {*_measure.CONTENDERS} == names | {"multiply-adds", "slide", "repeat"}

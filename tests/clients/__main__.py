@@ -116,8 +116,9 @@ def outcomes(client: Client, folder: Path, source: Path, told: str) -> tuple[dic
     out, err = folder / f"{told}.out", folder / f"{told}.err"
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(
-            command, cwd=source, env=environment, stdout=stdout, stderr=stderr
-        )
+            command, cwd=source, env=environment, stdout=stdout, stderr=stderr,
+            preexec_fn=heed_interrupts,
+        )  # fmt: skip
         try:
             process.wait(60 * client.minutes)
             late = False
@@ -126,6 +127,11 @@ def outcomes(client: Client, folder: Path, source: Path, told: str) -> tuple[dic
             process.wait()
             late = True
     return dict(OUTCOME.findall(out.read_text())), late
+
+
+def heed_interrupts() -> None:
+    """Undo what a shell does to the commands that it runs in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def version(folder: Path, name: str) -> str:
