@@ -29,6 +29,14 @@ OUTCOME = re.compile(
 PASSES = ("PASSED", "XFAIL", "XPASS")
 COUNTED = re.compile(r"Convolutions in .*?: (\d+), of \d+ kinds. jaxconv computes (\d+) of them")
 
+#: A program that becomes another. A shell has the commands that it runs in the background ignore
+#: interrupts, and commands of those, too.
+HEED_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
 
 def main(argv: Sequence[str]) -> int:
     """Try the clients that were asked for."""
@@ -116,8 +124,8 @@ def outcomes(client: Client, folder: Path, source: Path, told: str) -> tuple[dic
     out, err = folder / f"{told}.out", folder / f"{told}.err"
     with out.open("w") as stdout, err.open("w") as stderr:
         process = subprocess.Popen(
-            command, cwd=source, env=environment, stdout=stdout, stderr=stderr,
-            preexec_fn=heed_interrupts,
+            [sys.executable, "-c", HEED_INTERRUPTS, *command],
+            cwd=source, env=environment, stdout=stdout, stderr=stderr,
         )  # fmt: skip
         try:
             process.wait(60 * client.minutes)
@@ -127,11 +135,6 @@ def outcomes(client: Client, folder: Path, source: Path, told: str) -> tuple[dic
             process.wait()
             late = True
     return dict(OUTCOME.findall(out.read_text())), late
-
-
-def heed_interrupts() -> None:
-    """Undo what a shell does to the commands that it runs in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def version(folder: Path, name: str) -> str:
