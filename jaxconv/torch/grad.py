@@ -16,6 +16,8 @@ are full sizes, and tensors have a batch. `padding` may be "valid" or "same" for
 (16, 3, 3, 3)
 """
 
+# Written out one by one: documentation, editors and type checkers read signatures in the source.
+
 from jax import Array
 
 from jaxconv._base.typing import Int, Ints, ShapeLike

@@ -75,15 +75,10 @@ def images_to_kernel(
     def block(n: Index) -> Array:
         data = read(fine, n, rows * first.stride, _view_rows(problem)[0].fine)
         kernel = read(coarse, n, rows, rows)[0]
-        if i * o > 1:
-            data = jnp.broadcast_to(data[..., None], (*data.shape, o))
-            kernel = jnp.broadcast_to(kernel[..., None, :], (*kernel.shape[:-1], i, o))
-        else:
-            kernel = kernel[..., None]
-        data, kernel = (
-            x.reshape(*x.shape[: geometry.rank + extra], -1)
-            for x, extra in ((data, 1), (kernel, 0))
-        )
+        # For each pair of channels of a group, (g, i, o).
+        data = jnp.broadcast_to(data[..., None], (*data.shape, o))
+        kernel = jnp.broadcast_to(kernel[..., None, :], (*kernel.shape[:-1], i, o))
+        data, kernel = (x.reshape(*x.shape[:-3], -1) for x in (data, kernel))
         return part(data, jnp.expand_dims(kernel, -2), numerics.wide)[0]
 
     out = sum_over_blocks(block, fine.shape[batch] * blocks, fine, coarse)
