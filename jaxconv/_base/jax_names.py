@@ -35,23 +35,23 @@ __all__ = [
     "Primitive",
     "abstract_result",
     "ad",
+    "aval_of_undefined_primal",
     "batching",
-    "change_type",
     "default_matmul_precision",
     "devices_to_split_over",
     "evaluate_jaxpr",
     "is_exported",
     "jet",
     "lowering_of",
-    "mapped_mesh_axis",
+    "mapped_mesh_axes",
     "maps_over_devices",
     "mlir",
-    "programs_are_cached",
+    "operand_and_result_avals",
+    "persistent_cache_is_on",
+    "replace_aval",
     "set_globally",
     "set_xla_metadata",
     "skip_lowering_cache",
-    "type_of_sought",
-    "types_lowered",
     "varying_axes",
     "walk_equation_sources",
     "walk_equations",
@@ -69,7 +69,7 @@ def default_matmul_precision() -> Any:
     return _config.jax_default_matmul_precision
 
 
-def programs_are_cached() -> bool:
+def persistent_cache_is_on() -> bool:
     """Whether JAX's persistent compilation cache is on: enabled, and with a folder.
 
     JAX documents how to set these two options, and not that they can be read.
@@ -175,7 +175,7 @@ def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
 # JAX passes objects to the rules of a primitive; no documentation names the objects' attributes.
 
 
-def change_type(aval: Any, **changes: Any) -> Any:
+def replace_aval(aval: Any, **changes: Any) -> Any:
     """Copy an aval with another shape, dtype or sharding.
 
     A public constructor of avals with shardings and varying axes would replace this.
@@ -183,7 +183,7 @@ def change_type(aval: Any, **changes: Any) -> Any:
     return aval.update(**changes)
 
 
-def type_of_sought(operand: Any) -> Any:
+def aval_of_undefined_primal(operand: Any) -> Any:
     """Read the aval of the operand whose cotangent a transpose rule must find."""
     return operand.aval
 
@@ -193,7 +193,7 @@ def maps_over_devices(axis_data: Any) -> bool:
     return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
 
 
-def mapped_mesh_axis(axis_data: Any) -> Any:
+def mapped_mesh_axes(axis_data: Any) -> Any:
     """Read the explicit mesh axis, or axes, that the axis of a vmap is split over; None if none."""
     return axis_data.explicit_mesh_axis
 
@@ -204,7 +204,7 @@ def varying_axes(x: Any) -> frozenset[Any]:
     return varying
 
 
-def types_lowered(ctx: mlir.LoweringRuleContext) -> tuple[list[Any], list[Any]]:
+def operand_and_result_avals(ctx: mlir.LoweringRuleContext) -> tuple[list[Any], list[Any]]:
     """Read the avals of the operands and of the results that a lowering rule is called for."""
     return list(ctx.avals_in), list(ctx.avals_out)
 

@@ -18,7 +18,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
-from jaxconv._base.jax_names import mapped_mesh_axis, maps_over_devices
+from jaxconv._base.jax_names import mapped_mesh_axes, maps_over_devices
 from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Extent
 
@@ -57,7 +57,7 @@ def batch_contraction(
     if "kernel" in {*mapped, result} and geometry.groups > 1 and maps_over_devices(axis_data):
         # Inside the groups, the axis would be gathered; as the groups' major part, it stays split.
         for slot in operands.keys() - mapped:
-            operands[slot] = _repeat(operands[slot], size, mapped_mesh_axis(axis_data))
+            operands[slot] = _repeat(operands[slot], size, mapped_mesh_axes(axis_data))
             mapped[slot] = 0
     folded = {*mapped, result}
     sites = _find_sites(folded, geometry, _find_batch_outer(operands, mapped, geometry, axis_data))
@@ -71,7 +71,7 @@ def batch_contraction(
     if params["sharding"] is not None:
         mesh, spec = params["sharding"].mesh, list(params["sharding"].spec)
         spec += [None] * (out.ndim - 1 - len(spec))
-        spec.insert(dim, mapped_mesh_axis(axis_data))
+        spec.insert(dim, mapped_mesh_axes(axis_data))
         out = jax.sharding.reshard(out, NamedSharding(mesh, PartitionSpec(*spec)))
     return out, dim
 

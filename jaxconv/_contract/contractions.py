@@ -26,14 +26,14 @@ from jaxconv._base.jax_names import (
     Equation,
     Primitive,
     ad,
+    aval_of_undefined_primal,
     batching,
-    change_type,
     devices_to_split_over,
     is_exported,
     jet,
     mlir,
-    type_of_sought,
-    types_lowered,
+    operand_and_result_avals,
+    replace_aval,
 )
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
@@ -112,12 +112,12 @@ def _register(result: Slot) -> None:
             result, first, second, geometry, shape
         )
         dtype = params["dtype"]
-        return change_type(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        return replace_aval(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
     def transpose(wrt: Slot) -> Any:
         def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
             tensors: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
-            aval = type_of_sought(tensors[wrt])
+            aval = aval_of_undefined_primal(tensors[wrt])
             # The one rounding of a cotangent that is wider than the operands.
             tensors[result] = lax.convert_element_type(cotangent, aval.dtype)
             params |= {
@@ -166,7 +166,7 @@ def _register(result: Slot) -> None:
             devices, exported = devices_to_split_over(ctx), is_exported(ctx)
             lower = lowering_for(platform, devices, exported)
             if lowerings.heard(ctx):
-                equation = Equation(primitive, *types_lowered(ctx), params)
+                equation = Equation(primitive, *operand_and_result_avals(ctx), params)
                 plan = plan_in(equation, platform, devices=devices, exported=exported)
                 if plan is not None:
                     lowerings.tell(equation, tuple(plan.steps()), devices)

@@ -26,8 +26,8 @@ from jaxconv._base.jax_names import (
     is_exported,
     lowering_of,
     mlir,
+    operand_and_result_avals,
     set_globally,
-    types_lowered,
     walk_equations,
 )
 from jaxconv._base.messages import either, shown
@@ -227,7 +227,7 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
 
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **params: Any) -> Any:
     """The lowering rule of lax's convolution on a platform."""
-    operands, (result,) = types_lowered(ctx)
+    operands, (result,) = operand_and_result_avals(ctx)
     devices, heard = devices_to_split_over(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
     found: Mapped | str = NOT_INSTALLED

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
-from jaxconv._base.jax_names import programs_are_cached
+from jaxconv._base.jax_names import persistent_cache_is_on
 from jaxconv._base.typing import DType
 from jaxconv._lowering import onednn_verdict
 
@@ -63,7 +63,7 @@ def unavailable() -> str | None:
         return reason
     if asked == ALWAYS:
         return None
-    return _why_untested() or (CACHED if programs_are_cached() else None)
+    return _why_untested() or (CACHED if persistent_cache_is_on() else None)
 
 
 @cache

@@ -145,7 +145,7 @@ LOWERING = faults(
      ("bfloat16 is given to oneDNN without instructions for it",
       "held_to() not in BELOW_BFLOAT16", "held_to() not in BELOW_AVX2", CALL),
      ("programs that JAX caches call oneDNN",
-      "CACHED if programs_are_cached() else None", "None", "test_compilation_cache.py"),
+      "CACHED if persistent_cache_is_on() else None", "None", "test_compilation_cache.py"),
      ("a bad verdict about oneDNN counts for unknown releases alone",
       "    if found:",
       '    if found and version("jaxlib") not in TESTED_RELEASES:', "test_qualify.py"),
