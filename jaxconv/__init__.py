@@ -36,6 +36,11 @@ output_padding (per axis, at least 0)
     `convolution` and `convolution_backward_weights` take an output_padding, which decides the
     shape of the result in `conv_transpose` and `convolution_backward_data`; there, ``dst_shape``
     may give the full shape instead.
+activation
+    What `convolution` and `conv_transpose` apply to the sum, bias and `residual` included, before
+    the one rounding: None, ``"relu"``, ``"relu6"``, ``"leaky_relu"``, ``"elu"``, ``"tanh"``,
+    ``"sigmoid"``, ``"gelu_erf"``, ``"gelu_tanh"`` or ``"silu"``. A float ``alpha`` of at least 0 is
+    the slope of leaky_relu below 0, and the scale of elu (1 by default).
 precision
     As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
     the derivatives too.

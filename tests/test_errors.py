@@ -7,6 +7,7 @@ Tensors are written as their shapes. All six read their arguments by one parser,
 
 import inspect
 import re
+import reprlib
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ VALID = {
 RESULTS = (COARSE, FINE, KERNEL, FINE, COARSE, KERNEL)
 OPS = tuple(VALID)
 OP = "conv_transpose"  # which has every attribute
-TENSORS = ("src", "diff_dst", "weights", "bias")
+TENSORS = ("src", "diff_dst", "weights", "bias", "residual")
 PER_AXIS = ("strides", "dilations", "pads_begin", "pads_end", "output_padding")
 SHAPES = [
     ("convolution_backward_data", "dst_shape"),
@@ -600,6 +601,16 @@ RULES = [
     ("conv_transpose", {"bias": (2,)},
      "`bias` must have shape (4,), one entry for each dst channel; got shape (2,) for dst shape "
      "(2, 7, 6, 4)"),
+    # Residual and activation.
+    ("convolution", {"residual": (2, 3, 4, 5)},
+     "`residual` must have the shape of dst, (2, 3, 4, 6); got (2, 3, 4, 5)"),
+    ("conv_transpose", {"activation": "gelu"},
+     "`activation` must be 'gelu_erf', the definition, or 'gelu_tanh', the approximation that "
+     "jax.nn.gelu computes by default; got 'gelu'"),
+    ("conv_transpose", {"activation": "relu", "alpha": 0.5},
+     "`alpha` must be None unless `activation` is 'leaky_relu' or 'elu'; got 0.5 for 'relu'"),
+    ("conv_transpose", {"activation": "elu", "alpha": -1},
+     "`alpha` must be finite and at least 0; got -1"),
     # Layouts.
     ("convolution", {"data_format": "NCX"},
      "`groups` must divide the src channels; got groups=2, channels=7 from src shape "
@@ -632,6 +643,36 @@ def test_rule(op, changes, text):
 
     assert not jax.make_jaxpr(body)(tensors).eqns
     jax.vmap(body, out_axes=None)({name: np.stack([x] * 3) for name, x in tensors.items()})
+
+
+ACTIVATIONS = (
+    "'relu', 'relu6', 'leaky_relu', 'elu', 'tanh', 'sigmoid', 'gelu_erf', 'gelu_tanh', 'silu' or "
+    "'swish'"
+)
+
+
+@pytest.mark.parametrize(
+    ("exception", "changes", "text"),
+    [
+        (ValueError, {"activation": "rel"},
+         f"`activation` must be {ACTIVATIONS}; got 'rel'; did you mean 'relu'?"),
+        (TypeError, {"activation": 1}, f"`activation` must be {ACTIVATIONS}; got 1 (int)"),
+        (TypeError, {"activation": array},
+         f"`activation` must be {ACTIVATIONS}; got a function, {reprlib.repr(array)}. Call a "
+         "function of your own on the result"),
+        (TypeError, {"activation": "leaky_relu"},
+         "`alpha` must be given, the slope of 'leaky_relu' below 0; got None"),
+        (TypeError, {"activation": "elu", "alpha": "1"},
+         "`alpha` of 'elu' must be a Python number; got '1' (str)"),
+        (TypeError, {"residual": array((2, 3, 4, 6), np.float16)},
+         "`residual` must have type float32; got float16"),
+        (TypeError, {"residual": array((2, 3, 4, 6), np.float16),
+                     "preferred_element_type": np.float32},
+         "`residual` must have type float32; got float16"),
+    ],
+)  # fmt: skip
+def test_what_follows_the_sum(exception, changes, text):
+    assert message(exception, "convolution", **changes) == text
 
 
 # Shapes as arguments.

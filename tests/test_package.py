@@ -139,19 +139,20 @@ COMMON = {
     "data_format": "NXC",
 }
 NUMERICS = {"precision": None, "preferred_element_type": None, "out_sharding": None}
+FINISH = {"residual": None, "activation": None, "alpha": None}
 NO = inspect.Parameter.empty
 
 
 @pytest.mark.parametrize(
     ("op", "tensors", "weights_format", "more"),
     [
-        ("convolution", {"src": NO, "weights": NO, "bias": None}, "XIO", {}),
+        ("convolution", {"src": NO, "weights": NO, "bias": None}, "XIO", FINISH),
         ("convolution_backward_data", {"diff_dst": NO, "weights": NO, "dst_shape": None}, "XIO",
          {"output_padding": 0}),
         ("convolution_backward_weights", {"src": NO, "diff_dst": NO, "weights_shape": NO}, "XIO",
          {}),
         ("conv_transpose", {"src": NO, "weights": NO, "bias": None}, "XOI",
-         {"output_padding": 0, "dst_shape": None}),
+         {"output_padding": 0, "dst_shape": None, **FINISH}),
         ("conv_transpose_backward_data", {"diff_dst": NO, "weights": NO}, "XOI",
          {"output_padding": 0}),
         ("conv_transpose_backward_weights", {"src": NO, "diff_dst": NO, "weights_shape": NO},
@@ -323,13 +324,13 @@ def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
 def test_calls_that_differ_in_batch_share_their_geometry(monkeypatch):
     """The batch is in the types of the arrays, not in what else a compiled op is known by."""
     calls = []
-    run = operate._contract_and_add_bias
+    run = operate._contract_and_finish
 
     def recorded(call, *operands):
         calls.append(call)
         return run(call, *operands)
 
-    monkeypatch.setattr(operate, "_contract_and_add_bias", recorded)
+    monkeypatch.setattr(operate, "_contract_and_finish", recorded)
     weights = tiny((2, 3, 5))
     for batch in (4, 7, 4):
         jaxconv.convolution(tiny((batch, 10, 3)), weights, strides=3, auto_pad="same_lower")

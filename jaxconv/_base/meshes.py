@@ -148,15 +148,15 @@ def names(entry: Any) -> Iterable[Any]:
     return entry if isinstance(entry, tuple) else (entry,)
 
 
-def shard_alike(x: Array, other: Array, axis: int) -> Array:
-    """Give a vector the sharding of one axis of another tensor, on explicit mesh axes.
+def shard_alike(x: Array, other: Array, axis: int | None = None) -> Array:
+    """Give a tensor the sharding of another, or a vector that of one axis, on explicit mesh axes.
 
     JAX combines shardings that differ, so a bias would change the sharding of the result.
     """
     sharding = explicit(jax.typeof(other))
     if sharding is None:
         return x
-    spec = PartitionSpec(sharding.spec[axis])
+    spec = sharding.spec if axis is None else PartitionSpec(sharding.spec[axis])
     out: Array = jax.sharding.reshard(x, NamedSharding(sharding.mesh, spec))
     return out
 

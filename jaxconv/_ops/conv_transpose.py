@@ -24,6 +24,9 @@ def conv_transpose(
     weights_format: str = "XOI",
     output_padding: Ints = 0,
     dst_shape: ShapeLike | None = None,
+    residual: TensorLike | None = None,
+    activation: str | None = None,
+    alpha: float | None = None,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: NamedSharding | PartitionSpec | None = None,
@@ -52,6 +55,8 @@ def conv_transpose(
         finds, and ``auto_pad="none"``.
       strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
         weights_format: see :mod:`jaxconv`.
+      residual: of the shape of dst, added after the bias; of the type of src or of dst.
+      activation, alpha: applied to the sum; see :mod:`jaxconv`.
       precision, preferred_element_type, out_sharding: see :mod:`jaxconv`.
 
     Returns:
@@ -74,6 +79,9 @@ def conv_transpose(
         src,
         weights,
         bias=bias,
+        residual=residual,
+        activation=activation,
+        alpha=alpha,
         result_shape=dst_shape,
         strides=strides,
         pads_begin=pads_begin,

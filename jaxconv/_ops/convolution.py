@@ -22,6 +22,9 @@ def convolution(
     groups: Int = 1,
     data_format: str = "NXC",
     weights_format: str = "XIO",
+    residual: TensorLike | None = None,
+    activation: str | None = None,
+    alpha: float | None = None,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: NamedSharding | PartitionSpec | None = None,
@@ -43,6 +46,8 @@ def convolution(
       bias: shape (OC,), added before the result is rounded.
       strides, pads_begin, pads_end, dilations, auto_pad, groups, data_format,
         weights_format: see :mod:`jaxconv`.
+      residual: of the shape of dst, added after the bias; of the type of src or of dst.
+      activation, alpha: applied to the sum; see :mod:`jaxconv`.
       precision, preferred_element_type, out_sharding: see :mod:`jaxconv`.
 
     Returns:
@@ -63,6 +68,9 @@ def convolution(
         src,
         weights,
         bias=bias,
+        residual=residual,
+        activation=activation,
+        alpha=alpha,
         strides=strides,
         pads_begin=pads_begin,
         pads_end=pads_end,

@@ -1,18 +1,19 @@
-"""The steps of all six operations: check, resolve, contract, add the bias, round once."""
+"""The steps of all six operations: check, resolve, contract, finish, round once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.sharding import NamedSharding
 
 from jaxconv._base import dtypes, meshes
+from jaxconv._base.activations import Activation
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.reshape import move_groups
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.contractions import contract
+from jaxconv._contract.finish import finish
 from jaxconv._rules import arguments
 from jaxconv._rules import attributes as parse
 from jaxconv._rules.arguments import TensorLike
@@ -29,6 +30,7 @@ class StaticArguments:
     groups_on_fine: bool
     precision: Precision
     dtype: DType
+    activation: Activation | None
     sharding: NamedSharding | None
 
 
@@ -38,6 +40,9 @@ def operate(
     second: TensorLike,
     *,
     bias: TensorLike | None = None,
+    residual: TensorLike | None = None,
+    activation: object = None,
+    alpha: object = None,
     result_shape: object = None,
     precision: object,
     preferred_element_type: object,
@@ -55,30 +60,40 @@ def operate(
     resolved = resolve_sizes(op, first.shape, second.shape, result_shape, **attributes)
     if bias is not None:
         arguments.check_bias(op.name, bias, resolved)
+    dtype = dtypes.result_dtype(op.name, operand_dtype, preferred_element_type)
+    if residual is not None:
+        residual = arguments.array(op.name, "residual", residual)
+        arguments.check_residual(op.name, residual, (operand_dtype, dtype), resolved.dst_shape)
     result_slot, precisions = op.slot(op.result), parse.precision(op.name, precision)
     static = StaticArguments(
         result_slot,
         resolved.geometry,
         resolved.groups_on_fine,
         op.order_by_slot(precisions),
-        dtypes.result_dtype(op.name, operand_dtype, preferred_element_type),
+        dtype,
+        parse.activation(op.name, activation, alpha),
         meshes.canonical(op.name, out_sharding, resolved.shape(op.result)),
     )
-    out: Array = _JITTED[op.name](static, *op.order_by_slot((first, second)), bias)
+    out: Array = _JITTED[op.name](static, *op.order_by_slot((first, second)), bias, residual)
     return out
 
 
-def _contract_and_add_bias(
-    static: StaticArguments, first: Array, second: Array, bias: Array | None
+def _contract_and_finish(
+    static: StaticArguments,
+    first: Array,
+    second: Array,
+    bias: Array | None,
+    residual: Array | None,
 ) -> Array:
-    """Contract two tensors, in the order of slots; add the bias, and round once."""
+    """Contract two tensors, in the order of slots; add what is to be added, and round once."""
     geometry, layout = static.geometry, static.geometry.kernel
     if static.groups_on_fine and static.result_slot != "kernel":
         second = move_groups(second, geometry.groups, layout.fine, layout.coarse)
     # The gradient by weights with groups on the fine axis has its groups there, too.
     move_groups_back = static.groups_on_fine and static.result_slot == "kernel"
-    # A bias is added before the one rounding of the sum.
-    sum_dtype = static.dtype if bias is None else dtypes.ACCUMULATION[static.dtype]
+    # What follows is computed before the one rounding of the sum.
+    finished = bias is None and residual is None and static.activation is None
+    sum_dtype = static.dtype if finished else dtypes.ACCUMULATION[static.dtype]
     out = contract(
         static.result_slot,
         first,
@@ -89,11 +104,15 @@ def _contract_and_add_bias(
         early_rounding=static.dtype != sum_dtype,
         sharding=None if move_groups_back else static.sharding,
     )
-    if bias is not None:
-        channel = geometry.data.channel
-        bias = meshes.shard_alike(lax.convert_element_type(bias, sum_dtype), out, channel)
-        bias = lax.expand_dims(bias, [axis for axis in range(out.ndim) if axis != channel])
-        out = lax.convert_element_type(jnp.add(out, bias), static.dtype)
+    if not finished:
+        out = finish(
+            out,
+            bias,
+            residual,
+            activation=static.activation,
+            channel=geometry.data.channel,
+            dtype=static.dtype,
+        )
     if move_groups_back:
         out = move_groups(out, geometry.groups, layout.coarse, layout.fine)
         out = out if static.sharding is None else jax.sharding.reshard(out, static.sharding)
@@ -106,11 +125,10 @@ def _jit_operation(op: Op) -> Callable[..., Array]:
     Meshes are checked inside, once for each trace, so that calls do not pay for the check.
     """
 
-    def checked(static: StaticArguments, first: Array, second: Array, bias: Array | None) -> Array:
-        names = (*op.order_by_slot(op.inputs), "bias")
-        arrays = dict(zip(names, (first, second, bias), strict=True))
-        meshes.check_meshes(op.name, static.sharding, arrays)
-        return _contract_and_add_bias(static, first, second, bias)
+    def checked(static: StaticArguments, *arrays: Array) -> Array:
+        names = (*op.order_by_slot(op.inputs), "bias", "residual")
+        meshes.check_meshes(op.name, static.sharding, dict(zip(names, arrays, strict=True)))
+        return _contract_and_finish(static, *arrays)
 
     checked.__name__ = checked.__qualname__ = op.name
     return jax.jit(checked, static_argnums=0)

@@ -1,4 +1,4 @@
-"""Check the tensors an operation is given: arrays, of one accepted type, and a bias that fits."""
+"""Check the tensors an operation is given: arrays of accepted types, and of shapes that fit."""
 
 from typing import Any, Protocol
 
@@ -8,7 +8,7 @@ from jax import Array
 
 from jaxconv._base.dtypes import ACCUMULATION, canonical
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import ArrayLike, DType, Typed
+from jaxconv._base.typing import ArrayLike, DType, Shape, Typed
 from jaxconv._rules.resolve import Resolved
 
 
@@ -79,3 +79,14 @@ def check_bias(op: str, bias: Typed, resolved: Resolved) -> None:
             f"{op}: `bias` must have shape ({channels},), one entry for each dst channel; "
             f"got shape {bias.shape} for dst shape {resolved.dst_shape}"
         )
+
+
+def check_residual(op: str, residual: Typed, accepted: tuple[DType, DType], shape: Shape) -> None:
+    """Check that a residual has the shape of dst, and the type of the operands or of dst."""
+    if residual.shape != shape:
+        raise ValueError(
+            f"{op}: `residual` must have the shape of dst, {shape}; got {residual.shape}"
+        )
+    if canonical(residual.dtype) not in accepted:
+        either_of = either(dict.fromkeys(dtype.name for dtype in accepted))
+        raise TypeError(f"{op}: `residual` must have type {either_of}; got {residual.dtype}")

@@ -4,6 +4,7 @@ Past these functions an attribute is an int, a tuple of ints or one of a few kno
 strings. A parsed value may key a cache; a raw value may not, since 1 == 1.0 == True.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from jax import lax
 from jax.export import is_symbolic_dim
 
+from jaxconv._base.activations import ALPHAS, FUNCTIONS, Activation
 from jaxconv._base.jax_names import default_matmul_precision
 from jaxconv._base.messages import either, short, shown
 from jaxconv._base.typing import Precision, Shape
@@ -27,6 +29,9 @@ AUTO_PADS = {
     "notset": "none",
     "explicit": "none",
 }
+
+#: oneDNN says Swish.
+ACTIVATIONS = {**{name: name for name in FUNCTIONS}, "swish": "silu"}
 
 #: The attributes with an int for each axis, and the least value of each attribute.
 MIN_VALUES = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1, "output_padding": 0}
@@ -99,6 +104,39 @@ def precision(op: str, value: object) -> Precision:
             f"'high' or 'highest'), or a pair of these; got {shown(value)}"
         ) from None
     return first, second
+
+
+def activation(op: str, value: object, alpha: object) -> Activation | None:
+    """Parse the name of an activation, and its parameter."""
+    if value is None:
+        name = None
+    elif value == "gelu":
+        raise ValueError(
+            f"{op}: `activation` must be 'gelu_erf', the definition, or 'gelu_tanh', the "
+            f"approximation that jax.nn.gelu computes by default; got 'gelu'"
+        )
+    elif callable(value):
+        raise TypeError(
+            f"{op}: `activation` must be {either(map(repr, ACTIVATIONS))}; got a function, "
+            f"{short(value)}. Call a function of your own on the result"
+        )
+    else:
+        name = _find_spelling(op, "activation", value, ACTIVATIONS, str.lower)
+    if name not in ALPHAS:
+        if alpha is not None:
+            raise ValueError(
+                f"{op}: `alpha` must be None unless `activation` is {either(map(repr, ALPHAS))}; "
+                f"got {short(alpha)} for {value!r}"
+            )
+        return None if name is None else Activation(name)
+    alpha = ALPHAS[name] if alpha is None else alpha
+    if alpha is None:
+        raise TypeError(f"{op}: `alpha` must be given, the slope of {name!r} below 0; got None")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.integer | np.floating):
+        raise TypeError(f"{op}: `alpha` of {name!r} must be a Python number; got {shown(alpha)}")
+    if not 0 <= float(alpha) < math.inf:
+        raise ValueError(f"{op}: `alpha` must be finite and at least 0; got {short(alpha)}")
+    return Activation(name, float(alpha))
 
 
 def _find_spelling(

@@ -44,7 +44,7 @@ def pretend(monkeypatch, platform, devices=1):
         params |= {"platform": platform, "devices": devices, "exported": False, "forced": None}
         return _lowering.lower(result, first, second, **params)
 
-    jitted = jax.jit(lambda *args: operate._contract_and_add_bias(*args), static_argnums=0)
+    jitted = jax.jit(lambda *args: operate._contract_and_finish(*args), static_argnums=0)
     monkeypatch.setattr(operate, "contract", contract)
     monkeypatch.setattr(operate, "_JITTED", dict.fromkeys(operate._JITTED, jitted))
     monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)

@@ -1,0 +1,270 @@
+"""What follows the sum: a bias, a residual and an activation, with one rounding after all."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import export, lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxconv
+from tests.support import oracle
+from tests.support.forms import integers
+from tests.support.oracle import round_to
+
+BF16 = ml_dtypes.bfloat16
+DTYPES = (np.float32, BF16, np.float16)
+SHAPES = {
+    "convolution": ((2, 9, 8, 4), (3, 2, 2, 6)),
+    "conv_transpose": ((2, 4, 3, 6), (3, 2, 2, 6)),
+}
+ATTRIBUTES = {"strides": (2, 1), "pads_begin": (1, 0), "groups": 2}
+
+erf = np.vectorize(math.erf)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu_tanh(x):
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+#: name -> its formula, in float64
+FORMULAS = {
+    None: lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "leaky_relu": lambda x: np.where(x > 0, x, x / 4),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "gelu_erf": lambda x: x / 2 * (1 + erf(x / math.sqrt(2))),
+    "gelu_tanh": gelu_tanh,
+    "silu": lambda x: x * sigmoid(x),
+}
+ALPHA = {"leaky_relu": 0.25}
+EXACT = (None, "relu", "relu6", "leaky_relu")
+SMOOTH = tuple(name for name in FORMULAS if name not in EXACT)
+
+each_op = pytest.mark.parametrize("name", SHAPES)
+
+
+def arrays(name, dtype, limit=4):
+    """src, weights, bias, residual."""
+    src, weights = (integers(s, seed, np.float32, limit) for seed, s in enumerate(SHAPES[name]))
+    out = jax.eval_shape(lambda: getattr(jaxconv, name)(src, weights, **ATTRIBUTES)).shape
+    bias, residual = integers(out[-1:], 2, np.float32, 9), integers(out, 3, np.float32, 99)
+    return [x.astype(dtype) for x in (src, weights, bias, residual)]
+
+
+def apply(name, activation, src, weights, bias=None, residual=None, **more):
+    return getattr(jaxconv, name)(
+        src, weights, bias, residual=residual, activation=activation, alpha=ALPHA.get(activation),
+        **ATTRIBUTES, **more,
+    )  # fmt: skip
+
+
+def sums(name, src, weights, bias, residual):
+    found = getattr(oracle, name)(src, weights, bias, **ATTRIBUTES)
+    return found + np.asarray(residual, np.float64)
+
+
+@each_op
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_integers_are_exact(name, dtype):
+    """In 16 bits, a sum that is rounded before what follows differs from a sum that is not."""
+    given = arrays(name, dtype, limit=24)
+    exact = sums(name, *given)
+    for activation in EXACT:
+        expected = round_to(FORMULAS[activation](exact), dtype)
+        np.testing.assert_array_equal(apply(name, activation, *given), expected)
+        wide = apply(name, activation, *given, preferred_element_type=np.float32)
+        np.testing.assert_array_equal(wide, FORMULAS[activation](exact).astype(np.float32))
+
+
+def test_a_residual_may_have_the_type_of_a_wider_result():
+    src, weights, bias, residual = arrays("convolution", BF16)
+    residual = residual.astype(np.float32) + np.float32(2**-14)
+    found = apply("convolution", None, src, weights, bias, residual,
+                  preferred_element_type=np.float32)  # fmt: skip
+    np.testing.assert_array_equal(found, sums("convolution", src, weights, bias, residual))
+
+
+def test_channels_first():
+    src, weights, bias, residual = arrays("convolution", np.float32)
+    last = apply("convolution", "relu", src, weights, bias, residual)
+    first = apply("convolution", "relu", np.moveaxis(src, -1, 1), weights, bias,
+                  np.moveaxis(residual, -1, 1), data_format="NCX")  # fmt: skip
+    np.testing.assert_array_equal(first, np.moveaxis(last, -1, 1))
+
+
+#: Sums at which a smooth function bends, and which it saturates at.
+POINTS = np.concatenate([np.linspace(-6, 6, 97), [-80, -20, 20, 80]]).astype(np.float32)
+
+
+def at_points(activation, x, dtype):
+    """An activation of chosen sums: a convolution by the number 1."""
+    one = np.ones((1, 1, 1), dtype)
+    x = jnp.asarray(x, dtype).reshape(1, -1, 1)
+    out = jaxconv.convolution(x, one, activation=activation, alpha=ALPHA.get(activation))
+    return out.reshape(-1)
+
+
+@pytest.mark.parametrize("activation", SMOOTH)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_smooth_functions(activation, dtype):
+    """Half a unit of the result's type, and a few of float32's, in which they are computed."""
+    x = POINTS.astype(dtype).astype(np.float64)
+    found, exact = at_points(activation, x, dtype), FORMULAS[activation](x)
+    bound = float(ml_dtypes.finfo(dtype).eps) / 2 + 16 * 2**-24
+    tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal) + 8 * 2**-24 * np.maximum(abs(x), 1)
+    assert (abs(np.asarray(found, np.float64) - exact) <= bound * abs(exact) + tiny).all()
+
+
+#: What becomes of minus infinity and infinity; NaN where the formula has infinity times zero.
+LIMITS = {
+    None: (-np.inf, np.inf), "relu": (0, np.inf), "relu6": (0, 6), "leaky_relu": (-np.inf, np.inf),
+    "elu": (-1, np.inf), "tanh": (-1, 1), "sigmoid": (0, 1), "gelu_erf": (np.nan, np.inf),
+    "gelu_tanh": (np.nan, np.inf), "silu": (np.nan, np.inf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_infinity_and_nan(dtype):
+    """NaN stays NaN: an activation must not hide that a training diverges."""
+    for activation, limits in LIMITS.items():
+        found = np.asarray(at_points(activation, [-np.inf, np.inf, np.nan], dtype), np.float32)
+        np.testing.assert_array_equal(found, [*limits, np.nan], str(activation))
+
+
+def slope(activation, x):
+    """The derivative of a formula, by a central difference; a kink is asked from the left."""
+    if activation in EXACT:
+        left, step = x - 2**-10, 2**-11
+        return (FORMULAS[activation](left + step) - FORMULAS[activation](left - step)) / (2 * step)
+    h = 1e-5
+    return (FORMULAS[activation](x + h) - FORMULAS[activation](x - h)) / (2 * h)
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [("convolution", a) for a in FORMULAS] + [("conv_transpose", a) for a in ("relu", "silu")],
+)
+def test_derivatives(name, activation):
+    """Gradients are the Backward operations of the cotangent times the derivative."""
+    scale = 1 if activation in EXACT else 1 / 64  # sums where the function bends
+    src, weights, bias, residual = (np.float32(x) for x in arrays(name, np.float32))
+    src, bias, residual = src * np.float32(scale), bias * np.float32(scale), residual / 64
+    out, pull = jax.vjp(lambda *x: apply(name, activation, *x), src, weights, bias, residual)
+    cotangent = integers(out.shape, 5)
+    found = pull(cotangent)
+    through = cotangent * slope(activation, sums(name, src, weights, bias, residual))
+    expected = (
+        getattr(oracle, f"{name}_backward_data")(through, weights, **(
+            {"dst_shape": src.shape} if name == "convolution" else {}), **ATTRIBUTES),
+        getattr(oracle, f"{name}_backward_weights")(src, through, weights.shape, **ATTRIBUTES),
+        through.sum((0, 1, 2)),
+        through,
+    )  # fmt: skip
+    for got, exact in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4 * abs(exact).max())
+
+
+def test_the_derivative_at_a_kink_is_that_of_the_left():
+    for activation, left in {"relu": 0, "relu6": 0, "leaky_relu": 0.25, "elu": 1}.items():
+        grad = jax.grad(lambda x, name=activation: at_points(name, x, np.float32).sum())
+        assert grad(jnp.zeros(1))[0] == left, activation
+    assert jax.grad(lambda x: at_points("relu6", x, np.float32).sum())(jnp.full(1, 6.0))[0] == 0
+
+
+def test_a_derivative_that_is_zero_stops_an_infinite_cotangent():
+    _, pull = jax.vjp(lambda x: at_points("relu", x, np.float32), jnp.array([-1.0, 1.0]))
+    assert pull(jnp.array([np.inf, 3.0]))[0].tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("activation", FORMULAS)
+def test_what_is_kept_for_the_derivative(activation):
+    """One factor of the type of dst, or a mask and JAX's zeros; nothing of the sums' type."""
+    src, weights, bias, residual = (jnp.asarray(x) for x in arrays("convolution", BF16))
+    out, pull = jax.vjp(
+        lambda *x: apply("convolution", activation, *x), src, weights, bias, residual
+    )
+    kept = [x for x in jax.tree.leaves(pull) if x.size >= out.size and x.shape == out.shape]
+    assert all(x.dtype in (jnp.bfloat16, bool) for x in kept)
+    assert [x.dtype for x in kept if x.dtype != bool] == ([] if activation is None else [BF16])
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "silu"])
+def test_any_order(activation):
+    """Forward over reverse, as of the same function written out."""
+    function = {"relu": jax.nn.relu, "tanh": jnp.tanh, "silu": jax.nn.silu}[activation]
+    src, weights, bias, residual = (jnp.asarray(x) / 8 for x in arrays("convolution", np.float32))
+
+    def whole(x):
+        return apply("convolution", activation, x, weights, bias, residual)
+
+    def written_out(x):
+        return function(jaxconv.convolution(x, weights, bias, **ATTRIBUTES) + residual)
+
+    def second(f):
+        return jax.jvp(jax.grad(lambda x: (f(x) ** 3).sum()), (src,), (src,))[1]
+
+    expected = second(written_out)
+    np.testing.assert_allclose(second(whole), expected, rtol=1e-4, atol=1e-4 * abs(expected).max())
+
+
+@each_op
+def test_transformed(name):
+    """vmap over every tensor, scan, remat and jax.export give what a call gives."""
+    src, weights, bias, residual = given = [jnp.asarray(x) for x in arrays(name, np.float32)]
+    expected = apply(name, "leaky_relu", *given)
+
+    def call(*tensors):
+        return apply(name, "leaky_relu", *tensors)
+
+    mapped = jax.vmap(call, (0, None, 0, 0))(*(jnp.stack([x, -x]) if x is not weights else x
+                                               for x in given))  # fmt: skip
+    np.testing.assert_array_equal(mapped[0], expected)
+    np.testing.assert_array_equal(mapped[1], call(-src, weights, -bias, -residual))
+    shared = jax.vmap(call, (None, 0, None, None))(
+        src, jnp.stack([weights, -weights]), bias, residual
+    )
+    np.testing.assert_array_equal(shared[1], call(src, -weights, bias, residual))
+    _, scanned = lax.scan(lambda c, x: (c, call(x, weights, bias, residual)), 0, src[None])
+    np.testing.assert_array_equal(scanned[0], expected)
+    exported = export.export(jax.jit(call))(*given)
+    np.testing.assert_array_equal(exported.call(*given), expected)
+    gradient = jax.grad(lambda *x: (call(*x) ** 2).sum(), (0, 1, 2, 3))
+    again = jax.grad(lambda *x: (jax.checkpoint(call)(*x) ** 2).sum(), (0, 1, 2, 3))
+    jax.tree.map(np.testing.assert_array_equal, gradient(*given), again(*given))
+
+
+@each_op
+def test_on_meshes(name):
+    """A residual that is split otherwise keeps the result's sharding; shard_map sums gradients."""
+    given = [jnp.asarray(x) for x in arrays(name, np.float32)]
+    expected = apply(name, "relu", *given)
+    gradient = jax.grad(lambda *x: (apply(name, "relu", *x) ** 2).sum(), (0, 1, 2, 3))
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        src = jax.device_put(given[0], NamedSharding(mesh, P("d")))
+        other = jax.device_put(given[3], NamedSharding(mesh, P(None, None, None, "d")))
+        found = apply(name, "relu", src, *given[1:3], other)
+        assert jax.typeof(found).sharding.spec[0] == "d"
+        np.testing.assert_array_equal(found, expected)
+        grads = gradient(src, *given[1:])
+    jax.tree.map(np.testing.assert_array_equal, grads, gradient(*given))
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+    specs = (P("d"), P(), P(), P("d"))
+
+    def local(*tensors):
+        return jax.lax.psum((apply(name, "relu", *tensors) ** 2).sum(), "d")
+
+    mapped = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P())
+    jax.tree.map(np.testing.assert_array_equal, jax.grad(mapped, (0, 1, 2, 3))(*given), grads)
