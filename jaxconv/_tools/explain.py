@@ -85,8 +85,9 @@ def explain(
     resolved = inspect.resolve(name, *args, **attributes)
     record = OPS[name]
     shapes = {tensor: resolved.shape(tensor) for tensor in record.inputs}
-    if given.get("bias") is not None:
-        shapes["bias"] = inspect.shape(name, "bias", given["bias"])
+    for added in ("bias", "residual"):
+        if given.get(added) is not None:
+            shapes[added] = inspect.shape(name, added, given[added])
     for tensor, shape in shapes.items():
         if any(is_symbolic_dim(n) for n in shape):
             raise ValueError(

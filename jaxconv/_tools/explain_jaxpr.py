@@ -83,7 +83,7 @@ def _convolution(equation: Equation) -> Convolution | None:
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):
-        first, second = (t.str_short() for t in types)
+        first, second = (t.str_short() for t in types[:2])
         steps = Counter(plan.steps())
         told = "\n  ".join(
             f"{form}{f' (x {count})' if count > 1 else ''}: {why}"

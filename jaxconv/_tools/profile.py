@@ -19,7 +19,7 @@ from jaxconv._base import lowerings
 from jaxconv._base.geometry import Slot
 from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
-from jaxconv._contract.contractions import PRIMITIVES
+from jaxconv._contract.contractions import SLOTS
 from jaxconv._lax import install
 from jaxconv._lax.from_lax import Mapped, find_contraction
 from jaxconv._lowering import Problem
@@ -237,7 +237,6 @@ def _row(alike: list[Lowered]) -> Row:
     """The row of convolutions that were lowered in the same way."""
     equation, contraction, how, devices = alike[0][:4]
     by_lax = equation.primitive is lax.conv_general_dilated_p
-    slots = [slot for slot, p in PRIMITIVES.items() if contraction and contraction.primitive is p]
     forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
     return Row(
         count=len(alike),
@@ -245,7 +244,7 @@ def _row(alike: list[Lowered]) -> Row:
         operands=" ".join(t.str_short() for t in equation.operands),
         result=equation.results[0].str_short(),
         window=_window(equation.params),
-        to=slots[0] if slots else None,
+        to=SLOTS[contraction.primitive] if contraction else None,
         form=", ".join(forms),
         why=how if isinstance(how, str) else lowerings.told(how),
         flops=_flops(equation),
@@ -280,10 +279,9 @@ def _flops(equation: Equation) -> int | None:
 
     Products with the zeros of lhs_dilation count only where there is a stride, too.
     """
-    (first, second), (result,), params = equation[1:]
+    (first, second, *_), (result,), params = equation[1:]
     if geometry := params.get("geometry"):
-        slot = next(slot for slot, p in PRIMITIVES.items() if p is equation.primitive)
-        p = Problem.of(slot, first, second, geometry)
+        p = Problem.of(SLOTS[equation.primitive], first, second, geometry)
         channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
         pairs = list(map(count_pairs, geometry.axes))
     else:
