@@ -33,18 +33,17 @@ from jax.interpreters import ad, batching, mlir
 __all__ = [
     "Equation",
     "Primitive",
-    "abstract_result",
     "ad",
     "aval_of_undefined_primal",
     "batching",
+    "count_spmd_devices",
     "default_matmul_precision",
-    "devices_to_split_over",
     "evaluate_jaxpr",
-    "is_exported",
+    "explicit_mesh_axes_of_vmap",
+    "find_lowering_rule",
+    "infer_result_aval",
+    "is_lowered_for_export",
     "jet",
-    "lowering_of",
-    "mapped_mesh_axes",
-    "maps_over_devices",
     "mlir",
     "operand_and_result_avals",
     "persistent_cache_is_on",
@@ -53,6 +52,7 @@ __all__ = [
     "set_xla_metadata",
     "skip_lowering_cache",
     "varying_axes",
+    "vmap_axis_is_sharded",
     "walk_equation_sources",
     "walk_equations",
 ]
@@ -77,7 +77,7 @@ def persistent_cache_is_on() -> bool:
     return bool(_config.jax_enable_compilation_cache and _config.jax_compilation_cache_dir)
 
 
-def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
+def count_spmd_devices(ctx: mlir.LoweringRuleContext) -> int:
     """Count the devices over which XLA itself will split the program being lowered.
 
     Axes of a mesh that `jax.shard_map` maps do not count: the program is split over them already.
@@ -90,7 +90,7 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
     return prod(shape[name] for name in shape if name not in context.manual_axes)
 
 
-def lowering_of(primitive: Primitive, platform: str | None) -> Any:
+def find_lowering_rule(primitive: Primitive, platform: str | None) -> Any:
     """Find JAX's lowering rule of a primitive for a platform, or else its rule for all platforms.
 
     JAX offers a way to set such a rule, and no way to read a rule. A public `get_lowering` would
@@ -149,7 +149,7 @@ def walk_equation_sources() -> Iterator[tuple[str, list[tuple[str, int]]]]:
                 yield str(known["name_stack"] + source.name_stack), lines[::-1]
 
 
-def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
+def infer_result_aval(primitive: Primitive, *operands: Any, **params: Any) -> Any:
     """Infer the aval of a primitive's result by the primitive's abstract evaluation rule.
 
     An aval is JAX's type of an array: shape, dtype, sharding and varying axes.
@@ -167,7 +167,7 @@ def set_globally(context: Any, value: Any) -> None:
     context.set_global(value)
 
 
-def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
+def is_lowered_for_export(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether `jax.export` lowers the program; exported programs may hold no custom calls."""
     return bool(ctx.module_context.lowering_parameters.for_export)
 
@@ -188,12 +188,12 @@ def aval_of_undefined_primal(operand: Any) -> Any:
     return operand.aval
 
 
-def maps_over_devices(axis_data: Any) -> bool:
+def vmap_axis_is_sharded(axis_data: Any) -> bool:
     """Whether a vmapped axis is known to be split: by `spmd_axis_name`, or by an explicit axis."""
     return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
 
 
-def mapped_mesh_axes(axis_data: Any) -> Any:
+def explicit_mesh_axes_of_vmap(axis_data: Any) -> Any:
     """Read the explicit mesh axis, or axes, that the axis of a vmap is split over; None if none."""
     return axis_data.explicit_mesh_axis
 

@@ -28,8 +28,8 @@ from jaxconv._base.jax_names import (
     ad,
     aval_of_undefined_primal,
     batching,
-    devices_to_split_over,
-    is_exported,
+    count_spmd_devices,
+    is_lowered_for_export,
     jet,
     mlir,
     operand_and_result_avals,
@@ -169,7 +169,7 @@ def register_lowerings(primitive: Primitive, result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            devices, exported = devices_to_split_over(ctx), is_exported(ctx)
+            devices, exported = count_spmd_devices(ctx), is_lowered_for_export(ctx)
             lower = lowering_for(platform, devices, exported)
             if lowerings.heard(ctx):
                 equation = Equation(primitive, *operand_and_result_avals(ctx), params)

@@ -22,9 +22,9 @@ from jaxconv._base.contexts import CHOICE, INSTALLED
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
-    devices_to_split_over,
-    is_exported,
-    lowering_of,
+    count_spmd_devices,
+    find_lowering_rule,
+    is_lowered_for_export,
     mlir,
     operand_and_result_avals,
     set_globally,
@@ -228,14 +228,14 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **params: Any) -> Any:
     """The lowering rule of lax's convolution on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
-    devices, heard = devices_to_split_over(ctx), lowerings.heard(ctx)
+    devices, heard = count_spmd_devices(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
     found: Mapped | str = NOT_INSTALLED
     if INSTALLED.value == platform:
         program: dict[str, Any] = {
             "platform": platform,
             "devices": devices,
-            "exported": is_exported(ctx),
+            "exported": is_lowered_for_export(ctx),
         }
         found = to_install(operands, result, **program, **params)
     if isinstance(found, str):
@@ -250,7 +250,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **para
 def register(platform: str = "cpu") -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
     for name in PLATFORMS[platform]:
-        original = lowering_of(lax.conv_general_dilated_p, name)
+        original = find_lowering_rule(lax.conv_general_dilated_p, name)
         if not (isinstance(original, partial) and original.func is _lower):
             rule = partial(_lower, original=original, platform=platform)
             mlir.register_lowering(lax.conv_general_dilated_p, rule, platform=name)

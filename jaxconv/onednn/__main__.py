@@ -14,7 +14,7 @@ from jaxconv.onednn._check import check
 from jaxconv.onednn._graphs.graph import Graph
 from jaxconv.onednn._graphs.inputs import Arrays
 from jaxconv.onednn._graphs.run import evaluate
-from jaxconv.onednn._time import time_convolutions, time_graph
+from jaxconv.onednn._timing import time_convolutions, time_graph
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -80,7 +80,7 @@ GRAPHS = faults(
      ("graphs: the check leaves out a bias",
       'if "bias" in tensors:', "if False:", "test_graph_main.py"),
     ),
-    ("onednn/_time.py",
+    ("onednn/_timing.py",
      ("graphs: lax is timed without the bias",
       'if arguments.get("bias") is not None:', "if False:", "test_graph_main.py"),
     ),

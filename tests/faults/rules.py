@@ -254,6 +254,8 @@ RULES = faults(
      ("a report times programs without convolutions",
       "if event == LOWERING and self._not_yet_of_a_program:",
       "if event == LOWERING:", "test_profile.py -k timed"),
+    ),
+    ("_tools/profile_row.py",
      ("a report counts products with padding",
       "        if isinstance(found, Mapped):",
       "        if isinstance(found, str):", "test_profile.py -k operations_are"),
