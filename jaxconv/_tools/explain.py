@@ -43,9 +43,13 @@ class Explanation:
     #: why oneDNN is not used on this CPU at all; None if oneDNN is used, or on other platforms
     no_onednn: str | None
     resolved: Resolved
+    #: the nodes of a graph that are computed together, as in "CONV_0 + RELU_1"; else empty
+    nodes: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.resolved.op} to {self.resolved.shape(OPS[self.resolved.op].result)}"]
+        if self.nodes:
+            lines[0] += f": {self.nodes} in one"
         for (form, why), count in zip(self.steps, self.counts, strict=True):
             lines.append(f"  {form}{f' (x {count})' if count > 1 else ''}: {why}")
         if self.no_onednn:

@@ -64,7 +64,7 @@ def make_row(alike: list[Lowered]) -> Row:
     return Row(
         count=len(alike),
         written_by="lax" if by_lax else "jaxconv",
-        operands=" ".join(t.str_short() for t in equation.operands),
+        operands=" ".join(t.str_short() for t in equation.operands[:2]),
         result=equation.results[0].str_short(),
         window=_describe_window(equation.params),
         to=SLOTS[contraction.primitive] if contraction else None,
