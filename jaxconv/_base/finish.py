@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
+from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.typing import DType
 
 
@@ -61,6 +62,9 @@ FUNCTIONS = {
     "silu": Function(lambda x, _: x * lax.logistic(x)),
 }
 
+#: Functions that round nothing, so that they may as well follow a rounding.
+SELECTING = ("relu", "relu6")
+
 #: The functions with an alpha, and its value where none is given; None where it must be given,
 #: since libraries differ: 0.01, 0.2 and 0.3 are in use for a leaky ReLU.
 ALPHAS = {"leaky_relu": None, "elu": 1.0}
@@ -101,6 +105,8 @@ NOTHING = Finish(bias=False, residual=False, activation=None)
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def activate(sums: Array, activation: Activation, dtype: DType) -> Array:
     """Activate sums, and round to `dtype`."""
+    if activation.name not in SELECTING:
+        sums = lax.convert_element_type(sums, ACCUMULATION[sums.dtype])
     compute = FUNCTIONS[activation.name].compute
     return lax.convert_element_type(compute(sums, activation.alpha), dtype)
 

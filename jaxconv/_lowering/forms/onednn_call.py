@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxconv._base import meshes
-from jaxconv._base.finish import Finish
+from jaxconv._base.finish import SELECTING, Finish
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import DType
 from jaxconv._lowering.onednn_here import has_amx, multiplies
@@ -180,9 +180,6 @@ def call(
 #: of infinity.
 FUSED = {"tanh": "TANH", "sigmoid": "SIGMOID", "silu": "SWISH", "gelu_tanh": "GELU_TANH"}
 
-#: Activations that may as well follow the rounding: no rounding crosses 0 or 6.
-AFTER_ROUNDING = (None, "relu", "relu6")
-
 
 def gains_by_finishing(problem: Problem) -> bool:
     """Whether the call is faster if it finishes the sums than XLA's one pass over the sums.
@@ -215,6 +212,6 @@ def call_and_finish(
     name = finish.activation and finish.activation.name
     if native and name in FUSED:
         return call(data, kernel, geometry, pads, dtype, [*fused, FUSED[name]], added)
-    sums = dtype if name in AFTER_ROUNDING and not wide else jnp.dtype(jnp.float32)
+    sums = dtype if name in (None, *SELECTING) and not wide else jnp.dtype(jnp.float32)
     out = call(data, kernel, geometry, pads, sums, fused, added)
     return rest.apply(out, extras[len(fused) :], geometry.data.channel, dtype)
