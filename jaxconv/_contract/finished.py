@@ -16,7 +16,14 @@ from jaxconv._base import contexts, meshes
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.finish import Activation, Finish, activate, differentiate_by_result
 from jaxconv._base.geometry import Geometry, Slot
-from jaxconv._base.jax_names import Primitive, ad, batching, jet, replace_aval
+from jaxconv._base.jax_names import (
+    Primitive,
+    ad,
+    aval_of_undefined_primal,
+    batching,
+    jet,
+    replace_aval,
+)
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
 from jaxconv._contract.contractions import contract, register_lowerings
@@ -134,7 +141,7 @@ def _register(result: Slot) -> None:
             sources = iter(unknown), iter(given)
             return _write_out(result, *(next(sources[not s]) for s in sought), **params)
 
-        avals = [x.aval for x in operands if ad.is_undefined_primal(x)]
+        avals = [aval_of_undefined_primal(x) for x in operands if ad.is_undefined_primal(x)]
         found = iter(jax.linear_transpose(linear, *avals)(cotangent))
         return [next(found) if s else None for s in sought]
 
