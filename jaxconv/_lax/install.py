@@ -24,16 +24,19 @@ from jaxconv._base.jax_names import (
     Equation,
     count_spmd_devices,
     find_lowering_rule,
+    find_step_being_lowered,
     is_lowered_for_export,
     mlir,
     operand_and_result_avals,
     set_globally,
+    skip_lowering_cache,
     walk_equations,
 )
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Shape, Typed
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
+from jaxconv._lax.interior import see_through
 
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
@@ -231,19 +234,33 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **para
     devices, heard = count_spmd_devices(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
     found: Mapped | str = NOT_INSTALLED
+    view = None
     if INSTALLED.value == platform:
         program: dict[str, Any] = {
             "platform": platform,
             "devices": devices,
             "exported": is_lowered_for_export(ctx),
         }
-        found = to_install(operands, result, **program, **params)
+        # Elsewhere nobody has measured, and a slice of an axis that is split would move data.
+        if platform == "cpu" and devices == 1 and meshes.explicit(result) is None:
+            step = find_step_being_lowered(ctx, params)
+            view = see_through(*step) if step else None
+        if view:
+            seen = view.equation
+            found = to_install(seen.operands, seen.results[0], **program, **seen.params)
+        if isinstance(found, str):
+            view, found = None, to_install(operands, result, **program, **params)
     if isinstance(found, str):
         if heard:
             lowerings.tell(equation, found, devices)
         return original(ctx, lhs, rhs, **params)
-    ours = computed(found, params, dtypes.canonical(result.dtype), meshes.explicit(result))
+    if view:
+        skip_lowering_cache(ctx)
+        equation = view.equation
+    dtype, sharding = dtypes.canonical(result.dtype), meshes.explicit(result)
+    ours = computed(found, equation.params, dtype, sharding)
     with lowerings.of_lax(equation):
+        ours = view.around(ours) if view else ours
         return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)
 
 
