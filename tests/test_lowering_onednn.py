@@ -193,6 +193,20 @@ def test_bfloat16_is_widened_where_onednn_fails_in_it(case, widened):
 
 
 @HERE
+@pytest.mark.parametrize(
+    ("taps", "strides", "widened"), [(14, 1, False), (15, 1, True), (15, 2, False)]
+)
+def test_bfloat16_rows_of_many_depthwise_taps_are_widened(taps, strides, widened):
+    """oneDNN would generate code forever for some of them, of 141 pixels and 16 channels, say."""
+    operands = [jax.ShapeDtypeStruct(n, jnp.bfloat16) for n in ((1, 141, 16), (taps, 1, 16))]
+    more = {"strides": strides, "groups": 16}
+    text = jax.jit(lambda *x: jaxconv.convolution(*x, **more)).lower(*operands).as_text()
+    [taken] = re.findall(rf"@{re.escape(CALL)}.* : \((.*)\) ->", text)
+    wide = widened or not onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
+    assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
+
+
+@HERE
 def test_a_weights_gradient_reads_rows_in_blocks(patched):
     patched(form, "MAX_COARSE_BYTES", 1 << 10)
     patched(form, "MAX_COPIES_BYTES", 1 << 12)

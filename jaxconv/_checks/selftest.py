@@ -122,7 +122,7 @@ def draw(rng: random.Random) -> Layer:
 def _axis(rng: random.Random, longest: int) -> tuple[int, ...]:
     """Draw fine extent, kernel, stride, dilation and pads that leave at least one coarse pixel."""
     while True:
-        coarse, kernel = rng.randint(1, longest), rng.choice((1, 2, 3, 3, 4, 5, 7))
+        coarse, kernel = rng.randint(1, longest), rng.choice((1, 2, 3, 3, 4, 5, 7, 17))
         stride, dilation = rng.choice((1, 1, 2, 2, 3, 5)), rng.choice((1, 1, 1, 2, 3))
         extent = dilation * (kernel - 1) + 1
         begin, end = (rng.choice((0, 0, 1, extent // 2, extent - 1, extent + 1)) for _ in "be")

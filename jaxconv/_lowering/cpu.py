@@ -93,7 +93,8 @@ def _slides(p: Problem) -> bool:
     pairs = p.fine_channels * p.coarse_channels
     in_one_loop = pairs == 1 and not p.strided and p.taps <= MAX_LOOP_TAPS
     few = p.positions < MIN_SLIDING_PIXELS or (in_one_loop and p.positions > MAX_SLIDING_PIXELS)
-    return p.bits == 32 and pairs <= MAX_SLIDING_PAIRS and not few
+    worth = p.bits == 32 or (p.bits == 16 and p.taps > MAX_TERMS_TO_KERNEL)
+    return worth and pairs <= MAX_SLIDING_PAIRS and not few
 
 
 def _few_products(p: Problem) -> bool:

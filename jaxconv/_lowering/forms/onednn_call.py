@@ -51,8 +51,9 @@ def is_safe(problem: Problem) -> bool:
     return not (problem.depthwise and problem.rank > 2)  # 3-D depthwise takes the fallback
 
 
-#: Taps that tests covered, and taps with which bfloat16 is not widened.
-MAX_TAPS, MAX_TAPS_BFLOAT16 = 1024, 256
+#: Taps that tests covered, and taps with which bfloat16 is not widened; also those along the last
+#: axis of a depthwise kernel.
+MAX_TAPS, MAX_TAPS_BFLOAT16, MAX_ROW_TAPS_BFLOAT16 = 1024, 256, 14
 
 
 def _fails_in_bfloat16(kernel: Array, geometry: Geometry) -> bool:
@@ -62,6 +63,8 @@ def _fails_in_bfloat16(kernel: Array, geometry: Geometry) -> bool:
     - From one padded channel to several, the sums are wrong.
     - If the last axis is padded before, and as much is left unread after, oneDNN copies the padded
       rows into a buffer without the padding, and writes beyond the buffer.
+    - Of depthwise kernels with 15 taps or more along the last axis, of stride 1, oneDNN's generator
+      of code (brdgmm, for AVX-512) finds no free register in some sizes, and tries forever.
     - If the last axis is strided, groups take the fallback for some dilations and wide pads.
     """
     fine, coarse = (kernel.shape[at] for at in geometry.kernel[1::-1])
@@ -72,6 +75,7 @@ def _fails_in_bfloat16(kernel: Array, geometry: Geometry) -> bool:
         taps > MAX_TAPS_BFLOAT16
         or (fine == 1 and not depthwise)
         or last.pad_low + last.pad_high == 0 < last.pad_low
+        or (depthwise and last.stride == 1 and last.kernel > MAX_ROW_TAPS_BFLOAT16)
         or (geometry.groups > 1 and last.stride > 1 and (last.dilation > 1 or wide))
     )
 
@@ -140,6 +144,9 @@ def call(
         "input_feature_dim": layout.fine,
         "output_feature_dim": layout.coarse,
         "spatial_dims": list(layout.spatial),
+        # Read only if --xla_cpu_experimental_onednn_custom_call is set and the kernel is constant:
+        # XLA of JAX 0.12 then packs the kernel, and without a shape the process would end.
+        "shape": list(kernel.shape),
     }
     window_of = {
         "size": [a.kernel for a in axes],
