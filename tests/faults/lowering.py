@@ -140,7 +140,7 @@ LOWERING = faults(
       "        or (fine == 1 and not depthwise)\n", "", CALL),
      ("oneDNN is given bfloat16 padded before and unread after, and writes beyond a buffer",
       "        or last.pad_low + last.pad_high == 0 < last.pad_low\n", "", CALL),
-     ("oneDNN is given bfloat16 rows of many depthwise taps, for which it may generate code forever",
+     ("oneDNN is given bfloat16 rows of many depthwise taps, and may never end",
       "last.stride == 1 and last.kernel > MAX_ROW_TAPS_BFLOAT16", "False",
       "test_lowering_onednn.py -k many_depthwise"),
      ("oneDNN is given bfloat16 of strided, dilated groups, for which it has no vector code",
