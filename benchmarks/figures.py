@@ -151,7 +151,8 @@ def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     means = [mean and f"{mean:.2f}" for mean in (over_pytorch(rows, e) for e in compared)]
     faster = "the faster PyTorch's" if several else "PyTorch's"
     last = [f"geometric mean, in multiples of {faster} time", *(mean or "" for mean in means)]
-    return _table(["ms a step" if rows[0]["op"] == "step" else "ms", *engines], [*lines, last])
+    unit = "ms a call" if {row["op"] for row in rows} == {"inference"} else "ms a step"
+    return _table([unit, *engines], [*lines, last])
 
 
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:

@@ -36,7 +36,7 @@ def up(ops, p, x, cin, cout):
 def head(ops, p, x, cin):
     """Global mean and linear."""
     w = p(cin, CLASSES, std=cin**-0.5)
-    return ops.add(ops.linear(ops.mean(x), w), p(CLASSES, std=0.1))
+    return ops.dense(ops.mean(x), w, p(CLASSES, std=0.1))
 
 
 def resnet18(ops, p, x):

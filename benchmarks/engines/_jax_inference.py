@@ -28,9 +28,12 @@ class Ops(_jax_step.Ops):
         layer = networks.as_layer(family, x.shape, w.shape, stride, pad, groups)
         if hasattr(self.module, "finished"):
             return self.module.finished(layer, activation)(x, w, b, residual)
-        y = self.module.contraction(layer, "forward", "NXC")(x, w) + b
+        y = self.module.contraction(layer, "forward", "NXC")(x, w) + b[None, None, None]
         y = y if residual is None else y + residual
         return getattr(jax.nn, activation)(y) if activation else y
+
+    def dense(self, x, w, b):
+        return x @ w + b[None]
 
     def max_pool(self, x, k, s, pad):
         window, strides, pads = (1, k, k, 1), (1, s, s, 1), ((0, 0), (pad, pad), (pad, pad), (0, 0))

@@ -54,6 +54,9 @@ class Ops(_torch_step.Ops):
         y = y if residual is None else y.add_(residual)
         return ACTIVATIONS[activation](y)
 
+    def dense(self, x, w, b):
+        return torch.addmm(b, x, w)
+
     def max_pool(self, x, k, s, pad):
         return F.max_pool2d(x, k, s, pad)
 
