@@ -47,9 +47,9 @@ Computations = dict[str, list[Operation]]
 def facts(text: str) -> dict[str, int]:
     """The numbers of a program's text, by name."""
     entry, computations = parse(text)
-    used = list(_run(computations, entry))
+    used = list(walk_operations(computations, entry))
     copies = [op for op in used if _only_moves(op, computations)]
-    always = [op for op in _run(computations, entry, branches=False) if op in copies]
+    always = [op for op in walk_operations(computations, entry, branches=False) if op in copies]
     told = all(op.cycles for op in always if op.bytes >= MANY_BYTES)
     return {
         "cycles": _cycles(computations, entry, min) if told else 0,
@@ -92,12 +92,14 @@ def _on_gpu(text: str) -> bool:
     return "estimated_cycles" not in text
 
 
-def _run(computations: Computations, name: str, branches: bool = True) -> Iterator[Operation]:
-    """All operations that a computation runs, except those within fusions."""
+def walk_operations(
+    computations: Computations, name: str, branches: bool = True
+) -> Iterator[Operation]:
+    """Yield all operations that a computation runs, except those within fusions."""
     for op in computations[name]:
         yield op
         for inner in _inner(op) if branches or op.opcode != "conditional" else ():
-            yield from _run(computations, inner, branches)
+            yield from walk_operations(computations, inner, branches)
 
 
 def _inner(op: Operation) -> list[str]:

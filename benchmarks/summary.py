@@ -9,18 +9,24 @@ all, an op, a class, a seed of random layers. The columns of an engine are
     >4      rows that take more than 4 times PyTorch's time
     >lax    rows that take more than 1.15 of lax's time
     <torch  rows that take less than PyTorch's time
+
+Below the table, an engine of XLA's has a line about temporary memory: how many rows need more than
+the larger of 32 MiB and twice the bytes of their operands, and which row needs the most.
 """
 
+import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 
-from benchmarks import files, flags
+from benchmarks import files, flags, problem
+from benchmarks.layer import ITEMSIZE
 from benchmarks.rounds import geometric_mean
 
 FAR, SLOWER = 4.0, 1.15
+MUCH_MEMORY_BYTES = 32 << 20
 COLUMNS = ("n", "mean", "most", ">4", ">lax", "<torch")
 WIDTH = 7
 
@@ -58,6 +64,7 @@ def summary(results: dict) -> str:
     for name, cells in table.items():
         shown = (" ".join(f"{_digits(x):>{WIDTH}}" for x in astuple(cell)) for cell in cells)
         lines.append(" | ".join([f"{name:{wide}}", *shown]))
+    lines += [line for engine in engines for line in _memory(rows, engine)]
     lines += [*_without(rows, [base, *engines])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -135,6 +142,29 @@ def _medians(several: tuple[Held, ...]) -> Held:
         [x for x in column if x is not None] for column in zip(*map(astuple, several), strict=True)
     )
     return Held(*(statistics.median(column) if column else None for column in columns))
+
+
+def _memory(rows: list[dict], engine: str) -> Iterator[str]:
+    """Yield a line about temporary memory, if the engine's rows have it."""
+    known = [(row, row["engines"].get(engine, {}).get("xla_temp_bytes")) for row in rows]
+    shares = [(temp / _memory_limit(row), temp, row) for row, temp in known if temp is not None]
+    if not shares:
+        return
+    many = sum(share > 1 for share, *_ in shares)
+    share, temp, row = max(shares, key=lambda x: x[0])
+    yield (
+        f"{engine}: {many} of {len(shares)} rows ({many / len(shares):.1%}) need more temporary "
+        f"memory than 32 MiB and twice their operands; the most, {share:.2f} times that, "
+        f"{temp / 2**20:.1f} MiB: {row['layer']} {row['op']}"
+    )
+
+
+def _memory_limit(row: dict) -> int:
+    """Compute the larger of 32 MiB and twice the bytes of a row's operands."""
+    family, descriptor = row["problem"].split(" ", 1)
+    shapes = problem.parse(descriptor, family).operand_shapes(row["op"])
+    operands = ITEMSIZE[row["dtype"]] * sum(map(math.prod, shapes))
+    return max(2 * operands, MUCH_MEMORY_BYTES)
 
 
 def _without(rows: list[dict], engines: list[str]) -> list[str]:

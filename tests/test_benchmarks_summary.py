@@ -57,6 +57,21 @@ def test_fifteen_per_cent_over_lax_is_not_yet_slower(rows):
     assert table(rows)[0]["all"][0][4] == "2"
 
 
+def test_rows_that_need_much_temporary_memory_are_counted(rows):
+    """A limit of 32 MiB, and of two times the operands where these are larger."""
+    rows[1]["problem"] = 'conv mb1ic1024iw100oc8kw1n"r1-2 b"'  # operands of 0.4 MiB
+    rows[2]["problem"] = 'conv mb4ic256ih128iw128oc64kh1kw1n"r2-1 c"'  # of 64 MiB and a kernel
+    rows[2]["op"] = "forward"
+    entries = [row["engines"]["jaxconv"] for row in rows]
+    for of, mebibytes in zip(entries, (1, 33, 128), strict=False):
+        of["xla_temp_bytes"] = mebibytes << 20
+    words = "need more temporary memory than 32 MiB and twice their operands; the most,"
+    told = f"jaxconv: 1 of 3 rows (33.3%) {words} 1.03 times that, 33.0 MiB: r1-2 b forward"
+    assert told in table(rows)[1]
+    entries[2]["xla_temp_bytes"] += 1 << 20
+    assert table(rows)[1][0].startswith("jaxconv: 2 of 3 rows (66.7%)")
+
+
 def test_nothing_to_compare_with(rows):
     found = results(*rows)
     del found["engines"]["torch"]

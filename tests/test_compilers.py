@@ -150,6 +150,22 @@ def test_a_bias_does_not_widen_a_16_bit_convolution():
     assert "f32[" not in line.partition("custom_call_target")[0]
 
 
+@on_gpu
+@pytest.mark.parametrize("dtype", [jnp.float32, BF16, jnp.float16])
+def test_bias_residual_and_relu_join_cudnns_call(dtype):
+    src, weights, bias = ((8, 28, 28, 64), (3, 3, 64, 64), (64,))
+    types = [jax.ShapeDtypeStruct(shape, dtype) for shape in (src, weights, bias, src)]
+
+    def block(src, weights, bias, residual):
+        more = {"residual": residual, "activation": "relu", "pads_begin": 1, "pads_end": 1}
+        return jaxconv.convolution(src, weights, bias, **more)
+
+    text = facts("cuda", block, *types)["text"]
+    (line,) = [line for line in text.splitlines() if "__cudnn$conv" in line]
+    assert "convBiasActivationForward" in line
+    assert '"activation_mode":"kRelu"' in line
+
+
 # TPU: a line of the table is worth its keep by the compiler's estimate.
 
 PLANE = Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), batch=8)

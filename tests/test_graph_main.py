@@ -12,7 +12,7 @@ import pytest
 
 from jaxconv import onednn
 from jaxconv.onednn import __main__ as main
-from jaxconv.onednn import _check, _time
+from jaxconv.onednn import _check, _timing
 from jaxconv.onednn._graphs.run import convolution_calls, evaluate
 from tests.support.graphs import KINDS, exact, integers, written
 
@@ -60,7 +60,7 @@ def findings():
     def run(inputs):
         ours = {name: evaluate(g, inputs[name]) for name, g in read.items()}
         plain = {
-            name: evaluate(g, inputs[name], convolve=_time.compute_with_lax)
+            name: evaluate(g, inputs[name], convolve=_timing.compute_with_lax)
             for name, g in read.items()
         }
         return ours, plain
@@ -125,7 +125,7 @@ def path(tmp_path):
 
 
 def test_a_graph_is_run_checked_explained_and_timed(path, capsys, monkeypatch):
-    monkeypatch.setattr(_time, "BUDGET_SECONDS", 0.0)
+    monkeypatch.setattr(_timing, "BUDGET_SECONDS", 0.0)
     assert main.main([path, "--check", "--explain", "--time", "--seed", "3"]) == 0
     out = capsys.readouterr().out
     assert "9 nodes, fpmath_mode strict" in out
@@ -191,9 +191,9 @@ def test_the_command(path):
 
 
 def test_each_convolution_and_the_graph_are_timed_beside_lax(monkeypatch):
-    monkeypatch.setattr(_time, "BUDGET_SECONDS", 0.0)
+    monkeypatch.setattr(_timing, "BUDGET_SECONDS", 0.0)
     graph = onednn.load_graph(written("ConvTranspose", then=["BiasAdd"]))
     inputs = onednn.random_inputs(graph)
-    [(node, ours, plain)] = _time.time_convolutions(graph, inputs)
+    [(node, ours, plain)] = _timing.time_convolutions(graph, inputs)
     assert node.kind == "ConvTranspose"
-    assert min(ours, plain, *_time.time_graph(graph, inputs)) > 0
+    assert min(ours, plain, *_timing.time_graph(graph, inputs)) > 0

@@ -1,7 +1,7 @@
 """The ground of the package: knows no operation, and imports no other room.
 
 geometry.py    frozen ints: all that a contraction of any operation needs to know
-activations.py the activations, and the derivative of each
+finish.py      what follows a sum: bias, residual, activation, the one rounding
 dtypes.py      the accepted types, and the type of sums of each
 typing.py      names for the types that annotations share
 messages.py    how errors show values

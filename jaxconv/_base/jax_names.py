@@ -7,9 +7,11 @@ the tests run on the oldest and the newest supported JAX.
 """
 
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 
@@ -33,28 +35,34 @@ from jax.interpreters import ad, batching, mlir
 __all__ = [
     "Equation",
     "Primitive",
-    "abstract_result",
     "ad",
     "aval_of_undefined_primal",
     "batching",
+    "count_spmd_devices",
     "default_matmul_precision",
-    "devices_to_split_over",
     "evaluate_jaxpr",
-    "is_exported",
+    "explicit_mesh_axes_of_vmap",
+    "find_lowering_rule",
+    "find_maker",
+    "find_only_user",
+    "find_step_being_lowered",
+    "infer_result_aval",
+    "is_lowered_for_export",
     "jet",
-    "lowering_of",
-    "mapped_mesh_axes",
-    "maps_over_devices",
     "mlir",
     "operand_and_result_avals",
     "persistent_cache_is_on",
+    "read_equation",
+    "read_literal",
     "replace_aval",
     "set_globally",
     "set_xla_metadata",
     "skip_lowering_cache",
     "varying_axes",
+    "vmap_axis_is_sharded",
     "walk_equation_sources",
     "walk_equations",
+    "walk_steps",
 ]
 
 #: Any, since type checkers know the options of `jax.config` in JAX 0.12, and not in 0.10.
@@ -77,7 +85,7 @@ def persistent_cache_is_on() -> bool:
     return bool(_config.jax_enable_compilation_cache and _config.jax_compilation_cache_dir)
 
 
-def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
+def count_spmd_devices(ctx: mlir.LoweringRuleContext) -> int:
     """Count the devices over which XLA itself will split the program being lowered.
 
     Axes of a mesh that `jax.shard_map` maps do not count: the program is split over them already.
@@ -90,7 +98,7 @@ def devices_to_split_over(ctx: mlir.LoweringRuleContext) -> int:
     return prod(shape[name] for name in shape if name not in context.manual_axes)
 
 
-def lowering_of(primitive: Primitive, platform: str | None) -> Any:
+def find_lowering_rule(primitive: Primitive, platform: str | None) -> Any:
     """Find JAX's lowering rule of a primitive for a platform, or else its rule for all platforms.
 
     JAX offers a way to set such a rule, and no way to read a rule. A public `get_lowering` would
@@ -149,7 +157,27 @@ def walk_equation_sources() -> Iterator[tuple[str, list[tuple[str, int]]]]:
                 yield str(known["name_stack"] + source.name_stack), lines[::-1]
 
 
-def abstract_result(primitive: Primitive, *operands: Any, **params: Any) -> Any:
+def find_step_being_lowered(
+    ctx: mlir.LoweringRuleContext, params: dict[str, Any]
+) -> tuple[Any, Any] | None:
+    """Find the step that a lowering rule is called for, as `walk_steps` yields it, or None.
+
+    JAX gives a lowering rule types and parameters alone, so the step is read from the local
+    variables of `jaxpr_subcomp`. If JAX renames these, convolutions of padded tensors are computed
+    as they are written.
+    """
+    for frame, _ in traceback.walk_stack(None):
+        if frame.f_code.co_name == "jaxpr_subcomp":
+            jaxpr: Any = frame.f_locals.get("jaxpr")
+            eqn: Any = frame.f_locals.get("eqn")
+            if getattr(eqn, "primitive", None) is not ctx.primitive or not hasattr(jaxpr, "eqns"):
+                return None
+            own = eqn.params == params and [v.aval for v in eqn.invars] == [*ctx.avals_in]
+            return (jaxpr, eqn) if own else None
+    return None
+
+
+def infer_result_aval(primitive: Primitive, *operands: Any, **params: Any) -> Any:
     """Infer the aval of a primitive's result by the primitive's abstract evaluation rule.
 
     An aval is JAX's type of an array: shape, dtype, sharding and varying axes.
@@ -167,7 +195,7 @@ def set_globally(context: Any, value: Any) -> None:
     context.set_global(value)
 
 
-def is_exported(ctx: mlir.LoweringRuleContext) -> bool:
+def is_lowered_for_export(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether `jax.export` lowers the program; exported programs may hold no custom calls."""
     return bool(ctx.module_context.lowering_parameters.for_export)
 
@@ -188,12 +216,12 @@ def aval_of_undefined_primal(operand: Any) -> Any:
     return operand.aval
 
 
-def maps_over_devices(axis_data: Any) -> bool:
+def vmap_axis_is_sharded(axis_data: Any) -> bool:
     """Whether a vmapped axis is known to be split: by `spmd_axis_name`, or by an explicit axis."""
     return bool(axis_data.spmd_name or axis_data.explicit_mesh_axis)
 
 
-def mapped_mesh_axes(axis_data: Any) -> Any:
+def explicit_mesh_axes_of_vmap(axis_data: Any) -> Any:
     """Read the explicit mesh axis, or axes, that the axis of a vmap is split over; None if none."""
     return axis_data.explicit_mesh_axis
 
@@ -218,15 +246,70 @@ class Equation(NamedTuple):
     params: dict[str, Any]
 
 
-def walk_equations(jaxpr: Any) -> Iterator[Equation]:
-    """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters."""
-    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
-        yield Equation(eqn.primitive, operands, results, eqn.params)
+def walk_steps(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters.
+
+    A step is JAX's equation, and comes after the jaxpr that it stands in.
+    """
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    for eqn in jaxpr.eqns:
+        yield jaxpr, eqn
         for param in eqn.params.values():
             for value in param if isinstance(param, tuple | list) else (param,):
                 if hasattr(getattr(value, "jaxpr", value), "eqns"):
-                    yield from walk_equations(value)
+                    yield from walk_steps(value)
+
+
+def walk_equations(jaxpr: Any) -> Iterator[Equation]:
+    """Yield all steps of a jaxpr, in the order of `walk_steps`."""
+    return (read_equation(eqn) for _, eqn in walk_steps(jaxpr))
+
+
+def read_equation(eqn: Any) -> Equation:
+    """Read a step of a jaxpr."""
+    operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
+    return Equation(eqn.primitive, operands, results, eqn.params)
+
+
+def find_maker(jaxpr: Any, eqn: Any, operand: int) -> Any:
+    """Find the step of a jaxpr that makes an operand of another step; None if none does."""
+    variable = eqn.invars[operand]
+    return None if hasattr(variable, "val") else _links(jaxpr)[0].get(variable)
+
+
+def find_only_user(jaxpr: Any, eqn: Any) -> Any:
+    """Find the step whose first operand is the only use of the result of another step, or None."""
+    users = _links(jaxpr)[1][eqn.outvars[0]]
+    return users[0] if len(users) == 1 and users[0] is not None else None
+
+
+def _links(jaxpr: Any) -> tuple[dict[Any, Any], dict[Any, list[Any]]]:
+    """List the maker and all users of each variable, and None as a user of a jaxpr's results."""
+    if jaxpr not in _LINKS:
+        makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
+        users: dict[Any, list[Any]] = defaultdict(list)
+        for variables, eqn in (*((e.invars, e) for e in jaxpr.eqns), (jaxpr.outvars, None)):
+            for variable in variables:
+                if not hasattr(variable, "val"):
+                    users[variable].append(eqn if variable is variables[0] else None)
+        _LINKS[jaxpr] = makers, users
+    found: tuple[dict[Any, Any], dict[Any, list[Any]]] = _LINKS[jaxpr]
+    return found
+
+
+#: The variables of jaxprs, for as long as JAX keeps these.
+_LINKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def read_literal(jaxpr: Any, eqn: Any, operand: int) -> Any:
+    """Read the number that a step has as an operand, as it is written in the jaxpr; None if none.
+
+    JAX may convert a number, and makes it vary over mesh axes under shard_map.
+    """
+    maker = find_maker(jaxpr, eqn, operand)
+    if maker and maker.primitive.name in ("broadcast_in_dim", "convert_element_type", "pvary"):
+        return read_literal(jaxpr, maker, 0)
+    return getattr(eqn.invars[operand], "val", None)
 
 
 def evaluate_jaxpr(closed: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:

@@ -184,13 +184,13 @@ def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..
     def lower_typed(
         first: Array,
         second: Array,
-        *,
+        *extras: Array,
         geometry: Geometry,
-        sharding: NamedSharding | None,
+        sharding: NamedSharding | None = None,
         **params: Any,
     ) -> Array:
         def plain(first: Array, second: Array) -> Array:
-            return lower(first, second, geometry=geometry, **params)
+            return lower(first, second, *extras, geometry=geometry, **params)
 
         types = jax.typeof(first), jax.typeof(second)
         if sharding is not None or any(map(explicit, types)):

@@ -48,6 +48,9 @@ HEAP_CHECK = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 #: Seeds of the sweeps.
 SEEDS = (1, 2, 3)
 
+#: What the cases of forward operations add.
+ADDED = ("bias", "bias", "residual", "bias and residual")
+
 #: Calls of all sweeps together that a verdict needs.
 MIN_CALLS = 50
 
@@ -150,6 +153,11 @@ def sweep(seed: int) -> None:
         case = rng.choice([*OPERATIONS]), selftest.draw(rng), rng.choice([*DTYPES])
         if wrong := selftest.compare(*case, rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)):
             sys.exit(f"{wrong}: {case}")
+        if case[0] in ("convolution", "conv_transpose"):
+            formats = rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)
+            finish = rng.choice([*selftest.ACTIVATIONS]), rng.choice(ADDED)
+            if wrong := selftest.compare_finish(*case, *formats, *finish):
+                sys.exit(f"{wrong}: {case}")
 
 
 def stress() -> None:

@@ -9,10 +9,12 @@ at which a library below was wrong on processors that we did not have.
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 
 from jaxconv._checks import reference, selfcheck
@@ -150,6 +152,59 @@ def compare(operation: str, layer: Layer, dtype: str, data_format: str, weights_
                 what = "the result" if slot == result else f"the gradient by the {slot} tensor"
                 return f"{operation}, {dtype}: {what} {said}"
     return ""
+
+
+#: What a forward operation may apply, as formulas in float64.
+ACTIVATIONS: dict[str | None, Callable[[Array], Array]] = {
+    None: lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: (1 + np.tanh(x / 2)) / 2,
+    "silu": lambda x: x * (1 + np.tanh(x / 2)) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+}
+
+
+def compare_finish(
+    operation: str,
+    layer: Layer,
+    dtype: str,
+    data_format: str,
+    weights_format: str,
+    activation: str | None,
+    adds: str,
+) -> str:
+    """Say what is wrong with a forward operation that adds "bias" or "residual", or both."""
+    rng, (result, operands) = np.random.default_rng(0), OPERATIONS[operation]
+    tensors = selfcheck.integers(rng, layer, operands)
+    exact = reference.contract(layer, result, tensors)
+    order = layer.orders(data_format, weights_format, operation == "conv_transpose")
+    given = [tensors[slot].transpose(order[slot]) for slot in operands]
+    more: dict[str, Any] = {"data_format": data_format, "weights_format": weights_format}
+    if "bias" in adds:
+        bias = np.asarray(rng.integers(-99, 99, exact.shape[-1:]), np.float64)
+        exact, more["bias"] = exact + bias, bias.astype(DTYPES[dtype])
+    if "residual" in adds:
+        residual = np.asarray(rng.integers(-99, 99, exact.shape), np.float64)
+        exact = exact + residual
+        more["residual"] = residual.transpose(order[result]).astype(DTYPES[dtype])
+    if activation not in (None, "relu"):  # sums at which the functions bend
+        smaller = 2.0 ** -np.ceil(np.log2(np.max(np.abs(exact)) / 8 + 1))
+        exact, given[0] = exact * smaller, given[0] * smaller
+        more |= {n: more[n] * DTYPES[dtype](smaller) for n in ("bias", "residual") if n in more}
+    compute = selfcheck.bind_layer(operation, layer, activation=activation, **more)
+    try:
+        found = np.asarray(jax.jit(compute)(*(jnp.asarray(x.astype(DTYPES[dtype])) for x in given)))
+    except Exception as error:  # shown as a line, not as a traceback
+        return f"{operation}, {dtype}, {activation}, {adds}: {selfcheck.one_line(error)}"
+    expected = ACTIVATIONS[activation](exact).transpose(order[result])
+    if activation in (None, "relu"):
+        said = _judge(found, expected, DTYPES[dtype], None)
+    else:  # half a unit of rounding, and the approximation of the function
+        bound = float(ml_dtypes.finfo(DTYPES[dtype]).eps) * np.abs(expected) + 2.0**-18
+        off = float(np.max(np.abs(found.astype(np.float64) - expected) / bound))
+        said = "" if off <= 1 else f"is off by {off:.1f} times the bound"
+    return f"{operation}, {dtype}, {activation}, {adds}: the result {said}" if said else ""
 
 
 def check_leak(operation: str, layer: Layer, dtype: str) -> str:

@@ -2,7 +2,7 @@
 
     contractions.py   the three primitives, with all rules that JAX asks for
     batching.py       vmap: into batch, channels or groups
-    finish.py         what follows a sum: bias, residual, activation
+    finished.py       a contraction and what follows it, as one primitive
 
 A contraction is told a geometry and a type, and no more. `_lowering` says how it is computed.
 """

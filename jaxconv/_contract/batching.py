@@ -18,7 +18,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
-from jaxconv._base.jax_names import mapped_mesh_axes, maps_over_devices
+from jaxconv._base.jax_names import explicit_mesh_axes_of_vmap, vmap_axis_is_sharded
 from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Extent
 
@@ -54,10 +54,10 @@ def batch_contraction(
         )
         return jnp.zeros((0, *geometry.shape(result, *shapes)), params["dtype"]), 0
 
-    if "kernel" in {*mapped, result} and geometry.groups > 1 and maps_over_devices(axis_data):
+    if "kernel" in {*mapped, result} and geometry.groups > 1 and vmap_axis_is_sharded(axis_data):
         # Inside the groups, the axis would be gathered; as the groups' major part, it stays split.
         for slot in operands.keys() - mapped:
-            operands[slot] = _repeat(operands[slot], size, mapped_mesh_axes(axis_data))
+            operands[slot] = _repeat(operands[slot], size, explicit_mesh_axes_of_vmap(axis_data))
             mapped[slot] = 0
     folded = {*mapped, result}
     sites = _find_sites(folded, geometry, _find_batch_outer(operands, mapped, geometry, axis_data))
@@ -71,7 +71,7 @@ def batch_contraction(
     if params["sharding"] is not None:
         mesh, spec = params["sharding"].mesh, list(params["sharding"].spec)
         spec += [None] * (out.ndim - 1 - len(spec))
-        spec.insert(dim, mapped_mesh_axes(axis_data))
+        spec.insert(dim, explicit_mesh_axes_of_vmap(axis_data))
         out = jax.sharding.reshard(out, NamedSharding(mesh, PartitionSpec(*spec)))
     return out, dim
 
@@ -102,7 +102,7 @@ def _find_batch_outer(
     is assumed to be sharded.
     """
     slot = next((s for s in mapped if s != "kernel"), None)
-    if slot is None or maps_over_devices(axis_data):
+    if slot is None or vmap_axis_is_sharded(axis_data):
         return MAJOR
     x, dim = operands[slot], mapped[slot]
     at = geometry.data.batch + (dim <= geometry.data.batch)

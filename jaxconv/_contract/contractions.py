@@ -28,8 +28,8 @@ from jaxconv._base.jax_names import (
     ad,
     aval_of_undefined_primal,
     batching,
-    devices_to_split_over,
-    is_exported,
+    count_spmd_devices,
+    is_lowered_for_export,
     jet,
     mlir,
     operand_and_result_avals,
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from jaxconv._lowering import Plan
 
 PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for slot in OPERANDS}
+
+#: The slot that each primitive fills, those of `finished.py` included.
+SLOTS: dict[Primitive, Slot] = {}
 
 #: The platforms with a table, the keys of `_lowering.TABLES`; None is every other platform.
 PLATFORMS = (None, "cpu", "gpu")
@@ -90,16 +93,14 @@ def plan_in(
     """Plan the contraction in an equation; None for other equations."""
     from jaxconv import _lowering
 
-    for slot, primitive in PRIMITIVES.items():
-        if equation.primitive is primitive:
-            (first, second), params = equation.operands, equation.params
-            geometry, dtype, forced = (params[n] for n in ("geometry", "dtype", "forced"))
-            program: Any = {"devices": devices, "exported": exported}
-            problem = _lowering.problem_of(
-                slot, first, second, geometry, dtype, platform, **program
-            )
-            return _lowering.choose_plan(problem, platform, forced)
-    return None
+    slot = SLOTS.get(equation.primitive)
+    if slot is None:
+        return None
+    (first, second, *_), params = equation.operands, equation.params
+    geometry, dtype, forced = (params[n] for n in ("geometry", "dtype", "forced"))
+    program: Any = {"devices": devices, "exported": exported, "finish": params.get("finish")}
+    problem = _lowering.problem_of(slot, first, second, geometry, dtype, platform, **program)
+    return _lowering.choose_plan(problem, platform, forced)
 
 
 def _register(result: Slot) -> None:
@@ -143,6 +144,17 @@ def _register(result: Slot) -> None:
         ]
         return out[0], out[1:]
 
+    primitive.def_abstract_eval(abstract)
+    ad.defbilinear(primitive, transpose(slots[0]), transpose(slots[1]))
+    batching.fancy_primitive_batchers[primitive] = batch
+    jet.jet_rules[primitive] = taylor
+
+    register_lowerings(primitive, result)
+
+
+def register_lowerings(primitive: Primitive, result: Slot) -> None:
+    """Lower a primitive that fills `result` by the table of each platform, and evaluate it so."""
+
     def lowering_for(platform: str | None, devices: int, exported: bool) -> Any:
         from jaxconv import _lowering  # half of the package, which only compiling needs
 
@@ -155,15 +167,9 @@ def _register(result: Slot) -> None:
         """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
         return lowering_for(jax.default_backend(), 1, False)(*operands, **params)
 
-    primitive.def_abstract_eval(abstract)
-    primitive.def_impl(evaluate)
-    ad.defbilinear(primitive, transpose(slots[0]), transpose(slots[1]))
-    batching.fancy_primitive_batchers[primitive] = batch
-    jet.jet_rules[primitive] = taylor
-
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            devices, exported = devices_to_split_over(ctx), is_exported(ctx)
+            devices, exported = count_spmd_devices(ctx), is_lowered_for_export(ctx)
             lower = lowering_for(platform, devices, exported)
             if lowerings.heard(ctx):
                 equation = Equation(primitive, *operand_and_result_avals(ctx), params)
@@ -174,6 +180,8 @@ def _register(result: Slot) -> None:
 
         return rule
 
+    primitive.def_impl(evaluate)
+    SLOTS[primitive] = result
     for platform in PLATFORMS:
         mlir.register_lowering(primitive, lowering(platform), platform=platform)
 

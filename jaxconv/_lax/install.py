@@ -22,18 +22,21 @@ from jaxconv._base.contexts import CHOICE, INSTALLED
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
-    devices_to_split_over,
-    is_exported,
-    lowering_of,
+    count_spmd_devices,
+    find_lowering_rule,
+    find_step_being_lowered,
+    is_lowered_for_export,
     mlir,
     operand_and_result_avals,
     set_globally,
+    skip_lowering_cache,
     walk_equations,
 )
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Shape, Typed
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
+from jaxconv._lax.interior import see_through
 
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
@@ -228,29 +231,43 @@ def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **params: Any) -> Any:
     """The lowering rule of lax's convolution on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
-    devices, heard = devices_to_split_over(ctx), lowerings.heard(ctx)
+    devices, heard = count_spmd_devices(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
     found: Mapped | str = NOT_INSTALLED
+    view = None
     if INSTALLED.value == platform:
         program: dict[str, Any] = {
             "platform": platform,
             "devices": devices,
-            "exported": is_exported(ctx),
+            "exported": is_lowered_for_export(ctx),
         }
-        found = to_install(operands, result, **program, **params)
+        # Elsewhere nobody has measured, and a slice of an axis that is split would move data.
+        if platform == "cpu" and devices == 1 and meshes.explicit(result) is None:
+            step = find_step_being_lowered(ctx, params)
+            view = see_through(*step) if step else None
+        if view:
+            seen = view.equation
+            found = to_install(seen.operands, seen.results[0], **program, **seen.params)
+        if isinstance(found, str):
+            view, found = None, to_install(operands, result, **program, **params)
     if isinstance(found, str):
         if heard:
             lowerings.tell(equation, found, devices)
         return original(ctx, lhs, rhs, **params)
-    ours = computed(found, params, dtypes.canonical(result.dtype), meshes.explicit(result))
+    if view:
+        skip_lowering_cache(ctx)
+        equation = view.equation
+    dtype, sharding = dtypes.canonical(result.dtype), meshes.explicit(result)
+    ours = computed(found, equation.params, dtype, sharding)
     with lowerings.of_lax(equation):
+        ours = view.around(ours) if view else ours
         return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)
 
 
 def register(platform: str = "cpu") -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
     for name in PLATFORMS[platform]:
-        original = lowering_of(lax.conv_general_dilated_p, name)
+        original = find_lowering_rule(lax.conv_general_dilated_p, name)
         if not (isinstance(original, partial) and original.func is _lower):
             rule = partial(_lower, original=original, platform=platform)
             mlir.register_lowering(lax.conv_general_dilated_p, rule, platform=name)

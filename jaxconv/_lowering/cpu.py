@@ -135,8 +135,9 @@ def _one_dot(p: Problem) -> bool:
     """Whether there is one tap, or windows that tile: each pixel is in one window at most."""
     if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
         return (p.tiles or p.pointwise) and (p.dense or not onednn.may_call(p))
-    reads_tiles = p.result == "coarse" and not p.pointwise and onednn.FORM.fills(p)
-    return p.dense and (p.pointwise or p.tiles) and not reads_tiles
+    finishes = p.bits == 16 and onednn.FORM.finishes(p)  # half the bytes of float32 sums
+    called = p.result == "coarse" and (finishes or not p.pointwise) and onednn.FORM.fills(p)
+    return p.dense and (p.pointwise or p.tiles) and not called
 
 
 def _few_sums(p: Problem) -> bool:

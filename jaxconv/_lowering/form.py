@@ -61,6 +61,10 @@ class Form:
     gathers: bool = False
     #: slots for which the form has several operations, which XLA must not fuse with neighbours
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
+    #: whether the form adds what follows a sum itself: called with `finish` and `extras`
+    finishes: Callable[[Problem], bool] = lambda p: False
+    #: whether the result is that of the form's only part, which may then add what follows
+    one_part: bool = False
     #: was the fastest for some layer that a table gives to another form: `measure` times the form
     contender: bool = False
 

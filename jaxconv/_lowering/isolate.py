@@ -33,7 +33,7 @@ def isolate_form(form: Operation) -> Operation:
     return call
 
 
-def call_apart(function: Callable[..., Array], *operands: Array) -> Array:
+def call_apart(function: Callable[..., Array], *operands: Array | int) -> Array:
     """Call a function of one result that XLA does not inline."""
     # JAX writes the attribute at the operation that makes the value: the call.
     out: Array = set_xla_metadata(jax.jit(function)(*operands), inlineable="false")

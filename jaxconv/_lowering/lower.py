@@ -1,8 +1,12 @@
 """From a primitive's parameters to a problem, to a plan, and to lax."""
 
+from typing import Any
+
 import jax
 from jax import Array, lax
 
+from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.typing import DType, Precision, Typed
 from jaxconv._lowering import onednn_here, xla_here
@@ -14,32 +18,39 @@ def lower(
     result: Slot,
     first: Array,
     second: Array,
-    *,
+    *extras: Array,
     platform: str | None,
     geometry: Geometry,
     precision: Precision,
     dtype: DType,
-    early_rounding: bool,
+    early_rounding: bool = False,
+    finish: Finish | None = None,
     forced: Forced,
     devices: int,
     exported: bool,
 ) -> Array:
-    """Compute the third tensor, summed in a wide type and rounded once.
+    """Compute the third tensor, summed in a wide type, finished, and rounded once.
 
     An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
-    XLA:GPU would convert both operands first. So a result that the caller rounds anyway, after
-    adding a bias (`early_rounding`), has 16 bits there. Only such a sum is rounded twice.
+    XLA:GPU would convert both operands first. So a sum that is rounded after a bias is added, say,
+    here (`finish`) or by the caller (`early_rounding`), has 16 bits there. Only such a sum is
+    rounded twice.
     """
     if _may_call(platform, devices, exported):
         onednn_here.warn_once()
-    problem = problem_of(
-        result, first, second, geometry, dtype, platform, devices=devices, exported=exported
-    )
+    program: Any = {"devices": devices, "exported": exported, "finish": finish}
+    problem = problem_of(result, first, second, geometry, dtype, platform, **program)
     first, second = (lax.convert_element_type(x, problem.dtype) for x in (first, second))
-    native = first.dtype if early_rounding and platform != "cpu" else dtype
     plan = choose_plan(problem, platform, forced)
-    out = emit_plan(plan, first, second, Numerics(precision, native))
-    return lax.convert_element_type(out, dtype)
+    summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
+    early = early_rounding or summed != dtype
+    native = first.dtype if early and platform != "cpu" else summed
+    out = emit_plan(plan, first, second, Numerics(precision, native), extras)
+    if platform != "gpu":  # XLA:GPU takes additions in 16 bits into cuDNN's call, which rounds once
+        out = lax.convert_element_type(out, summed)
+    if finish is None or plan.finished:
+        return lax.convert_element_type(out, summed)
+    return finish.apply(out, extras, geometry.data.channel, dtype)
 
 
 def problem_of(
@@ -52,6 +63,7 @@ def problem_of(
     *,
     devices: int = 1,
     exported: bool = False,
+    finish: Finish | None = None,
 ) -> Problem:
     """Describe the contraction of two arrays, or of their types, to a result of this type.
 
@@ -61,8 +73,8 @@ def problem_of(
     if dtype.itemsize == 8:
         first, second = (jax.ShapeDtypeStruct(x.shape, dtype) for x in (first, second))
     calls = _may_call(platform, devices, exported) and onednn_here.unavailable() is None
-    program = {"devices": devices, "onednn": calls, "fast_dense": xla_here.fast_dense()}
-    return Problem.of(result, first, second, geometry, **program)
+    program: Any = {"devices": devices, "onednn": calls, "fast_dense": xla_here.fast_dense()}
+    return Problem.of(result, first, second, geometry, finish=finish, **program)
 
 
 def _may_call(platform: str | None, devices: int, exported: bool) -> bool:

@@ -36,9 +36,14 @@ class Trim:
     def crop_operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
         """Crop the operands."""
         pair = zip(OPERANDS[result], (first, second), strict=True)
-        return tuple(self._crop(slot, x) for slot, x in pair)
+        return tuple(self.crop(slot, x) for slot, x in pair)
 
-    def _crop(self, slot: Slot, x: Array) -> Array:
+    def pads(self, slot: Slot) -> bool:
+        """Whether the result in a slot is padded to full size."""
+        return any(low or high for low, high in dict(self.ends)[slot])
+
+    def crop(self, slot: Slot, x: Array) -> Array:
+        """Crop the tensor in a slot."""
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
@@ -50,7 +55,7 @@ class Trim:
         spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
-        if any(low or high for low, high in ends):
+        if self.pads(slot):
             config = [(0, 0, 0)] * x.ndim
             for at, (low, high) in zip(spatial, ends, strict=True):
                 config[at] = (low, high, 0)

@@ -6,7 +6,7 @@ same table plans. So a plan is a tree. The plan follows from sizes alone, before
 `explain` prints the plan, `forced` and `measure` make other plans.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -21,6 +21,9 @@ from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem
 from jaxconv._lowering.tables import FORMS, PORTABLE, TABLES
+
+#: A bias and a residual, as far as they are there.
+Extras = Sequence[Array]
 
 Forced = str | Measured | None
 
@@ -40,10 +43,13 @@ class Plan:
     isolated: bool = False
     #: whether the form was forced on this contraction, not chosen by a table
     forced: bool = field(default=False, compare=False)
+    #: whether what follows the sum is computed by the form, or by its one part
+    finished: bool = False
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """Yield the name of each form in use and the reason, the outermost first."""
-        yield self.form.name, self.why
+        adds = "; with what follows the sum" if self.finished and not self.parts else ""
+        yield self.form.name, self.why + adds
         for part in self.parts:
             yield from part.steps()
 
@@ -98,26 +104,44 @@ def _plan(
         inner = replace(inner, geometry=replace(inner.geometry, kernel=normal.geometry.kernel))
     isolate = inner.result in form.isolated and not inside and platform == "cpu"
     inner_parts = form.parts(inner) if form.parts else ()
+    may_finish = _may_finish(normal, inner, trim)
+    if not (form.one_part and may_finish):
+        inner_parts = tuple(replace(part, finish=None) for part in inner_parts)
     parts = tuple(
         _plan(part, platform, forced, why_forced, inside or isolate) for part in inner_parts
     )
-    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, force)
+    by_form = form.finishes(inner) or (form.one_part and parts[0].finished)
+    finished = may_finish and by_form
+    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, force, finished)
 
 
-def emit_plan(plan: Plan, first: Array, second: Array, numerics: Numerics) -> Array:
-    """Compute the plan's contraction of two operands, in the layouts that the caller has."""
+def _may_finish(normal: Problem, inner: Problem, trim: Trim | None) -> bool:
+    """Whether the result is whole, and a residual need not be moved."""
+    moved = normal.geometry.data != inner.geometry.data
+    still = inner.finish is not None and not (inner.finish.residual and moved)
+    return still and not (trim and trim.pads(inner.result))
+
+
+def emit_plan(
+    plan: Plan, first: Array, second: Array, numerics: Numerics, extras: Extras = ()
+) -> Array:
+    """Compute the plan's contraction of two operands, in the layouts that the caller has.
+
+    If the plan is `finished`, `extras` are the bias and the residual.
+    """
 
     def run(first: Array, second: Array) -> Array:
         with jax.named_scope(plan.form.name):  # for profiles
-            return _emit(plan, numerics, first, second)
+            return _emit(plan, numerics, first, second, extras if plan.finished else ())
 
     return (isolate_form(run) if plan.isolated else run)(first, second)
 
 
-def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
+def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Extras) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
     if plan.trim:
         first, second = plan.trim.crop_operands(result, first, second)
+        extras = [plan.trim.crop(result, x) if x.ndim > 1 else x for x in extras]
     if here != there:
         first, second = (
             reorder(x, here.layout(slot), there.layout(slot))
@@ -125,8 +149,11 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array) -> Array:
         )
     form: Callable[..., Array] = plan.form.emit[result]
     if plan.form.parts:
-        parts = tuple(partial(emit_plan, part) for part in plan.parts)
+        parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
         out = form(first, second, problem=plan.problem, numerics=numerics, parts=parts)
+    elif plan.finished:
+        more = {"finish": plan.problem.finish, "extras": extras}
+        out = form(first, second, geometry=there, numerics=numerics, **more)
     else:
         out = form(first, second, geometry=there, numerics=numerics)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes

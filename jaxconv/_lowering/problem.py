@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.typing import DType, Precision, Shape, Typed
 
@@ -49,6 +50,8 @@ class Problem:
     fast_dense: bool = False
     #: whether the result is interleaved with the results of other contractions
     phase: bool = False
+    #: what follows the sum
+    finish: Finish | None = None
 
     @classmethod
     def of(

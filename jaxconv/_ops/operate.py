@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 from jax import Array
 from jax.sharding import NamedSharding
 
 from jaxconv._base import dtypes, meshes
-from jaxconv._base.activations import Activation
+from jaxconv._base.finish import Activation
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.reshape import move_groups
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.contractions import contract
-from jaxconv._contract.finish import finish
+from jaxconv._contract.finished import contract_and_finish
 from jaxconv._rules import arguments
 from jaxconv._rules import attributes as parse
 from jaxconv._rules.arguments import TensorLike
@@ -85,34 +86,23 @@ def _contract_and_finish(
     bias: Array | None,
     residual: Array | None,
 ) -> Array:
-    """Contract two tensors, in the order of slots; add what is to be added, and round once."""
+    """Contract two tensors, in the order of slots; finish, and round once."""
     geometry, layout = static.geometry, static.geometry.kernel
     if static.groups_on_fine and static.result_slot != "kernel":
         second = move_groups(second, geometry.groups, layout.fine, layout.coarse)
     # The gradient by weights with groups on the fine axis has its groups there, too.
     move_groups_back = static.groups_on_fine and static.result_slot == "kernel"
-    # What follows is computed before the one rounding of the sum.
-    finished = bias is None and residual is None and static.activation is None
-    sum_dtype = static.dtype if finished else dtypes.ACCUMULATION[static.dtype]
-    out = contract(
-        static.result_slot,
-        first,
-        second,
-        geometry=geometry,
-        precision=static.precision,
-        dtype=sum_dtype,
-        early_rounding=static.dtype != sum_dtype,
-        sharding=None if move_groups_back else static.sharding,
-    )
-    if not finished:
-        out = finish(
-            out,
-            bias,
-            residual,
-            activation=static.activation,
-            channel=geometry.data.channel,
-            dtype=static.dtype,
-        )
+    params: Any = {
+        "geometry": geometry,
+        "precision": static.precision,
+        "dtype": static.dtype,
+        "sharding": None if move_groups_back else static.sharding,
+    }
+    if bias is None and residual is None and static.activation is None:
+        out = contract(static.result_slot, first, second, **params)
+    else:
+        rest = bias, residual, static.activation
+        out = contract_and_finish(static.result_slot, first, second, *rest, **params)
     if move_groups_back:
         out = move_groups(out, geometry.groups, layout.coarse, layout.fine)
         out = out if static.sharding is None else jax.sharding.reshard(out, static.sharding)

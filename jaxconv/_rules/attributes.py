@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.export import is_symbolic_dim
 
-from jaxconv._base.activations import ALPHAS, FUNCTIONS, Activation
+from jaxconv._base.finish import ALPHAS, FUNCTIONS, Activation
 from jaxconv._base.jax_names import default_matmul_precision
 from jaxconv._base.messages import either, short, shown
 from jaxconv._base.typing import Precision, Shape

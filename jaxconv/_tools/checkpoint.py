@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxconv._contract.contractions import PRIMITIVES
+from jaxconv._contract.contractions import SLOTS
 
 
 def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
@@ -23,4 +23,4 @@ def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
       >>> jax.grad(layer, argnums=1)(src, weights).shape
       (3, 3, 3, 4)
     """
-    return primitive in PRIMITIVES.values()
+    return primitive in SLOTS

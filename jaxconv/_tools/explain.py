@@ -43,9 +43,13 @@ class Explanation:
     #: why oneDNN is not used on this CPU at all; None if oneDNN is used, or on other platforms
     no_onednn: str | None
     resolved: Resolved
+    #: the nodes of a graph that are computed together, as in "CONV_0 + RELU_1"; else empty
+    nodes: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.resolved.op} to {self.resolved.shape(OPS[self.resolved.op].result)}"]
+        if self.nodes:
+            lines[0] += f": {self.nodes} in one"
         for (form, why), count in zip(self.steps, self.counts, strict=True):
             lines.append(f"  {form}{f' (x {count})' if count > 1 else ''}: {why}")
         if self.no_onednn:
@@ -85,8 +89,9 @@ def explain(
     resolved = inspect.resolve(name, *args, **attributes)
     record = OPS[name]
     shapes = {tensor: resolved.shape(tensor) for tensor in record.inputs}
-    if given.get("bias") is not None:
-        shapes["bias"] = inspect.shape(name, "bias", given["bias"])
+    for added in ("bias", "residual"):
+        if given.get(added) is not None:
+            shapes[added] = inspect.shape(name, added, given[added])
     for tensor, shape in shapes.items():
         if any(is_symbolic_dim(n) for n in shape):
             raise ValueError(

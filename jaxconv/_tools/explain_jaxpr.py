@@ -9,9 +9,10 @@ import jax
 from jax import lax
 
 from jaxconv._base.geometry import Geometry, Slot
-from jaxconv._base.jax_names import Equation, walk_equations
+from jaxconv._base.jax_names import Equation, read_equation, walk_equations, walk_steps
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.install import computed, to_install
+from jaxconv._lax.interior import see_through
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,19 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
       ['coarse', 'kernel', 'fine']
     """
     program = jax.make_jaxpr(function)(*args, **kwargs)
-    found = Counter(filter(None, map(_convolution, walk_equations(program))))
+    equations = (_see_through(*step) for step in walk_steps(program))
+    found = Counter(filter(None, map(_convolution, equations)))
     return Convolutions(tuple(replace(one, count=count) for one, count in found.items()))
+
+
+def _see_through(jaxpr: Any, step: Any) -> Equation:
+    """Read a step of a jaxpr; of a convolution of a padded tensor, the one that is computed."""
+    view = see_through(jaxpr, step) if step.primitive is lax.conv_general_dilated_p else None
+    if view:
+        _, types, (result,), params = view.equation
+        if not isinstance(to_install(types, result, **params), str):
+            return view.equation
+    return read_equation(step)
 
 
 def _convolution(equation: Equation) -> Convolution | None:
@@ -83,7 +95,7 @@ def _convolution(equation: Equation) -> Convolution | None:
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):
-        first, second = (t.str_short() for t in types)
+        first, second = (t.str_short() for t in types[:2])
         steps = Counter(plan.steps())
         told = "\n  ".join(
             f"{form}{f' (x {count})' if count > 1 else ''}: {why}"

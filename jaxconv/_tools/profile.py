@@ -1,11 +1,9 @@
 """`profile`: each convolution that JAX compiles in a block, what computes it, and why."""
 
 import csv
-import math
 import os
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -13,18 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax import lax
 
 from jaxconv._base import lowerings
-from jaxconv._base.geometry import Slot
-from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
-from jaxconv._contract.contractions import PRIMITIVES
 from jaxconv._lax import install
-from jaxconv._lax.from_lax import Mapped, find_contraction
-from jaxconv._lowering import Problem
 from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
-from jaxconv._tools.explain import count_pairs
+from jaxconv._tools.profile_row import Row, make_row
 
 #: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
 MOST_LISTED, MOST_IN_A_TABLE = 5, 40
@@ -45,45 +37,6 @@ x: how often; MFLOP: of all of them. To coarse: convolutions, and data gradients
 fine: transposed convolutions, and other data gradients. To kernel: weights gradients."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """Convolutions of one kind; see `jaxconv.profile`."""
-
-    #: how often JAX lowered one: a jitted function or a loop within a program is lowered once
-    count: int
-    #: "lax", or "jaxconv" for its operations and `jaxconv.lax`
-    written_by: str
-    #: the types of the operands and of the result, as lax or the contraction has them
-    operands: str
-    result: str
-    #: strides, dilations and groups other than 1
-    window: str
-    #: the slot that the contraction fills; None for what stays with lax
-    to: Slot | None
-    #: the forms that compute it, the outermost first; "lax" for what stays with it
-    form: str
-    #: the reasons for the forms, or why it stays with lax
-    why: str
-    #: multiplications and additions of one; None for symbolic extents
-    flops: int | None
-    #: over how many devices XLA splits it
-    devices: int
-    #: the innermost lines of a user's own code, or else of a library's
-    lines: tuple[str, ...]
-    #: the functions and scopes around it, where JAX knows them
-    names: tuple[str, ...]
-
-    @property
-    def how(self) -> str:
-        """What computes it and why, in words."""
-        return self.why if self.to else f"stays with lax: {self.why}"
-
-    @property
-    def work(self) -> int:
-        """Multiplications and additions of all of them, as far as they are known."""
-        return self.count * (self.flops or 0)
-
-
 @dataclass
 class Report:
     """The convolutions that JAX compiled in a block, and how; see `jaxconv.profile`."""
@@ -99,7 +52,7 @@ class Report:
     @property
     def rows(self) -> tuple[Row, ...]:
         """The convolutions by kind, those with the most work first."""
-        found = (_row(alike) for alike in list(self._heard.values()))
+        found = (make_row(alike) for alike in list(self._heard.values()))
         return tuple(sorted(found, key=lambda row: -row.work))
 
     @property
@@ -131,7 +84,7 @@ class Report:
         Values are compared, too, on small integers. How long it takes is said before. Nothing else
         should run on the machine. Printed, the result is a table, the least gain first.
         """
-        kinds = ((_row(alike), alike[0]) for alike in list(self._heard.values()))
+        kinds = ((make_row(alike), alike[0]) for alike in list(self._heard.values()))
         return compare((_cells(row), row.count, told) for row, told in kinds)
 
     def __str__(self) -> str:
@@ -190,6 +143,8 @@ class Report:
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Note how long a program took, if it has convolutions."""
         program = str(kwargs.get("fun_name", "a program"))
+        if "jaxconv_probe" in program:  # while the program is lowered
+            return
         if event == LOWERING and self._not_yet_of_a_program:
             self.programs.add(program)
             self.lowering_seconds += duration_secs
@@ -231,74 +186,6 @@ def profile() -> Iterator[Report]:
     finally:
         jax.monitoring.unregister_event_duration_listener(report._time)
         lowerings.LISTENERS.remove(report._hear)
-
-
-def _row(alike: list[Lowered]) -> Row:
-    """The row of convolutions that were lowered in the same way."""
-    equation, contraction, how, devices = alike[0][:4]
-    by_lax = equation.primitive is lax.conv_general_dilated_p
-    slots = [slot for slot, p in PRIMITIVES.items() if contraction and contraction.primitive is p]
-    forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
-    return Row(
-        count=len(alike),
-        written_by="lax" if by_lax else "jaxconv",
-        operands=" ".join(t.str_short() for t in equation.operands),
-        result=equation.results[0].str_short(),
-        window=_window(equation.params),
-        to=slots[0] if slots else None,
-        form=", ".join(forms),
-        why=how if isinstance(how, str) else lowerings.told(how),
-        flops=_flops(equation),
-        devices=devices,
-        lines=tuple(Counter(told.line for told in alike)),
-        names=tuple(name for name in Counter(told.names for told in alike) if name),
-    )
-
-
-def _window(params: dict[str, Any]) -> str:
-    """Strides, dilations and groups other than 1, of lax's parameters or of a contraction's."""
-    if geometry := params.get("geometry"):
-        named = {
-            "stride": [a.stride for a in geometry.axes],
-            "dilation": [a.dilation for a in geometry.axes],
-            "groups": [geometry.groups],
-        }
-    else:
-        named = {
-            "stride": params["window_strides"],
-            "lhs_dilation": params["lhs_dilation"],
-            "rhs_dilation": params["rhs_dilation"],
-            "groups": [params["feature_group_count"]],
-            "batch groups": [params["batch_group_count"]],
-        }
-    told = {name: dict.fromkeys(values) for name, values in named.items() if set(values) - {1}}
-    return ", ".join(f"{name} {'x'.join(map(str, values))}" for name, values in told.items())
-
-
-def _flops(equation: Equation) -> int | None:
-    """Two for each triple of elements that are multiplied; None for symbolic extents.
-
-    Products with the zeros of lhs_dilation count only where there is a stride, too.
-    """
-    (first, second), (result,), params = equation[1:]
-    if geometry := params.get("geometry"):
-        slot = next(slot for slot, p in PRIMITIVES.items() if p is equation.primitive)
-        p = Problem.of(slot, first, second, geometry)
-        channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
-        pairs = list(map(count_pairs, geometry.axes))
-    else:
-        _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
-        channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
-        apart = ("precision", "preferred_element_type", "out_sharding")
-        sizes = {name: value for name, value in params.items() if name not in apart}
-        found = find_contraction(first.shape, second.shape, **sizes)
-        if isinstance(found, Mapped):
-            pairs = list(map(count_pairs, found.geometry.axes))
-        else:
-            extents = zip(out, window, strict=True)
-            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
-    factors = [*channels, *pairs]
-    return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
 
 
 # Words.

@@ -34,8 +34,9 @@ a tensor in memory, and mean nothing here: the axes are in the order of the shap
 in any order. `input_ports` and `output_ports` may list ids, and `fpmath_mode` may name
 the type in which f32 may be multiplied; all else is ignored.
 
-Each kind computes as its page says. Arithmetic on bf16 and f16 is done in f32 and rounded once;
-Round and Quantize take ties to the even integer, and Quantize keeps to the range of its type.
+Each kind computes as its page says. Arithmetic on bf16 and f16 is done in f32 and rounded once, and
+a convolution is computed together with the nodes that follow, as `run_graph` says. Round and
+Quantize take ties to the even integer, and Quantize keeps to the range of its type.
 """
 
 from jaxconv.onednn._convolutions import apply

@@ -37,7 +37,7 @@ class Finding:
 
 
 def check(graph: Graph, inputs: Arrays) -> list[Finding]:
-    """Run a graph in full precision, and compare each convolution, on its inputs in that run.
+    """Run a graph node by node in full precision, and compare each convolution on its inputs there.
 
     The reference takes sizes and pads from `jaxconv.resolve`; running the graph checks the shapes.
     """

@@ -1,7 +1,7 @@
 """The six operations under the names of the oneDNN Graph API, today's and older names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from jax import Array, lax
 
@@ -9,6 +9,8 @@ from jaxconv._base.messages import either
 from jaxconv._base.typing import PrecisionLike
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find_kind, rename
 from jaxconv.onednn._values import entries, is_int, unwrap
+
+T = TypeVar("T")
 
 
 def apply(
@@ -121,10 +123,10 @@ def prepare_call(
     return row.function, arguments | attributes
 
 
-def blame_kind(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
+def blame_kind(kind: str, function: Callable[..., T]) -> Callable[..., T]:
     """Make an operation whose errors name the kind instead of the operation."""
 
-    def call(*args: Any, **kwargs: Any) -> Array:
+    def call(*args: Any, **kwargs: Any) -> T:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError) as error:

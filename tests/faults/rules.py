@@ -24,7 +24,7 @@ RULES = faults(
     ),
     ("_tools/checkpoint.py",
      ("the policy for jax.checkpoint saves everything but contractions",
-      "primitive in PRIMITIVES", "primitive not in PRIMITIVES", "test_transforms_checkpoint.py"),
+      "primitive in SLOTS", "primitive not in SLOTS", "test_transforms_checkpoint.py"),
     ),
     # vmap
     ("_contract/batching.py",
@@ -254,6 +254,8 @@ RULES = faults(
      ("a report times programs without convolutions",
       "if event == LOWERING and self._not_yet_of_a_program:",
       "if event == LOWERING:", "test_profile.py -k timed"),
+    ),
+    ("_tools/profile_row.py",
      ("a report counts products with padding",
       "        if isinstance(found, Mapped):",
       "        if isinstance(found, str):", "test_profile.py -k operations_are"),

@@ -13,6 +13,7 @@ from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import merge_groups, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Emit
+from jaxconv._lowering.isolate import call_apart
 from jaxconv._lowering.problem import Numerics
 
 
@@ -63,21 +64,29 @@ def sum_over_blocks(block: Callable[[Index], Array], count: int, *operands: Arra
 
 
 def concatenate_blocks(
-    block: Callable[[Index], Array], size: int, total: int, axis: int, *operands: Array
+    block: Callable[[Index], Array],
+    size: int,
+    total: int,
+    axis: int,
+    *operands: Array,
+    apart: bool = False,
 ) -> Array:
     """Concatenate blocks along an axis of `total` indices; `block(start)` gives `size` of these.
 
     The last block overlaps its neighbour if `size` does not divide `total`. Blocks read `operands`.
+    XLA:CPU runs a loop that writes into a part of an array on one core, and fuses a block into such
+    a loop. If `apart`, blocks are computed before, on all cores, and the loop only copies.
     """
     if size == total:
         return block(0)
+    compute = partial(call_apart, block) if apart else block
     shape = jax.eval_shape(block, 0)
     extents = (*shape.shape[:axis], total, *shape.shape[axis + 1 :])
     zeros, *_ = meshes.vary_alike(jnp.zeros(extents, shape.dtype), *operands)
 
     def step(n: Index, out: Array) -> Array:
         start = jnp.minimum(n * size, total - size) if total % size else n * size
-        return lax.dynamic_update_slice_in_dim(out, block(start), start, axis)
+        return lax.dynamic_update_slice_in_dim(out, compute(start), start, axis)
 
     out: Array = lax.fori_loop(0, -(-total // size), step, zeros)
     return out

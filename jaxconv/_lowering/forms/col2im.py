@@ -38,7 +38,7 @@ def _loop_over_images(form: Emit) -> Emit:
         def block(start: Index) -> Array:
             return emit(slice_along(data, start, images, 0), kernel)
 
-        return concatenate_blocks(block, images, batch, 0, data, kernel)
+        return concatenate_blocks(block, images, batch, 0, data, kernel, apart=True)
 
     return each
 

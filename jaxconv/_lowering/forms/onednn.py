@@ -1,11 +1,14 @@
 """oneDNN's forward convolution: to coarse, and to kernel with the axes in other roles."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxconv._base.finish import NOTHING, Finish
 from jaxconv._base.geometry import UNIT, Axis, Geometry, KernelLayout
 from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
@@ -15,7 +18,15 @@ from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
 from jaxconv._lowering.problem import Numerics, Problem
 
 
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(
+    fine: Array,
+    kernel: Array,
+    *,
+    geometry: Geometry,
+    numerics: Numerics,
+    finish: Finish = NOTHING,
+    extras: Sequence[Array] = (),
+) -> Array:
     """Call oneDNN once; pad before the call where oneDNN would choose its fallback."""
     layout = geometry.kernel
     depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
@@ -23,7 +34,9 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
         layout = KernelLayout(layout.coarse + 1, layout.fine + 1, (0, layout.spatial[0] + 1))
         plane = replace(replace(geometry, axes=(UNIT, *geometry.axes)).canonical(), kernel=layout)
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
-        out = to_coarse(fine, kernel, geometry=plane, numerics=numerics)
+        extras = [lax.expand_dims(x, (1,)) if x.ndim > 1 else x for x in extras]
+        more: Any = {"numerics": numerics, "finish": finish, "extras": extras}
+        out = to_coarse(fine, kernel, geometry=plane, **more)
         return lax.squeeze(out, (1,))
     axes = geometry.axes
     deep = any(max(a.pad_low, a.pad_high) >= a.extent for a in axes)
@@ -31,7 +44,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     if deep or (depthwise and (flat or any(a.dilation > 1 for a in axes))):
         fine, geometry = window.pad_fine(fine, geometry), window.geometry_of_padded(geometry)
     pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
-    return onednn_call.call(fine, kernel, geometry, pads, numerics.dtype)
+    return onednn_call.call_and_finish(fine, kernel, geometry, pads, numerics.dtype, finish, extras)
 
 
 # Weights gradients by oneDNN's forward convolution, whose long axis is the fine channels.
@@ -209,5 +222,6 @@ FORM = Form(
     cannot=_cannot,
     any_kernel=True,  # oneDNN reorders any kernel to a layout of its own
     isolated=("kernel",),
+    finishes=onednn_call.gains_by_finishing,
     contender=True,
 )

@@ -14,12 +14,16 @@ such a type would end the process.
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxconv._base import meshes
+from jaxconv._base.finish import SELECTING, Finish
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import DType
 from jaxconv._lowering.onednn_here import has_amx, multiplies
@@ -111,12 +115,22 @@ def _takes_operands(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
 # The call itself.
 
 
+Pads = list[tuple[int, int]]
+
+
 def call(
-    data: Array, kernel: Array, geometry: Geometry, pads: list[tuple[int, int]], dtype: DType
+    data: Array,
+    kernel: Array,
+    geometry: Geometry,
+    pads: Pads,
+    dtype: DType,
+    fused: Sequence[str] = (),
+    extras: Sequence[Array] = (),
 ) -> Array:
     """Contract (N, X, (g, i)) with a kernel in any layout to (N, X, (g, o)).
 
-    `pads` is the padding of the geometry, with 0 at an end that is cropped.
+    `pads` is the padding of the geometry, with 0 at an end that is cropped. `fused` are XLA's names
+    of what follows the sum in the call, and `extras` the tensors that this takes.
     """
     if not _takes_operands(data.dtype, kernel, geometry):
         data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
@@ -134,7 +148,7 @@ def call(
         "strides": [a.stride for a in axes],
         "window_dilations": [a.dilation for a in axes],
     }
-    config = {
+    config: dict[str, Any] = {
         "dims": rank + 2,
         "input": {"dims": rank + 2, "data": tensor},
         "kernel": {"dims": rank + 2, "filter": weights},
@@ -142,6 +156,9 @@ def call(
         "window": window_of,
         "feature_groups": geometry.groups,
     }
+    if fused:
+        config["fusions"] = {"ops": list(fused)}
+        extras = [x.astype(data.dtype) for x in extras]
     # bfloat16 in, bfloat16 or float32 out, rounded once; and float32 in, float32 out.
     out_dtype = dtype if data.dtype == jnp.bfloat16 == dtype else jnp.dtype(jnp.float32)
     shape = (data.shape[0], *(a.coarse for a in axes), kernel.shape[layout.coarse])
@@ -153,4 +170,48 @@ def call(
         legacy_backend_config=json.dumps({"onednn_conv_config": config}),
     )
     # The type of the call's result lacks the mesh axes over which the operands vary.
-    return meshes.vary_alike(convolve(data, kernel), data, kernel)[0]
+    return meshes.vary_alike(convolve(data, kernel, *extras), data, kernel)[0]
+
+
+# What follows the sum.
+
+#: Activations that the call computes as they are defined, by XLA's names. Of NaN, the call's ReLU
+#: and ReLU6 make 0, and a training that diverges would go on in silence; its GELU by erf makes NaN
+#: of infinity.
+FUSED = {"tanh": "TANH", "sigmoid": "SIGMOID", "silu": "SWISH", "gelu_tanh": "GELU_TANH"}
+
+
+def gains_by_finishing(problem: Problem) -> bool:
+    """Whether the call is faster if it finishes the sums than XLA's one pass over the sums.
+
+    In bfloat16, the sums are float32 otherwise, twice as many bytes. In float32, an activation
+    takes that pass anyway.
+    """
+    finish = problem.finish
+    if finish is None or problem.result != "coarse" or not multiplies(problem.dtype):
+        return False
+    return problem.bits == 16 or (finish.activation is None and not finish.residual)
+
+
+def call_and_finish(
+    data: Array,
+    kernel: Array,
+    geometry: Geometry,
+    pads: Pads,
+    dtype: DType,
+    finish: Finish,
+    extras: Sequence[Array],
+) -> Array:
+    """Call oneDNN with what it may compute of a finish, compute the rest, and round once."""
+    native = data.dtype == jnp.bfloat16 == dtype and _takes_operands(data.dtype, kernel, geometry)
+    wide = finish.residual and extras[-1].dtype != data.dtype
+    now = replace(finish, residual=finish.residual and not wide, activation=None)
+    rest = replace(finish, bias=False, residual=wide)
+    fused = ["BIAS"] * now.bias + ["BINARY_ADD"] * now.residual
+    added = extras[: len(fused)]
+    name = finish.activation and finish.activation.name
+    if native and name in FUSED:
+        return call(data, kernel, geometry, pads, dtype, [*fused, FUSED[name]], added)
+    sums = dtype if name in (None, *SELECTING) and not wide else jnp.dtype(jnp.float32)
+    out = call(data, kernel, geometry, pads, sums, fused, added)
+    return rest.apply(out, extras[len(fused) :], geometry.data.channel, dtype)

@@ -95,6 +95,7 @@ FLIP = Form(
     parts=_flip_problem,
     any_layout=True,
     isolated=(),
+    one_part=True,
 )
 
 

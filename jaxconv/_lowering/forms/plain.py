@@ -9,7 +9,7 @@ from functools import partial
 
 from jax import Array, lax
 
-from jaxconv._base.jax_names import Primitive, abstract_result, lowering_of, mlir
+from jaxconv._base.jax_names import Primitive, find_lowering_rule, infer_result_aval, mlir
 from jaxconv._base.typing import DType
 
 #: Has the name of lax's primitive, which jaxprs and profiles show.
@@ -52,5 +52,5 @@ def conv_general_dilated(
 # Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
 PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
 # lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
-PRIMITIVE.def_abstract_eval(partial(abstract_result, lax.conv_general_dilated_p))
-mlir.register_lowering(PRIMITIVE, lowering_of(lax.conv_general_dilated_p, None))
+PRIMITIVE.def_abstract_eval(partial(infer_result_aval, lax.conv_general_dilated_p))
+mlir.register_lowering(PRIMITIVE, find_lowering_rule(lax.conv_general_dilated_p, None))

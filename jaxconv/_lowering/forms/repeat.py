@@ -44,5 +44,6 @@ FORM = Form(
     parts=_split_multiplier,
     any_kernel=True,
     isolated=(),
+    one_part=True,
     contender=True,
 )

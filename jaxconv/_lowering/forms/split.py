@@ -142,7 +142,8 @@ def blocks_to_coarse(
         out = _compute_groups(groups, parts, data, kernel, geometry, numerics)
         return reorder(out, last.data.spec, geometry.data.spec)
 
-    return concatenate_blocks(block, images, fine.shape[batch], batch, fine, kernel)
+    extent = fine.shape[batch]
+    return concatenate_blocks(block, images, extent, batch, fine, kernel, apart=True)
 
 
 def blocks_to_fine(

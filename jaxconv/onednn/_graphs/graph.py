@@ -59,6 +59,13 @@ class Node:
     attributes: Mapping[str, Any]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    #: The nodes that are computed together with this convolution, in order; see `partitions.py`.
+    followers: tuple["Node", ...] = ()
+
+    @property
+    def names(self) -> str:
+        """The names of all nodes that are computed together, as in "CONV_0 + RELU_1"."""
+        return " + ".join(node.name or str(node.id) for node in (self, *self.followers))
 
     def __str__(self) -> str:
         return f"node {self.id} {self.name!r} ({self.kind})"

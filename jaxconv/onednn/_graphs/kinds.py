@@ -269,3 +269,8 @@ SPECS = {
         dequantize, attributes=QUANTIZATION_ATTRIBUTES, input_types=QUANTIZED_TYPES
     ),
 }
+
+#: The kinds from floats to floats, which are computed in float32.
+FLOAT_KINDS = tuple(
+    kind for kind, spec in SPECS.items() if spec.input_types == spec.output_types == FLOAT_TYPES
+)

@@ -1,7 +1,10 @@
-"""Run a graph: match arrays to the inputs, compute node by node, check the results."""
+"""Run a graph: match arrays to the inputs, compute its nodes, check the results."""
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -10,13 +13,15 @@ import numpy as np
 from jax import Array
 
 from jaxconv._base.messages import either
-from jaxconv._base.typing import DType, PrecisionLike
+from jaxconv._base.typing import DType, PrecisionLike, Shape
 from jaxconv._tools.explain import Explanation, explain
+from jaxconv._tools.inspect import resolve
 from jaxconv.onednn._convolutions import blame_kind, fpmath_precision, prepare_call
-from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node
+from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node, Tensor
 from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, known_dtype, match_inputs
 from jaxconv.onednn._graphs.kinds import SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
+from jaxconv.onednn._graphs.partitions import fold_followers, join_nodes
 from jaxconv.onednn._names import find_kind
 from jaxconv.onednn._values import check_attributes, suggestion
 
@@ -34,6 +39,14 @@ def run_graph(
     The graph is static, so a function that calls `run_graph` can be jitted. The outputs are
     differentiable in the inputs that reach them by floating-point operations alone.
 
+    A Convolution or ConvTranspose is computed together with the chain of nodes that follow, in
+    float32, and rounded once (on GPU and TPU, sums of 16-bit types are rounded too). The chain may
+    have BiasAdd, BatchNormInference, TypeCast, and kinds that compute element by element of one
+    tensor or two. What stands first in the chain is part of the operation: a bias, then an Add of
+    a tensor of the same shape, then ReLU, Clamp from 0 to 6, LeakyReLU, Elu, Tanh, Sigmoid, GELU
+    or x * sigmoid(x). The chain ends at a tensor that another node reads, that `output_ports`
+    lists, or whose type is neither src's nor f32.
+
     Args:
       graph: the argument of `load_graph`.
       inputs: a dict by ids, by the names of tensors or by the names of a node's inputs, as in
@@ -48,23 +61,27 @@ def run_graph(
       TypeError, ValueError: the error names the node, the rule, and the argument it got.
     """
     graph = load_graph(graph)
-    arrays = evaluate(graph, match_inputs(graph, inputs), precision=precision)
+    arrays = evaluate(join_nodes(graph), match_inputs(graph, inputs), precision=precision)
     return {tensor.id: arrays[tensor.id] for tensor in graph.outputs}
 
 
 def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     """Call `jaxconv.explain` for each convolution of a graph, by the id of the node.
 
+    `Explanation.nodes` names the nodes that are computed together with the convolution. The plan
+    and its cost are those of the convolution alone.
+
     Args:
       graph: the argument of `load_graph`. All inputs must have known shapes and types.
     """
     graph = load_graph(graph)
     found: dict[int, Explanation] = {}
-    for node, function, arguments in convolution_calls(graph, infer_shapes(graph)):
+    for node, function, arguments in convolution_calls(join_nodes(graph), infer_shapes(graph)):
         specs = {name: arguments[name] for name in TENSORS if name in arguments}
         [dtype] = {spec.dtype for spec in specs.values()}
         tensors = {name: spec.shape for name, spec in specs.items()}
-        found[node.id] = explain(function, dtype=dtype, **{**arguments, **tensors})
+        explanation = explain(function, dtype=dtype, **{**arguments, **tensors})
+        found[node.id] = replace(explanation, nodes=node.names) if node.followers else explanation
     return found
 
 
@@ -82,7 +99,10 @@ def evaluate(
     precision: PrecisionLike = None,
     convolve: Convolve | None = None,
 ) -> Arrays:
-    """Compute all tensors by id; `convolve(function, arguments)` may replace the operations."""
+    """Compute all tensors by id; `convolve(function, arguments)` may replace the operations.
+
+    Tensors within the partitions of `join_nodes` are not kept.
+    """
     for node in graph.nodes:
         if node.kind not in GRAPH_KINDS:
             raise ValueError(
@@ -93,6 +113,10 @@ def evaluate(
         precision = fpmath_precision("graph", graph.fpmath_mode)
     arrays: Arrays = dict(inputs)
     for node in graph.nodes:
+        if node.followers:
+            [tensor] = node.followers[-1].outputs
+            arrays[tensor.id] = _compute_partition(node, arrays, precision, convolve)
+            continue
         with _blame_node(node):
             if len(node.outputs) != 1:
                 raise ValueError(f"the outputs must be 1; got {len(node.outputs)}")
@@ -103,11 +127,45 @@ def evaluate(
                 function, arguments = _prepare_call(node, values, precision)
                 operation = blame_kind(node.kind, function)
                 found = convolve(function, arguments) if convolve else operation(**arguments)
-            [tensor] = node.outputs
-            if not tensor.fits(found.shape, found.dtype):
-                raise ValueError(f"the output must be {tensor}; got {found.dtype} {found.shape}")
-            arrays[tensor.id] = found
+            _check_output(node, found.shape, found.dtype)
+            arrays[node.outputs[0].id] = found
     return arrays
+
+
+def _compute_partition(
+    node: Node, arrays: Arrays, precision: PrecisionLike, convolve: Convolve | None
+) -> Array:
+    """Compute a convolution and its followers in float32, and round once."""
+    last = DTYPES[node.followers[-1].outputs[0].dtype]
+    with _blame_node(node):
+        values = [arrays[tensor.id] for tensor in node.inputs]
+        function, arguments = _prepare_call(node, values, precision)
+        operation = blame_kind(node.kind, function)
+        # The convolution's own errors come first, as if nothing followed.
+        alone = blame_kind(node.kind, wraps(function)(partial(resolve, function)))(**arguments)
+        _check_output(node, alone.dst_shape, DTYPES[node.outputs[0].dtype])
+        more, rest = fold_followers(node, arguments)
+        for name, value in more.items():
+            arguments[name] = arrays[value.id] if isinstance(value, Tensor) else value
+        if not rest:
+            arguments["preferred_element_type"] = last
+        elif jax.default_backend() == "cpu":  # elsewhere XLA would convert operands to float32
+            arguments["preferred_element_type"] = jnp.float32
+        found = convolve(function, arguments) if convolve else operation(**arguments)
+    done = (node, *node.followers)[-1 - len(rest)]
+    inner = ChainMap({done.outputs[0].id: found}, arrays)
+    for follower in rest:
+        with _blame_node(follower):
+            [tensor], values = follower.outputs, [inner[tensor.id] for tensor in follower.inputs]
+            inner[tensor.id] = found = _compute_node(follower, values, jnp.float32)
+            _check_output(follower, found.shape, DTYPES[tensor.dtype])
+    return found.astype(last)
+
+
+def _check_output(node: Node, shape: Shape, dtype: DType) -> None:
+    [tensor] = node.outputs
+    if not tensor.fits(shape, dtype):
+        raise ValueError(f"the output must be {tensor}; got {dtype} {shape}")
 
 
 def convolution_calls(
@@ -141,7 +199,8 @@ def _is_concrete(value: object) -> bool:
     return isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
-def _compute_node(node: Node, values: list[Any]) -> Array:
+def _compute_node(node: Node, values: list[Any], inner: DType | None = None) -> Array:
+    """Compute a node, to a result of its type, or of the type `inner` within a partition."""
     spec, [out] = SPECS[node.kind], node.outputs
     if len(values) != len(spec.inputs):
         raise ValueError(f"the inputs must be {', '.join(spec.inputs)}; got {len(values)}")
@@ -151,7 +210,7 @@ def _compute_node(node: Node, values: list[Any]) -> Array:
         _check_type(name, x.dtype, spec.input_types)
     dtype = DTYPES.get(out.dtype, arrays[0].dtype)
     _check_type("the output", dtype, spec.output_types)
-    return spec.compute(dtype, *arrays, **attributes)
+    return spec.compute(inner or dtype, *arrays, **attributes)
 
 
 def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:

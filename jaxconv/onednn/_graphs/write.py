@@ -10,7 +10,7 @@ from jaxconv._rules.layouts import find_axes
 from jaxconv._rules.op import OPS
 from jaxconv._tools.inspect import resolve
 from jaxconv.onednn._convolutions import prepare_call
-from jaxconv.onednn._graphs.kinds import FLOAT_TYPES, SPECS
+from jaxconv.onednn._graphs.kinds import FLOAT_KINDS, FLOAT_TYPES, SPECS
 from jaxconv.onednn._names import find_kind
 from jaxconv.onednn._values import entries, is_int, suggestion
 
@@ -18,11 +18,7 @@ Fields = dict[str, Any]
 Shape = tuple[int, ...]
 
 #: Kinds that may follow: kinds that keep the shape, and compute in the type of their input.
-FOLLOWERS = tuple(
-    kind
-    for kind, spec in SPECS.items()
-    if spec.input_types == spec.output_types == FLOAT_TYPES and kind != "TypeCast"
-)
+FOLLOWERS = tuple(kind for kind in FLOAT_KINDS if kind != "TypeCast")
 
 
 def write_graph(

@@ -1,0 +1,122 @@
+"""A row of `profile`'s report: convolutions that were lowered in the same way."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from jax import lax
+
+from jaxconv._base import lowerings
+from jaxconv._base.geometry import Slot
+from jaxconv._base.jax_names import Equation
+from jaxconv._base.lowerings import Lowered
+from jaxconv._contract.contractions import SLOTS
+from jaxconv._lax.from_lax import Mapped, find_contraction
+from jaxconv._lowering import Problem
+from jaxconv._tools.explain import count_pairs
+
+
+@dataclass(frozen=True)
+class Row:
+    """Convolutions of one kind; see `jaxconv.profile`."""
+
+    #: how often JAX lowered one: a jitted function or a loop within a program is lowered once
+    count: int
+    #: "lax", or "jaxconv" for its operations and `jaxconv.lax`
+    written_by: str
+    #: the types of the operands and of the result, as lax or the contraction has them
+    operands: str
+    result: str
+    #: strides, dilations and groups other than 1
+    window: str
+    #: the slot that the contraction fills; None for what stays with lax
+    to: Slot | None
+    #: the forms that compute it, the outermost first; "lax" for what stays with it
+    form: str
+    #: the reasons for the forms, or why it stays with lax
+    why: str
+    #: multiplications and additions of one; None for symbolic extents
+    flops: int | None
+    #: over how many devices XLA splits it
+    devices: int
+    #: the innermost lines of a user's own code, or else of a library's
+    lines: tuple[str, ...]
+    #: the functions and scopes around it, where JAX knows them
+    names: tuple[str, ...]
+
+    @property
+    def how(self) -> str:
+        """What computes it and why, in words."""
+        return self.why if self.to else f"stays with lax: {self.why}"
+
+    @property
+    def work(self) -> int:
+        """Multiplications and additions of all of them, as far as they are known."""
+        return self.count * (self.flops or 0)
+
+
+def make_row(alike: list[Lowered]) -> Row:
+    """Make the row of convolutions that were lowered in the same way."""
+    equation, contraction, how, devices = alike[0][:4]
+    by_lax = equation.primitive is lax.conv_general_dilated_p
+    forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
+    return Row(
+        count=len(alike),
+        written_by="lax" if by_lax else "jaxconv",
+        operands=" ".join(t.str_short() for t in equation.operands[:2]),
+        result=equation.results[0].str_short(),
+        window=_describe_window(equation.params),
+        to=SLOTS[contraction.primitive] if contraction else None,
+        form=", ".join(forms),
+        why=how if isinstance(how, str) else lowerings.told(how),
+        flops=_count_flops(equation),
+        devices=devices,
+        lines=tuple(Counter(told.line for told in alike)),
+        names=tuple(name for name in Counter(told.names for told in alike) if name),
+    )
+
+
+def _describe_window(params: dict[str, Any]) -> str:
+    """Name strides, dilations and groups other than 1, of lax's parameters or a contraction's."""
+    if geometry := params.get("geometry"):
+        named = {
+            "stride": [a.stride for a in geometry.axes],
+            "dilation": [a.dilation for a in geometry.axes],
+            "groups": [geometry.groups],
+        }
+    else:
+        named = {
+            "stride": params["window_strides"],
+            "lhs_dilation": params["lhs_dilation"],
+            "rhs_dilation": params["rhs_dilation"],
+            "groups": [params["feature_group_count"]],
+            "batch groups": [params["batch_group_count"]],
+        }
+    told = {name: dict.fromkeys(values) for name, values in named.items() if set(values) - {1}}
+    return ", ".join(f"{name} {'x'.join(map(str, values))}" for name, values in told.items())
+
+
+def _count_flops(equation: Equation) -> int | None:
+    """Count two for each pair of elements that are multiplied; None for symbolic extents.
+
+    Products with the zeros of lhs_dilation count only where there is a stride, too.
+    """
+    (first, second, *_), (result,), params = equation[1:]
+    if geometry := params.get("geometry"):
+        p = Problem.of(SLOTS[equation.primitive], first, second, geometry)
+        channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
+        pairs = list(map(count_pairs, geometry.axes))
+    else:
+        _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
+        channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
+        apart = ("precision", "preferred_element_type", "out_sharding")
+        sizes = {name: value for name, value in params.items() if name not in apart}
+        found = find_contraction(first.shape, second.shape, **sizes)
+        if isinstance(found, Mapped):
+            pairs = list(map(count_pairs, found.geometry.axes))
+        else:
+            extents = zip(out, window, strict=True)
+            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
+    factors = [*channels, *pairs]
+    return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
