@@ -20,8 +20,8 @@ from benchmarks.rounds import measure
 from benchmarks.summary import over_pytorch
 
 ENGINES = "lax,lax+install,jaxconv,torch,torch+compile"
-#: Of the norm of the logits. In 16 bits each of 20 to 80 layers rounds its result: in bfloat16 plain
-#: lax differs by 0.08 for EfficientNet-B0.
+#: Of the norm of the logits. In 16 bits each of 20 to 80 layers rounds its result: in bfloat16
+#: plain lax differs by 0.08 for EfficientNet-B0.
 TOLERANCE = {"f32": 1e-3, "f64": 1e-3, "bf16": 1e-1, "f16": 1e-2}
 REFERENCE_SECONDS = 300.0
 
