@@ -80,6 +80,7 @@ def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, 
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's compiler uses it
 @pytest.mark.parametrize("name", inference_networks.NETWORKS)
 def test_all_engines_compute_the_same_networks(logits, name):
     peer("torch")
