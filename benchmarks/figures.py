@@ -11,8 +11,8 @@ relative to the document:
     counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
     classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
     rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
-    networks FILE [ENGINE...]    a line a network's training step: milliseconds
-    compiled FILE [ENGINE...]    the same of seconds to compile
+    networks FILE [TYPE] [ENGINE...]  a line a network's training step or inference: milliseconds
+    compiled FILE [ENGINE...]    the same of training steps' seconds to compile
     estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
     compilers FILE...            which compilers, targets, types and layouts those are
     applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
@@ -32,7 +32,7 @@ from benchmarks import compiled as compiled_results
 from benchmarks import compiled_summary, files, flags
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
-from benchmarks.summary import FAR, SLOWER, held, sides, time_of
+from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
 from jaxconv._lowering import tables
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -43,6 +43,7 @@ WORDS = {
     "+install@new": " with jaxconv, JAX 0.12",
     "@new": ", JAX 0.12",
     "+install": " with jaxconv",
+    "torch+compile": "PyTorch, compiled",
     "torch": "PyTorch",
 }
 #: What tables call types, layouts and ops.
@@ -140,12 +141,18 @@ def rows(runs: list[dict], layers: list[str]) -> list[str]:
 
 
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a training step, and the mean over PyTorch's time."""
-    run, engines = _steps(runs, wanted)
-    lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in run["rows"]]
-    mean = [_mean(run, run["rows"], engine) for engine in engines]
-    last = ["geometric mean, in multiples of PyTorch's time", *mean]
-    return _table(["ms a step", *engines], [*lines, last])
+    """A line a step or an inference, and the mean over PyTorch's time, the faster one's of two."""
+    run, engines = _steps(runs, [word for word in wanted if word not in TYPES])
+    types = [word for word in wanted if word in TYPES] or TYPES
+    rows = [row for row in run["rows"] if row["dtype"] in types]
+    lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in rows]
+    several = sum(map(is_torch, run["engines"])) > 1
+    compared = [e if several or not is_torch(e) else "" for e in engines]
+    means = [mean and f"{mean:.2f}" for mean in (over_pytorch(rows, e) for e in compared)]
+    faster = "the faster PyTorch's" if several else "PyTorch's"
+    last = [f"geometric mean, in multiples of {faster} time", *(mean or "" for mean in means)]
+    unit = "ms a call" if {row["op"] for row in rows} == {"inference"} else "ms a step"
+    return _table([unit, *engines], [*lines, last])
 
 
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:

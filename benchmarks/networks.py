@@ -30,7 +30,9 @@ class Parameters:
         return None if self.arrays is None else self.arrays[len(self.asked) - 1]
 
 
-class _NoOps:
+class NoOps:
+    """Computes nothing: a network then only asks for its parameters."""
+
     def __getattr__(self, name: str) -> Callable:
         return lambda *args, **kwargs: None
 
@@ -254,5 +256,5 @@ def as_layer(
 def _asked(name: str) -> list[tuple[Ints, float, float, bool]]:
     p = Parameters()
     network, data = NETWORKS[name]
-    network(_NoOps(), p, *(None for _ in data))
+    network(NoOps(), p, *(None for _ in data))
     return p.asked

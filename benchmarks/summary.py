@@ -71,7 +71,7 @@ def summary(results: dict) -> str:
 
 def sides(results: dict) -> tuple[str | None, list[str]]:
     """PyTorch's label, and those of the other engines."""
-    base = next((label for label in results["engines"] if label.startswith("torch")), None)
+    base = next((label for label in results["engines"] if is_torch(label)), None)
     return base, [label for label in results["engines"] if label != base]
 
 
@@ -97,6 +97,21 @@ def held(rows: list[dict], engine: str, base: str) -> Held:
 def time_of(row: dict, engine: str) -> float | None:
     """Seconds of the engine's fastest call in a row: what else runs on a machine only adds."""
     return row["engines"].get(engine, {}).get("min_s")
+
+
+def over_pytorch(rows: list[dict], engine: str) -> float | None:
+    """Geometric mean of an engine's time over that of the fastest of PyTorch's engines."""
+    ratios = []
+    for row in rows:
+        own = time_of(row, engine)
+        torch = [seconds for e in row["engines"] if is_torch(e) and (seconds := time_of(row, e))]
+        ratios += [own / min(torch)] if own and torch else []
+    return geometric_mean(ratios) if ratios else None
+
+
+def is_torch(engine: str) -> bool:
+    """Whether an engine's label is one of PyTorch's."""
+    return engine.startswith("torch")
 
 
 def _groups(rows: list[dict]) -> dict[str, list[dict]]:

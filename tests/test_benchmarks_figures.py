@@ -119,9 +119,29 @@ def test_networks(document):
     assert head == ["ms a step", "jaxconv", "lax", "PyTorch"]
     assert lines[0] == ["x", "1.2", "1,500", "0.3"]
     assert lines[-1] == ["geometric mean, in multiples of PyTorch's time", "2.11", "36.84", ""]
-    head, _, *lines = document("networks steps.csv lax+install torch")
+    head, _, *lines = document("networks steps.csv f32 lax+install torch")
     assert head == ["ms a step", "lax with jaxconv", "PyTorch"]
     assert lines[:2] == [["CNN", "12", "10"], ["U-Net", "12", "10"]]
+
+
+def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
+    """Each row has a faster one; a row of another type is left out."""
+    timings = ((0.002, 0.001, 0.004), (0.008, 0.008, 0.002), (1.0, 1.0, 1.0))
+    labels = ("jaxconv", "torch", "torch+compile")
+    rows = [
+        row(f"net {n}", "inference", **dict(zip(labels, map(timed, own), strict=True)))
+        for n, own in enumerate(timings)
+    ]
+    rows[2]["dtype"] = "bf16"
+    rows = [x | {"problem": ""} for x in rows]
+    engines = dict.fromkeys(labels)
+    files.write(str(tmp_path / "nets.csv"), results(*rows) | {"engines": engines})
+    head, _, *lines = document("networks nets.csv f32")
+    assert head == ["ms a call", "jaxconv", "PyTorch", "PyTorch, compiled"]
+    assert lines[0] == ["net 0", "2", "1", "4"]
+    # (2 * 4)^1/2, (1 * 4)^1/2, (4 * 1)^1/2
+    last = ["geometric mean, in multiples of the faster PyTorch's time", "2.83", "2.00", "2.00"]
+    assert lines[1:] == [["net 1", "8", "8", "2"], last]
 
 
 def test_the_machine_of_results():

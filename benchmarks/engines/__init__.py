@@ -42,30 +42,31 @@ class Engine:
 
 
 def name_of(label: str) -> str:
-    """The file of a label: `:SPELLING`, `+install` and `@TAG` are dropped."""
+    """The file of a label: `:SPELLING`, `+install`, `+compile` and `@TAG` are dropped."""
     return _parts(label)[0]
 
 
 def load(label: str) -> Engine:
-    """The engine of a label: a file of this folder, `jaxconv:SPELLING` or `lax+install`.
+    """The engine of a label: a file of this folder, `jaxconv:SPELLING`, `lax+install`, ...
 
-    `+install` is for what calls lax: the same program, compiled where jaxconv is installed. Any
+    `+install` is for what calls lax: the same program, compiled where jaxconv is installed.
+    `torch+compile` is PyTorch's compiler, with frozen weights; it computes inferences alone. Any
     label may end with `@TAG`, which only tells two runs of one engine apart, by interpreter,
     source path or environment.
     """
-    name, spelling, installed = _parts(label)
+    name, spelling, word = _parts(label)
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
-        return Engine(module.prepare, module.versions)
+        return Engine(partial(module.prepare, word == "compile"), module.versions)
     if name == MODELS:
-        if installed:
+        if word:
             importlib.import_module("jaxconv").install()
         return Engine(module.prepare, module.versions)
     from benchmarks import compilers
     from benchmarks.engines import _xla
 
     packages, scope = [module.PACKAGE], module.scope(spelling) if spelling else None
-    if installed:
+    if word:
         library = importlib.import_module("jaxconv")
         packages, scope = [*packages, library], lambda function, arrays: library.installed()
     return Engine(
@@ -76,16 +77,15 @@ def load(label: str) -> Engine:
     )
 
 
-def _parts(label: str) -> tuple[str, str, bool]:
-    """NAME:SPELLING+install@TAG as name, spelling and whether jaxconv is installed."""
-    engine, plus, install = label.partition("@")[0].partition("+")
+def _parts(label: str) -> tuple[str, str, str]:
+    """NAME:SPELLING+WORD@TAG as name, spelling and word: install, compile or none."""
+    engine, plus, word = label.partition("@")[0].partition("+")
     name, _, spelling = engine.partition(":")
-    ours, known = (
-        name == "jaxconv",
-        name in (*DEFAULT, MODELS) and install == "install" * bool(plus),
-    )
-    if not known or (spelling and not ours) or (plus and (ours or name == "torch")):
+    words = {"torch": "compile", "jaxconv": ""}.get(name, "install")
+    known = name in (*DEFAULT, MODELS) and word == words * bool(plus) and bool(word) == bool(plus)
+    if not known or (spelling and name != "jaxconv"):
         raise ValueError(
-            f"unknown engine {label!r}; known: {', '.join(DEFAULT)}, and lax+install and so on"
+            f"unknown engine {label!r}; known: {', '.join(DEFAULT)}, lax+install and so on, and "
+            "torch+compile"
         )
-    return name, spelling, bool(plus)
+    return name, spelling, word

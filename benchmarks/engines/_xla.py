@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.arrays import from_layout, is_kernel, to_layout
-from benchmarks.engines import Timed
+from benchmarks.engines import Timed, _jax_inference, _jax_step
 from benchmarks.layer import DTYPES, Layer
 
 
@@ -33,8 +33,8 @@ def prepare(module: ModuleType, scope, job: dict, operands: list[np.ndarray]) ->
     dtype = jnp.dtype(DTYPES[job["dtype"]])
     if job["kind"] == "layer":
         function, arrays, fetch = _layer(module, job, operands, dtype)
-    elif job["kind"] == "step":
-        function, arrays, fetch = _step(module, job, operands, dtype)
+    elif job["kind"] in NETWORKS:
+        function, arrays, fetch = _network(module, job, operands, dtype)
     else:
         function, arrays, fetch = _roof(job, dtype)
     jax.block_until_ready(arrays)
@@ -51,6 +51,9 @@ def program(module: ModuleType, scope, job: dict) -> str:
         text = jax.jit(function).lower(*arrays).as_text()
     return hashlib.sha256(text.encode()).hexdigest()
 
+
+#: What is computed of a network, by kind of job.
+NETWORKS = {"step": _jax_step.step, "inference": _jax_inference.forward}
 
 #: A function, its operands, and how its results are fetched.
 Job = tuple[Callable, list[jax.Array], Callable]
@@ -72,11 +75,9 @@ def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> 
     return function, arrays, fetch
 
 
-def _step(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
-    from benchmarks.engines import _jax_step
-
+def _network(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
     arrays = [jax.device_put(x.astype(dtype)) for x in operands]
-    function = _jax_step.step(job["network"], module)
+    function = NETWORKS[job["kind"]](job["network"], module)
     return function, arrays, lambda outputs: [_as_float(x) for x in outputs]
 
 

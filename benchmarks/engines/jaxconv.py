@@ -31,6 +31,17 @@ def contraction(layer: Layer, op: str, layout: str) -> Callable:
     return _conv(layer, op, layout) if layer.family == "conv" else _deconv(layer, op, layout)
 
 
+def finished(layer: Layer, activation: str | None) -> Callable:
+    """The forward pass and all that follows, as a function of src, weights, bias and residual."""
+    convolve, weights_format = (
+        (jaxconv.convolution, "XIO") if layer.family == "conv" else (jaxconv.conv_transpose, "XOI")
+    )
+    common = _common(layer, "NXC", weights_format)
+    return lambda src, w, bias, residual: convolve(
+        src, w, bias, residual=residual, activation=activation, **common
+    )
+
+
 def _conv(layer: Layer, op: str, layout: str) -> Callable:
     common = _common(layer, layout, "XIO" if layout == "NXC" else "OIX")
     cuts = _cuts(layer)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from benchmarks import networks
 from benchmarks.arrays import from_layout, is_kernel, to_layout
-from benchmarks.engines import Timed
+from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
 
 DTYPES = {
@@ -30,11 +30,18 @@ def versions() -> dict[str, str]:
     }
 
 
-def prepare(job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
-    """Everything a job asks for, in each memory format that exists for its rank."""
+def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
+    """Everything a job asks for, in each memory format that exists for its rank.
+
+    Inferences are in the one format that is fast, and may be compiled by `torch.compile`.
+    """
     torch.set_grad_enabled(job["kind"] == "step")
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.benchmark = True  # the fastest algorithm of those tried, as XLA does
+    if job["kind"] == "inference":
+        return {"": _inference(job, operands, compiling)}
+    if compiling:
+        raise Unsupported("only inferences are compiled")
     if job["kind"] == "layer":
         layer = Layer.from_json(job["layer"])
         formats = _formats(layer.rank)
@@ -164,12 +171,7 @@ def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format
 def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
     from benchmarks.engines import _torch_step
 
-    count = networks.data_count(job["network"])
-    kernels = [n >= count for n in range(len(operands))]
-    tensors = [
-        _tensor(to_layout(x, "NCX", k) if x.ndim > 2 else x, job["dtype"], _of_rank(fmt, x.ndim))
-        for x, k in zip(operands, kernels, strict=True)
-    ]
+    tensors = _tensors(job, operands, networks.data_count(job["network"]), fmt)
 
     def convolve(layer: Layer, src: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         return contraction(layer, "forward", fmt, like=src)(src, weights)
@@ -179,6 +181,29 @@ def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Ti
         return [from_layout(x, "NCX", kernel=True) if x.ndim > 2 else x for x in arrays]
 
     return _timed(_torch_step.step(job["network"], _torch_step.Ops(convolve), tensors), fetch)
+
+
+def _inference(job: dict, operands: list[np.ndarray], compiling: bool) -> Timed:
+    from benchmarks.engines import _torch_inference
+
+    tensors = _tensors(job, operands, 1, torch.channels_last)
+    call = _torch_inference.forward(job["network"], tensors, compiling)
+
+    def fetch(y: torch.Tensor) -> list[np.ndarray]:
+        return [from_layout(_numpy(y), "NCX", kernel=False) if y.ndim > 2 else _numpy(y)]
+
+    return _timed(call, fetch)
+
+
+def _tensors(
+    job: dict, operands: list[np.ndarray], data_count: int, fmt: torch.memory_format
+) -> list[torch.Tensor]:
+    """The operands of a network; kernels follow the data."""
+    kernels = [n >= data_count for n in range(len(operands))]
+    return [
+        _tensor(to_layout(x, "NCX", k) if x.ndim > 2 else x, job["dtype"], _of_rank(fmt, x.ndim))
+        for x, k in zip(operands, kernels, strict=True)
+    ]
 
 
 def _of_rank(fmt: torch.memory_format, ndim: int) -> torch.memory_format | None:

@@ -1,0 +1,123 @@
+"""`python -m benchmarks.inference`: inference of networks, each convolution with all that follows.
+
+Batch norm is folded into weights and bias. `lax` adds the bias and the residual and activates
+after its convolution, `lax+install` is the same program where jaxconv is installed, `jaxconv`
+gives all three to `jaxconv.convolution`, `torch` is PyTorch as it is, and `torch+compile` its
+compiler with frozen weights.
+"""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from absl import flags as absl_flags
+
+from benchmarks import arrays, flags, inference_networks, machine, run
+from benchmarks.pool import EngineError, Pool
+from benchmarks.rounds import measure
+from benchmarks.summary import over_pytorch
+
+ENGINES = "lax,lax+install,jaxconv,torch,torch+compile"
+#: Of the norm of the logits. In 16 bits each of 20 to 80 layers rounds its result: in bfloat16
+#: plain lax differs by 0.08 for EfficientNet-B0.
+TOLERANCE = {"f32": 1e-3, "f64": 1e-3, "bf16": 1e-1, "f16": 1e-2}
+REFERENCE_SECONDS = 300.0
+
+
+def reference(job: dict, operands: list[np.ndarray], folder: Path) -> np.ndarray | None:
+    """The logits by plain lax in float32, on a CPU, in a process of its own; None without JAX."""
+    paths = [str(folder / f"given{n}.npy") for n in range(len(operands))]
+    for path, x in zip(paths, operands, strict=True):
+        np.save(path, x)
+    request = {"do": "prepare", "job": job | {"dtype": "f32"}, "operands": paths}
+    request["out"] = str(folder / "exact")
+    with Pool(environment=run.SHARED | run.ON_CPU) as pool:
+        try:
+            [path] = pool.ask("lax", request, REFERENCE_SECONDS)["variants"][""]["results"]
+        except EngineError as error:
+            print(f"{job['network']}: no reference: {error.reason}", file=sys.stderr)
+            return None
+    return np.load(path)
+
+
+def judge(
+    dtype: str, expected: np.ndarray | None, results: dict[str, list[np.ndarray]]
+) -> dict[str, dict]:
+    """Each engine's logits against those of the reference; notes for `measure`."""
+    if expected is None:
+        return {key: {"ok": True, "unverified": True} for key in results}
+    notes: dict[str, dict] = {}
+    for key, [found] in results.items():
+        error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+        notes[key] = {"ok": error <= TOLERANCE[dtype], "error": error}
+        if not notes[key]["ok"]:
+            reason = f"differs from lax in float32 by {error:.2g} of the norm"
+            notes[key] |= {"error": None, "reason": reason}
+    return notes
+
+
+def summary(rows: list[dict], engines: list[str]) -> str:
+    """Each engine's time over that of the faster PyTorch, by type and by network."""
+    groups: dict[str, list[dict]] = {}
+    for row in rows:
+        for group in (row["dtype"], row["layer"].partition(",")[0]):
+            groups.setdefault(group, []).append(row)
+    lines = ["time over the faster PyTorch's, geometric mean"]
+    for group, own in groups.items():
+        means = ((engine, over_pytorch(own, engine)) for engine in engines)
+        shown = ", ".join(f"{engine} {mean:.2f}" for engine, mean in means if mean)
+        lines.append(f"  {group}: {shown or 'PyTorch has no time'}")
+    return "\n".join(lines)
+
+
+def command() -> flags.Command:
+    """The command's flags."""
+    new = flags.measuring("benchmarks.inference", "inference of networks with folded batch norm")
+    new.default({"burst": 0.3, "cap": 200.0, "once": 2.0, "engines": ENGINES, "repeats": 3})
+    new.default({"dtypes": "f32,bf16"})
+    flags.define_integers(new, "batches", "1,16", "images at once; joined by commas")
+    told = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"
+    absl_flags.DEFINE_integer("size", None, told, lower_bound=8, **new.own)
+    return new
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measure what the flags ask for, print a line per row and a summary, write the results."""
+    asked = flags.parse(command(), argv)
+    jobs = [
+        {"kind": "inference", "network": name, "batch": batch, "dtype": dtype}
+        | {"size": asked.size or size, "threads": machine.cores()}
+        for name, (_, size) in inference_networks.NETWORKS.items()
+        if run.wanted(asked, name)
+        for batch in asked.batches
+        for dtype in asked.dtypes
+    ]
+    with run.open_pool(asked) as pool, tempfile.TemporaryDirectory() as folder:
+
+        def measured(job: dict) -> dict:
+            name, dtype = job["network"], job["dtype"]
+            drawn = inference_networks.operands(name, job["batch"], job["size"])
+            operands = [arrays.representable(x, dtype) for x in drawn]
+            expected = reference(job, operands, Path(folder))
+
+            def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
+                return judge(dtype, expected, results)
+
+            entries = measure(
+                pool, asked.engines, job, operands, verify, run.plan(asked), Path(folder)
+            )
+            row = {"layer": f"{name}, batch {job['batch']}", "class": "inference"}
+            row |= {"op": "inference", "dtype": dtype, "layout": "NXC"}
+            return row | {"engines": entries}
+
+        def line(row: dict) -> str:
+            return f"{row['layer']} {row['dtype']}: {run.times(row)}"
+
+        rows = run.collect(asked, pool, jobs, measured, line, {})
+    print(summary(rows, asked.engines))
+
+
+if __name__ == "__main__":
+    flags.run(main)

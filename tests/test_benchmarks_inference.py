@@ -1,0 +1,145 @@
+"""The benchmark of inference: engines compute the same network, and a wrong one is refused."""
+
+import numpy as np
+import pytest
+
+from benchmarks import arrays, engines, files, inference, inference_networks, run
+from benchmarks.pool import Pool
+from tests.support.peers import peer
+from tests.support.results import entry
+
+JAX = ("lax", "lax+install", "jaxconv")
+TORCH = ("torch", "torch+compile")
+
+
+def small(ops, p, x):
+    """All that the networks are made of, on few pixels."""
+    conv = inference_networks.conv
+    x = conv(ops, p, x, 3, 8, 3, 2, activation="relu6")
+    y = conv(ops, p, x, 8, 8, 5, g=8, activation="silu")
+    gate = conv(ops, p, ops.mean_pixel(y), 8, 8, 1, activation="sigmoid")
+    y = conv(ops, p, ops.multiply(y, gate), 8, 8, 1, activation="relu", residual=x, gain=3.0)
+    x = inference_networks.up(ops, p, ops.max_pool(y, 3, 2, 1), 8, 4)
+    return inference_networks.head(ops, p, ops.concat(x, y), 12)
+
+
+@pytest.fixture
+def logits(monkeypatch):
+    """The logits of a network through engines in this process, by label."""
+    monkeypatch.setitem(inference_networks.NETWORKS, "small", (small, 16))
+
+    def compute(name, dtype, labels, size=16):
+        drawn = inference_networks.operands(name, 2, size)
+        operands = [arrays.representable(x, "bf16") for x in drawn]
+        job = {"kind": "inference", "network": name, "dtype": dtype, "threads": 2}
+        prepared = {label: engines.load(label).prepare(job, operands) for label in labels}
+        return {label: timed[""].fetch(timed[""].call()) for label, timed in prepared.items()}
+
+    return compute
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_the_engines_compute_the_same_network(logits, dtype):
+    expected = logits("small", "f32", ["lax"])["lax"][0]
+    assert expected.shape == (2, inference_networks.CLASSES)
+    spread = np.linalg.norm(expected[0] - expected[1]) / np.linalg.norm(expected)
+    assert spread > 4 * inference.TOLERANCE[dtype]  # so that each image counts
+    notes = inference.judge(dtype, expected, logits("small", dtype, JAX))
+    assert all(note["ok"] for note in notes.values()), notes
+    assert dtype == "f32" or notes["jaxconv"]["error"] < notes["lax"]["error"]
+
+
+def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, monkeypatch):
+    peer("torch")
+    from benchmarks.engines import _torch_inference as torch_inference
+
+    expected = logits("small", "f32", ["lax"])["lax"][0]
+    found = {dtype: logits("small", dtype, ["torch"]) for dtype in ("f32", "bf16")}
+    for dtype, results in found.items():
+        assert inference.judge(dtype, expected, results)["torch"]["ok"], dtype
+    layer = torch_inference.Ops.layer
+
+    def changed(change):
+        def other(self, x, w, b, *rest):
+            *attributes, activation, residual = rest
+            given = {"b": b, "activation": activation, "residual": residual}
+            given |= {k: v for k, v in change.items() if given[k] is not None}
+            tail = given["activation"], given["residual"]
+            return layer(self, x, w, given["b"], *attributes, *tail)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch_inference.Ops, "layer", other)
+            return logits("small", "f32", ["torch"])
+
+    # A missing bias changes less than bfloat16 may; the program is the same in float32.
+    changes = (("f32", {"b": None}), ("bf16", {"residual": None}), ("bf16", {"activation": "relu"}))
+    for dtype, change in changes:
+        note = inference.judge(dtype, expected, changed(change))["torch"]
+        assert not note["ok"], change
+        assert "differs from lax in float32" in note["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's compiler uses it
+@pytest.mark.parametrize("name", inference_networks.NETWORKS)
+def test_all_engines_compute_the_same_networks(logits, name):
+    peer("torch")
+    expected = logits(name, "f32", ["lax"], 32)["lax"][0]
+    for dtype in ("f32", "bf16"):
+        notes = inference.judge(dtype, expected, logits(name, dtype, [*JAX, *TORCH], 32))
+        assert all(note["ok"] for note in notes.values()), notes
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("ResNet-18", 11_689_512 - 4_800),
+        ("MobileNetV2", 3_504_872 - 17_056),
+        ("EfficientNet-B0", 5_288_548 - 21_008),
+    ],
+)
+def test_the_networks_have_as_many_parameters_as_the_published_ones(name, count):
+    """As torchvision's, less the scale of each channel's batch norm, which is folded."""
+    _, *parameters = inference_networks.operands(name, 1, 8)
+    assert sum(x.size for x in parameters) == count
+
+
+def test_rows_and_summary(monkeypatch, tmp_path, capsys):
+    seconds = {"lax": 0.08, "lax+install": 0.04, "jaxconv": 0.01, "torch": 0.02}
+
+    def measure(pool, labels, job, operands, verify, plan, folder):
+        assert operands[0].shape == (job["batch"], 16, 16, 3)
+        slow = 2 if job["dtype"] == "bf16" else 1
+        timed = {label: entry(seconds[label] * slow, error=0.5) for label in labels[:-1]}
+        timed["torch"] = entry(0.02, error=0.5)
+        return timed | {"torch+compile": {"status": "failed", "reason": "no compiler"}}
+
+    monkeypatch.setattr(run, "open_pool", lambda asked: Pool())
+    monkeypatch.setattr(inference, "reference", lambda *_: None)
+    monkeypatch.setattr(inference, "measure", measure)
+    out = tmp_path / "inference.csv"
+    argv = ["any", "--size=16", "--batches=1,3", "--filter=U-Net|Mobile", f"--out={out}"]
+    inference.main(argv)
+    rows = files.read(out)["rows"]
+    names = ("MobileNetV2, batch 1", "MobileNetV2, batch 3", "U-Net, batch 1", "U-Net, batch 3")
+    assert [(row["layer"], row["dtype"]) for row in rows] == [
+        (name, dtype) for name in names for dtype in ("f32", "bf16")
+    ]
+    assert {(row["class"], row["op"], row["layout"]) for row in rows} == {
+        ("inference", "inference", "NXC")
+    }
+    assert list(rows[0]["engines"]) == [*JAX, *TORCH]
+    assert rows[0]["engines"]["torch+compile"] == {"status": "failed", "reason": "no compiler"}
+    assert capsys.readouterr().out.splitlines()[-5:] == [
+        "time over the faster PyTorch's, geometric mean",
+        "  f32: lax 4.00, lax+install 2.00, jaxconv 0.50, torch 1.00",
+        "  MobileNetV2: lax 5.66, lax+install 2.83, jaxconv 0.71, torch 1.00",
+        "  bf16: lax 8.00, lax+install 4.00, jaxconv 1.00, torch 1.00",
+        "  U-Net: lax 5.66, lax+install 2.83, jaxconv 0.71, torch 1.00",
+    ]
+
+
+@pytest.mark.parametrize("label", ["torch+install", "lax+compile", "jaxconv+", "torch+"])
+def test_a_word_that_an_engine_does_not_know(label):
+    with pytest.raises(ValueError, match=r"unknown engine .*torch\+compile"):
+        engines.load(label)
