@@ -86,7 +86,10 @@ def test_all_engines_compute_the_same_networks(logits, name):
     peer("torch")
     expected = logits(name, "f32", ["lax"], 32)["lax"][0]
     for dtype in ("f32", "bf16"):
-        notes = inference.judge(dtype, expected, logits(name, dtype, [*JAX, *TORCH], 32))
+        engines = (
+            [*JAX, *TORCH] if name == "U-Net" else [*JAX, "torch"]
+        )  # to compile takes a minute
+        notes = inference.judge(dtype, expected, logits(name, dtype, engines, 32))
         assert all(note["ok"] for note in notes.values()), notes
 
 

@@ -660,6 +660,10 @@ ACTIVATIONS = (
         (TypeError, {"activation": array},
          f"`activation` must be {ACTIVATIONS}; got a function, {reprlib.repr(array)}. Call a "
          "function of your own on the result"),
+        (TypeError, {"activation": array((2,))},
+         f"`activation` must be {ACTIVATIONS}; got array([1., 2.], dtype=float32) (ndarray)"),
+        (ValueError, {"activation": "elu", "alpha": 10**400},
+         "`alpha` must be finite and at least 0; got 100000000000000000...0000000000000000000"),
         (TypeError, {"activation": "leaky_relu"},
          "`alpha` must be given, the slope of 'leaky_relu' below 0; got None"),
         (TypeError, {"activation": "elu", "alpha": "1"},

@@ -114,7 +114,7 @@ def call_with_zeros(which, seed, specs, arguments, lhs, rhs):
     return out
 
 
-@pytest.mark.parametrize("block", [pytest.param(n, marks=slow_if(n >= 1)) for n in range(20)])
+@pytest.mark.parametrize("block", [pytest.param(n, marks=slow_if(n >= 1)) for n in range(10)])
 def test_calls_drawn_at_random(block):
     calls = [drawn(EACH * block + n) for n in range(EACH)]
 

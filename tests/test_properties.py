@@ -193,7 +193,7 @@ def deleted():
     return array
 
 
-TENSORS = ("src", "diff_dst", "weights", "bias")
+TENSORS = ("src", "diff_dst", "weights", "bias", "residual")
 LITTLE = st.integers(0, 4)
 NUMBERS = st.one_of(
     LITTLE,
@@ -241,6 +241,8 @@ NEAR = dict.fromkeys(TENSORS, ARRAYS) | {
     "precision": one_of(None, "high", ("highest", None)),
     "preferred_element_type": one_of(None, F32, "float32", BF16),
     "out_sharding": st.none(),
+    "activation": one_of(None, "relu", "relu6"),
+    "alpha": st.none(),
 }
 
 
@@ -297,7 +299,7 @@ def plain(name, value):
     return value if name in TENSORS or isinstance(value, str | None) else np.asarray(value).tolist()
 
 
-NUMERICS = ("precision", "preferred_element_type", "out_sharding")
+NUMERICS = ("precision", "preferred_element_type", "out_sharding", "alpha")
 
 
 @settings(SAME_IN_EVERY_RUN, max_examples=60)

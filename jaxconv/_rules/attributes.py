@@ -4,7 +4,6 @@ Past these functions an attribute is an int, a tuple of ints or one of a few kno
 strings. A parsed value may key a cache; a raw value may not, since 1 == 1.0 == True.
 """
 
-import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -29,6 +28,9 @@ AUTO_PADS = {
     "notset": "none",
     "explicit": "none",
 }
+
+#: The largest finite float32.
+MAX_ALPHA = float(np.finfo(np.float32).max)
 
 #: oneDNN says Swish.
 ACTIVATIONS = {**{name: name for name in FUNCTIONS}, "swish": "silu"}
@@ -110,7 +112,7 @@ def activation(op: str, value: object, alpha: object) -> Activation | None:
     """Parse the name of an activation, and its parameter."""
     if value is None:
         name = None
-    elif value == "gelu":
+    elif isinstance(value, str) and value == "gelu":
         raise ValueError(
             f"{op}: `activation` must be 'gelu_erf', the definition, or 'gelu_tanh', the "
             f"approximation that jax.nn.gelu computes by default; got 'gelu'"
@@ -134,7 +136,7 @@ def activation(op: str, value: object, alpha: object) -> Activation | None:
         raise TypeError(f"{op}: `alpha` must be given, the slope of {name!r} below 0; got None")
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.integer | np.floating):
         raise TypeError(f"{op}: `alpha` of {name!r} must be a Python number; got {shown(alpha)}")
-    if not 0 <= float(alpha) < math.inf:
+    if not 0 <= alpha <= MAX_ALPHA:  # before an int of any length becomes a float
         raise ValueError(f"{op}: `alpha` must be finite and at least 0; got {short(alpha)}")
     return Activation(name, float(alpha))
 

@@ -16,11 +16,13 @@ import ml_dtypes
 import numpy as np
 
 
-def convolution(src, weights, bias=None, *, weights_format="XIO", **attributes):
+def convolution(
+    src, weights, bias=None, *, weights_format="XIO", residual=None, activation=None, **attributes
+):
     op = _Op("convolution", weights_format, **attributes)
     fine, kernel = op.split(src), op.kernel(weights)
     axes = op.axes(fine.shape[3:], kernel.shape[3:], None)
-    return op.join(to_coarse(fine, kernel, axes), bias)
+    return finish(op.join(to_coarse(fine, kernel, axes), bias), residual, activation)
 
 
 def convolution_backward_data(
@@ -42,12 +44,22 @@ def convolution_backward_weights(
     return _put(to_kernel(fine, coarse, axes), place, weights_shape)
 
 
-def conv_transpose(src, weights, bias=None, *, weights_format="XOI", dst_shape=None, **attributes):
+def conv_transpose(
+    src,
+    weights,
+    bias=None,
+    *,
+    weights_format="XOI",
+    dst_shape=None,
+    residual=None,
+    activation=None,
+    **attributes,
+):
     op = _Op("conv_transpose", weights_format, **attributes)
     coarse = op.split(src)
     kernel = op.kernel(weights, o=coarse.shape[2])
     axes = op.axes(op.spatial(dst_shape), kernel.shape[3:], coarse.shape[3:])
-    return op.join(to_fine(coarse, kernel, axes), bias)
+    return finish(op.join(to_fine(coarse, kernel, axes), bias), residual, activation)
 
 
 def conv_transpose_backward_data(diff_dst, weights, *, weights_format="XOI", **attributes):
@@ -66,6 +78,14 @@ def conv_transpose_backward_weights(
     place = op.kernel(_numbered(weights_shape), o=coarse.shape[2])
     axes = op.axes(fine.shape[3:], place.shape[3:], coarse.shape[3:])
     return _put(to_kernel(fine, coarse, axes), place, weights_shape)
+
+
+def finish(sums, residual, activation):
+    """Add a residual, and apply an activation that is exact."""
+    sums = sums if residual is None else sums + np.asarray(residual, np.float64)
+    if activation is None:
+        return sums
+    return np.clip(sums, 0, {"relu": np.inf, "relu6": 6}[activation])
 
 
 # The three contractions: (N, G, I, fine...), (G, O, I, kernel...), (N, G, O, coarse...).
