@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import export, lax
+from jax.experimental import jet
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -234,6 +235,30 @@ def test_any_order(activation):
 
     expected = second(written_out)
     np.testing.assert_allclose(second(whole), expected, rtol=1e-4, atol=1e-4 * abs(expected).max())
+
+
+@each_op
+def test_additions_alone_are_linear_but_for_constants(name):
+    """jax.linear_transpose by src or residual, and Taylor series, as of the sum alone."""
+    src, weights, bias, residual = (jnp.asarray(x) for x in arrays(name, np.float32))
+    out, pull = jax.vjp(lambda x, r: apply(name, None, x, weights, bias, r), src, residual)
+    cotangent = integers(out.shape, 5)
+    by_src = jax.linear_transpose(lambda x: apply(name, None, x, weights, bias, residual), src)
+    by_residual = jax.linear_transpose(lambda r: apply(name, None, src, weights, bias, r), residual)
+    found = *by_src(cotangent), *by_residual(cotangent)
+    jax.tree.map(np.testing.assert_array_equal, found, pull(cotangent))
+
+    def series(*added):
+        def operation(x, w):
+            return apply(name, None, x, w, *added)
+
+        return jet.jet(operation, (src, weights), [[src, 2 * src], [2 * weights, -2 * weights]])
+
+    value, terms = series(bias, residual)
+    np.testing.assert_array_equal(value, out)
+    jax.tree.map(np.testing.assert_array_equal, terms, series()[1])
+    with pytest.raises(NotImplementedError, match="with an activation is not linear"):
+        jax.linear_transpose(lambda x: apply(name, "relu", x, weights), src)(cotangent)
 
 
 @each_op

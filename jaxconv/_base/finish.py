@@ -78,22 +78,17 @@ class Finish:
     residual: bool
     activation: Activation | None
 
-    def add(self, sums: Array, extras: Sequence[Array], channel: int) -> Array:
-        """Add the bias, along the axis `channel`, and the residual, as far as they are there."""
+    def apply(self, sums: Array, extras: Sequence[Array], channel: int, dtype: DType) -> Array:
+        """Add a bias along the axis `channel`, and a residual; activate, and round to `dtype`."""
+        extras = [lax.convert_element_type(x, sums.dtype) for x in extras]
         if self.bias:
             bias, *extras = extras
-            bias = meshes.shard_alike(lax.convert_element_type(bias, sums.dtype), sums, channel)
+            bias = meshes.shard_alike(bias, sums, channel)
             bias = lax.expand_dims(bias, [axis for axis in range(sums.ndim) if axis != channel])
             sums = jnp.add(sums, bias)
         if self.residual:
             [residual] = extras
-            residual = lax.convert_element_type(residual, sums.dtype)
             sums = jnp.add(sums, meshes.shard_alike(residual, sums))
-        return sums
-
-    def apply(self, sums: Array, extras: Sequence[Array], channel: int, dtype: DType) -> Array:
-        """Add, activate, and round to `dtype`."""
-        sums = self.add(sums, extras, channel)
         if self.activation is None:
             return lax.convert_element_type(sums, dtype)
         return activate(sums, self.activation, dtype)

@@ -61,41 +61,17 @@ def contract_and_finish(
 
 
 def _write_out(
-    result: Slot,
-    first: Array,
-    second: Array,
-    *extras: Array,
-    geometry: Geometry,
-    precision: Precision,
-    dtype: DType,
-    finish: Finish,
-    sharding: NamedSharding | None = None,
+    result: Slot, first: Array, second: Array, *extras: Array, finish: Finish, **params: Any
 ) -> Array:
-    sums = _sum(result, first, second, geometry, precision, dtype, sharding)
-    return finish.apply(sums, extras, geometry.data.channel, dtype)
+    """Contract, and then finish, as two steps."""
+    sums = contract(result, first, second, **_params_of_sums(**params))
+    return finish.apply(sums, extras, params["geometry"].data.channel, params["dtype"])
 
 
-def _sum(
-    result: Slot,
-    first: Array,
-    second: Array,
-    geometry: Geometry,
-    precision: Precision,
-    dtype: DType,
-    sharding: NamedSharding | None = None,
-) -> Array:
-    """Contract in the type of sums."""
+def _params_of_sums(*, dtype: DType, sharding: NamedSharding | None = None, **same: Any) -> Any:
+    """The parameters of a contraction whose result is finished, and rounded to `dtype`, after."""
     wide = ACCUMULATION[dtype]
-    return contract(
-        result,
-        first,
-        second,
-        geometry=geometry,
-        precision=precision,
-        dtype=wide,
-        early_rounding=dtype != wide,
-        sharding=sharding,
-    )
+    return {**same, "dtype": wide, "early_rounding": dtype != wide, "sharding": sharding}
 
 
 def _register(result: Slot) -> None:
@@ -110,8 +86,9 @@ def _register(result: Slot) -> None:
         (first, second), (d_first, d_second, *d_extras) = primals[:2], tangents
         finish, dtype, wide = params["finish"], params["dtype"], ACCUMULATION[params["dtype"]]
         geometry, precision = params["geometry"], params["precision"]
+        of_sums = _params_of_sums(geometry=geometry, precision=precision, dtype=dtype)
         terms = [
-            _sum(result, *pair, geometry, precision, dtype)
+            contract(result, *pair, **of_sums)
             for pair in ((d_first, second), (first, d_second))
             if not any(type(x) is ad.Zero for x in pair)
         ]
@@ -146,17 +123,9 @@ def _register(result: Slot) -> None:
         return [next(found) if s else None for s in sought]
 
     def batch(axis: Any, args: Any, dims: Any, *, forced: Any, **params: Any) -> tuple[Array, int]:
-        geometry, dtype, finish = params["geometry"], params["dtype"], params["finish"]
-        wide = ACCUMULATION[dtype]
-        contraction = {
-            "precision": params["precision"],
-            "dtype": wide,
-            "early_rounding": dtype != wide,
-            "sharding": None,
-        }
-        sums, dim = batch_contraction(
-            contract, result, axis, args[:2], dims[:2], geometry, contraction
-        )
+        geometry, dtype, finish = (params.pop(n) for n in ("geometry", "dtype", "finish"))
+        of_sums = _params_of_sums(dtype=dtype, **params)
+        sums, dim = batch_contraction(contract, result, axis, args[:2], dims[:2], geometry, of_sums)
 
         def apply(sums: Array, *extras: Array) -> Array:
             out: Array = finish.apply(sums, extras, geometry.data.channel, dtype)
@@ -165,7 +134,9 @@ def _register(result: Slot) -> None:
         return jax.vmap(apply, (dim, *dims[2:]))(sums, *args[2:]), 0
 
     def taylor(primals_in: Any, series_in: Any, *, forced: Any, **params: Any) -> Any:
-        return jet.jet(partial(_write_out, result, **params), primals_in, series_in)
+        # A rule is given coefficients, and `jet.jet` takes derivatives unless told otherwise.
+        steps = partial(_write_out, result, **params)
+        return jet.jet(steps, primals_in, series_in, factorial_scaled=False)
 
     primitive.def_abstract_eval(abstract)
     ad.primitive_jvps[primitive] = differentiate
