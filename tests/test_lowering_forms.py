@@ -25,6 +25,7 @@ POOL = [
     *draw(seed=5, count=40, ranks=(2, 3), most_channels=24),
     Problem("far", 2, 1, (3, 2), (FAR,)),
     Problem("far", 2, 2, (1, 2), (FAR, Axis(4, 2, 5, 1, 1, 1, 1, 0))),
+    Problem("many", 2, 1, (3, 2), (Axis(31, 10, 7, 3, 2, 3, 4, 1), Axis(9, 7, 3, 2, 1, 2, 1, 1))),
     Problem("one tap", 4, 1, (3, 5), (Axis(5, 1, 5, 1, 1, 0, 0, 0), Axis(7, 1, 4, 2, 1, 0, 0, 0))),
     Problem("padded", 3, 2, (3, 2), (Axis(5, 1, 4, 2, 1, 1, 2, 1), Axis(6, 1, 3, 2, 1, 0, 0, 1))),
 ]
@@ -91,6 +92,14 @@ def test_xla_does_not_exchange_the_operands_of_a_convolution(op, shapes, attribu
     assert "rhs_reversal" not in text
 
 
+def test_many_taps_are_few_reads():
+    """XLA takes 20 ms to compile a read: 20 s, if there were one for each of 31 x 31 taps."""
+    src, weights = jax.ShapeDtypeStruct((1, 40, 41, 3), jnp.bfloat16), (31, 31, 3, 8)
+    with jaxconv.forced("im2col"):
+        text = jax.jit(jaxconv.convolution).lower(src, jnp.ones(weights, jnp.bfloat16)).as_text()
+    assert 10 < text.count("stablehlo.slice") < 40
+
+
 def test_convolutions_in_float64():
     """XLA's convolution gets other padding there."""
     problems = [p for p in POOL if several(p) and claims("convolution", "coarse", p)][:8]
@@ -114,6 +123,10 @@ LIMITS = {
         (im2col, "MAX_WINDOWS_BYTES", 0),
         (im2col, "MAX_BLOCK_BYTES", 1 << 10),
         (im2col, "MIN_BLOCK_BYTES", 0),
+        *(
+            (im2col, f"MAX_{limit}", 1)
+            for limit in ("TAPS_AT_ONCE", "TAPS_AT_ONCE_NARROW", "READS")
+        ),
     ],
     "phases": [(phases, "MAX_SEPARATE_RESIDUES", 1)],
     "swap": [],
@@ -127,7 +140,7 @@ def test_exact_in_blocks(patched, form, slot):
     for limit in LIMITS[form]:
         patched(*limit)
     problems = [p for p in POOL if several(p) and claims(form, slot, p)]
-    problems = sorted(problems, key=lambda p: -max(a.stride for a in p.axes))[:8]
+    problems = sorted(problems, key=lambda p: -max(a.stride * a.kernel for a in p.axes))[:8]
     assert problems
     check(form, slot, problems)
 

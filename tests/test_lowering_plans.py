@@ -94,6 +94,7 @@ def test_one_isolates_and_none_within_it():
         (problem("kernel", [axis(kernel=1, pad=0)] * 2), ["dot in parts"], ["dot in parts"]),
         (problem("kernel", [axis(kernel=1, pad=0)] * 2, 1, 64, 512), ["dot"], ["dot"]),
         (problem("coarse", [axis(32, 4, 4, pad=0)] * 2), ["onednn"], ["dot"]),
+        (problem("coarse", [axis(512, 512, pad=0)], 1, 1, 1, batch=1), ["dot"], ["dot"]),
         (problem("coarse", [axis()] * 2, 32, 1, 1), ["onednn"], ["multiply-adds"]),
         (problem("kernel", [axis()] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
         (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["phases", *["col2im"] * 4], ["col2im"]),

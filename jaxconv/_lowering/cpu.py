@@ -138,7 +138,7 @@ def _one_dot(p: Problem) -> bool:
         return (p.tiles or p.pointwise) and (p.dense or not onednn.may_call(p))
     finishes = p.bits == 16 and onednn.FORM.finishes(p)  # half the bytes of float32 sums
     called = p.result == "coarse" and (finishes or not p.pointwise) and onednn.FORM.fills(p)
-    return p.dense and (p.pointwise or p.tiles) and not called
+    return p.dense and (p.pointwise or p.tiles) and not (called and _pays_for_onednn(p))
 
 
 def _few_sums(p: Problem) -> bool:
