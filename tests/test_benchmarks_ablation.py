@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 import jaxconv
-from benchmarks import worker
+from benchmarks import files, worker
 from benchmarks.pool import ROOT
 from jaxconv import _lowering
 from jaxconv._lowering import plan
@@ -46,9 +46,10 @@ def ablation(*flags):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_only_rows_whose_program_changes_are_timed(library):
+def test_only_rows_whose_program_changes_are_timed(library, tmp_path):
     problems = ["mb2ic4ih28oc4oh28kh3ph1n3x3", "mb2ic4ih28oc4oh28kh1n1x1"]
-    flags = ["--ops=forward", "--repeats=3", "--burst=0.005", f"--library={library}"]
+    flags = ["--ops=forward", "--repeats=3", "--burst=0.005", f"--library={library}",
+             f"--out={tmp_path / 'worth.csv'}"]  # fmt: skip
     done = ablation(*flags, *(f"--problem={p}" for p in problems))
     assert done.returncode == 0, done.stderr
     first, row, last = done.stdout.splitlines()
@@ -56,6 +57,10 @@ def test_only_rows_whose_program_changes_are_timed(library):
     assert "  3x3 forward f32 NXC: jaxconv " in row
     assert float(row.split()[0]) < 0.5
     assert last == "unused: 0 of 2 rows change"
+    slow, unused = files.load(tmp_path / "worth.csv")["rows"]
+    assert float(slow["mean"]) == float(slow["most"]) < 0.5
+    assert [slow[name] for name in ("line", "rows", "of", "helped")] == ["slow", "1", "2", "0"]
+    assert [*unused.values()] == ["unused", "0", "2", "", "", "", ""]
 
 
 def test_a_line_that_does_not_exist(library):

@@ -17,7 +17,7 @@ WAYS = (
     ("NXC", "bfloat16", None),
     ("NXC", "bfloat16", "portable"),
 )
-LAYERS, PART = 100, 20
+LAYERS, PART = 60, 20
 
 
 def shapes(layer, op, layout):

@@ -384,7 +384,7 @@ def test_only_vector_code_runs(held_to):
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("held_to", ["AVX2", None], ids=["AVX2", "all"])
 def test_only_vector_code_runs_at_length(held_to, part):
-    demand_vector_code(sweep(100 + part, 150, held_to, named=part == 0), 150, held_to)
+    demand_vector_code(sweep(100 + part, 80, held_to, named=part == 0), 80, held_to)
 
 
 @HERE

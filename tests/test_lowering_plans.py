@@ -12,11 +12,12 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering import cpu, gpu, xla_here
-from jaxconv._lowering.forms import phases
+from jaxconv._lowering.forms import blocks, phases
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
 
-DTYPES = [np.dtype(np.float32), np.dtype(jnp.bfloat16), np.dtype(np.float16), np.dtype(np.float64)]
+BFLOAT16 = np.dtype(jnp.bfloat16)
+DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
 TABLES = {"cpu": cpu.TABLE, "gpu": gpu.TABLE}
 
 
@@ -132,6 +133,17 @@ def test_one_isolates_and_none_within_it():
             ["by group", "im2col"],
         ),
         (problem("kernel", [axis()] * 2, 4, 16, 16, batch=1), ["im2col"], ["im2col"]),
+        (
+            problem("kernel", [axis(80)] * 2, 8, 16, 16, 4, dtype=BFLOAT16),
+            ["by group", "onednn"],
+            ["by group", "im2col"],
+        ),
+        (problem("kernel", [axis()] * 2, 4, 32, 32, 4, dtype=BFLOAT16), ["im2col"], ["im2col"]),
+        (
+            problem("kernel", [axis(kernel=1)] * 2, 4, 64, 64, dtype=BFLOAT16),
+            ["by group", "dot in parts"],
+            ["by group", "dot in parts"],
+        ),
         (problem("kernel", [axis()] * 2, fine=64), ["swap", "onednn"], ["swap", "im2col"]),
         (problem("kernel", [axis(stride=2)] * 2, fine=64), ["onednn"], ["im2col"]),
         (problem("kernel", [axis(7)] * 2, 1, 512, 256, batch=1), ["onednn"], ["im2col"]),
@@ -189,12 +201,36 @@ def test_what_is_faster_on_a_newer_xla_follows_from_the_problem(asked, older, ne
 
 
 @pytest.mark.parametrize(
-    ("release", "fast"),
-    [("0.10.2", False), ("0.11.2", False), ("0.12.0.1", True), ("1.0.0", True)],
+    ("release", "slices", "fast"),
+    [
+        ("0.10.2", False, False),
+        ("0.11.0", False, False),
+        ("0.11.2", True, False),
+        ("0.12.0.1", True, True),
+        ("1.0.0", True, True),
+    ],
 )
-def test_which_release_of_jaxlib_has_the_fast_convolution(release, fast, monkeypatch):
+def test_what_each_release_of_jaxlib_is_fast_at(release, slices, fast, monkeypatch):
     monkeypatch.setattr(xla_here, "version", {"jaxlib": release}.get)
+    assert xla_here.slices_floats.__wrapped__() == slices
     assert xla_here.fast_dense.__wrapped__() == fast
+
+
+@pytest.mark.parametrize("slices", [True, False])
+def test_loops_slice_16_bits_as_numbers_where_xla_does(slices, monkeypatch):
+    monkeypatch.setattr(xla_here, "slices_floats", lambda: slices)
+    x = jax.ShapeDtypeStruct((5, 6, 8), BFLOAT16)
+
+    def block(x):
+        return blocks.loop_over_groups(2, lambda _, one, other: one, x, x, 4)
+
+    def first_images(x):
+        return blocks.slice_along(x, 1, 2, 0)
+
+    for read in (block, first_images):
+        text = jax.jit(read).lower(x).as_text()
+        assert ("xui16>" in text) == (not slices)
+        assert "dynamic_slice" in text
 
 
 @pytest.mark.parametrize("fast", [True, False])

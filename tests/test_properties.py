@@ -160,7 +160,7 @@ def test_a_valid_call_is_exact(data, case, dtype):
 
 
 @pytest.mark.slow
-@settings(OTHERS_EACH_TIME, max_examples=24)
+@settings(OTHERS_EACH_TIME, max_examples=12)
 @given(cases(), one_of(F32, BF16, F16))
 def test_a_valid_call_is_exact_by_every_form(case, dtype):
     check(case, dtype, [None, *(f for f in FORMS if claims(f, case, dtype))])
@@ -309,7 +309,7 @@ def test_any_call_is_right_or_refused(call):
 
 
 @pytest.mark.slow
-@settings(OTHERS_EACH_TIME, max_examples=1000)
+@settings(OTHERS_EACH_TIME, max_examples=600)
 @given(calls())
 def test_any_call_is_right_or_refused_at_length(call):
     check_outcome(*call)

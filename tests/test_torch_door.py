@@ -74,7 +74,7 @@ def test_values_and_gradients(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))  # 24 seeds passed once, in eight minutes
+@pytest.mark.parametrize("seed", range(3))  # 24 seeds passed once, in eight minutes
 def test_values_and_gradients_of_many(seed):
     """Compare 50 calls for each seed."""
     rng = np.random.default_rng([2, seed])
@@ -112,7 +112,7 @@ def test_bfloat16_is_rounded_once(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_bfloat16_of_many_is_rounded_once(name):
     rng = np.random.default_rng(4)
-    for _ in range(25):
+    for _ in range(12):  # of 25, the others passed once
         check_bfloat16(rng, name=name)
 
 
@@ -172,7 +172,7 @@ def test_windows(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_many_windows(seed):
     rng = np.random.default_rng([7, seed])
     for _ in range(25):

@@ -42,11 +42,9 @@ MAX_RESULT_CHANNELS, MIN_SUMMED_PER_RESULT = 8, 8
 #: windows over elements of the data, above which that convolution beats adding windows up.
 MAX_SLOW_CHANNELS, MAX_WINDOWS_RATIO = 16, 2
 
-#: Fine channels of a stem whose gradients XLA:CPU has fast code for.
-MAX_STEM_CHANNELS = 4
-
-#: Fine channels of a stem, and coarse channels for each, for which im2col beats XLA's convolution.
-MAX_WIDENED_CHANNELS, MIN_COARSE_PER_FINE = 8, 10
+#: Fine channels of a stem whose gradients XLA:CPU has fast code for; and, with so many coarse
+#: channels for each, fine channels for which im2col beats XLA's convolution.
+MAX_STEM_CHANNELS, MIN_COARSE_PER_FINE, MAX_WIDENED_CHANNELS = 4, 10, 8
 
 #: Pairs of channels in a group, and pixels of an image, that are worth a call of oneDNN; and taps
 #: that are cheaper in one loop over more pixels than these.
@@ -61,8 +59,8 @@ MAX_ONE_CORE_SUMS = 96 * 96
 #: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
 MIN_ONEDNN_WORK = 2e4
 
-#: Multiply-adds of a group that are worth a contraction for each group.
-MIN_GROUP_WORK = 4e6
+#: Multiply-adds, and bytes of windows in 16 bits, that are worth a contraction for each group.
+MIN_GROUP_WORK, MIN_GROUP_WINDOWS = 4e6, 4 << 20
 
 #: Pixels along an axis, and channels, for which im2col beats XLA's convolution; and coarse channels
 #: that are not worth im2col's windows.
@@ -206,8 +204,10 @@ def _fast_dense(p: Problem) -> bool:
 
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
-    several = not p.dense and p.bits > 16 and p.counted
-    return several and p.work >= MIN_GROUP_WORK * p.geometry.groups
+    if p.dense or not p.counted or p.work < MIN_GROUP_WORK * p.geometry.groups:
+        return False
+    windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
+    return p.bits > 16 or (p.result == "kernel" and (p.pointwise or windows >= MIN_GROUP_WINDOWS))
 
 
 def _dots_of_windows(p: Problem) -> bool:

@@ -8,7 +8,23 @@ from importlib.metadata import version
 FAST_DENSE = (0, 12)
 
 
+#: The first release of jaxlib that was seen to slice 16-bit floats in a loop as they are. Earlier
+#: ones convert the whole tensor to float32 before the loop.
+SLICES_FLOATS = (0, 11, 2)
+
+
 @cache
 def fast_dense() -> bool:
     """Whether XLA:CPU's dense convolution uses all cores."""
-    return tuple(map(int, version("jaxlib").split(".")[:2])) >= FAST_DENSE
+    return _is_at_least(FAST_DENSE)
+
+
+@cache
+def slices_floats() -> bool:
+    """Whether XLA:CPU slices 16-bit floats in a loop, and does not convert them before."""
+    return _is_at_least(SLICES_FLOATS)
+
+
+def _is_at_least(first: tuple[int, ...]) -> bool:
+    release = version("jaxlib").split(".")[: len(first)]
+    return tuple(map(int, release)) >= first

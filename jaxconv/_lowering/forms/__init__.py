@@ -12,7 +12,7 @@
     slide.py, swap.py           weights gradients: images as kernels; fine and coarse exchanged
     bundle.py                   TPU: groups of few channels, several in one
     split.py, taps.py           by group, block or piece; by tap
-    window.py, blocks.py        functions that several forms use
+    window.py, blocks.py, bits.py   functions that several forms use
 
 A new form is a record (`Form`) in a file here, a line in a table with the reason, its fault, and
 a row of the table in the docs.

@@ -13,6 +13,7 @@ from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import merge_groups, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Emit
+from jaxconv._lowering.forms import bits
 from jaxconv._lowering.isolate import call_apart
 from jaxconv._lowering.problem import Numerics
 
@@ -94,7 +95,9 @@ def concatenate_blocks(
 
 def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
     """Slice `size` elements along an axis; all elements are `x` itself."""
-    return x if size == x.shape[axis] else lax.dynamic_slice_in_dim(x, start, size, axis)
+    if size == x.shape[axis]:
+        return x
+    return bits.to_floats(lax.dynamic_slice_in_dim(bits.sliceable(x), start, size, axis), x.dtype)
 
 
 def loop_over_groups(
@@ -111,10 +114,10 @@ def loop_over_groups(
     size = find_divisor(groups, most)
     if size == groups:
         return form(groups, first, second)
-    parts = [split_groups(x, groups // size) for x in (first, second)]
+    parts = [split_groups(bits.sliceable(x), groups // size) for x in (first, second)]
 
     def part(n: Array) -> Array:
         operands = (lax.dynamic_index_in_dim(x, n, -2, keepdims=False) for x in parts)
-        return form(size, *operands)
+        return form(size, *(bits.to_floats(x, first.dtype) for x in operands))
 
     return merge_groups(jnp.moveaxis(lax.map(part, jnp.arange(groups // size)), 0, -2))

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
-from jaxconv._base.typing import DType, Shape
+from jaxconv._base.typing import Shape
 from jaxconv._lowering.form import Form
-from jaxconv._lowering.forms import window
+from jaxconv._lowering.forms import bits, window
 from jaxconv._lowering.forms.blocks import find_divisor, map_groups
 from jaxconv._lowering.problem import Numerics
 
@@ -111,8 +111,6 @@ def _patch_order(geometry: Geometry) -> list[int]:
 
 # The dots, for other forms too.
 
-_BITS = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
-
 
 def contract_channels(rows: Array, weights: Array, numerics: Numerics) -> Array:
     """Contract (N, X, i) with (i, o) to (N, X, o)."""
@@ -164,19 +162,4 @@ def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
 
 def _move_channels_first(x: Array) -> Array:
     """Transpose as integers: XLA would fold a transposition of floats into the dot."""
-    return cast_to_floats(jnp.moveaxis(cast_to_bits(x), -1, 0), x.dtype)
-
-
-def make_movable(x: Array) -> Array:
-    """Cast 16-bit floats to integers: XLA moves such floats by way of float32."""
-    return cast_to_bits(x) if x.dtype.itemsize == 2 else x
-
-
-def cast_to_bits(x: Array) -> Array:
-    """Cast floats to integers of the same size."""
-    return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
-
-
-def cast_to_floats(x: Array, dtype: DType) -> Array:
-    """Undo `cast_to_bits` and `make_movable`."""
-    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
+    return bits.to_floats(jnp.moveaxis(bits.of_floats(x), -1, 0), x.dtype)

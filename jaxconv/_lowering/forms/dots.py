@@ -18,7 +18,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import DataLayout, Geometry
 from jaxconv._base.reshape import merge_groups, replace_axes, split_groups
 from jaxconv._lowering.form import Form
-from jaxconv._lowering.forms import dot, window
+from jaxconv._lowering.forms import bits, window
 from jaxconv._lowering.problem import Numerics
 
 # For each tap.
@@ -96,8 +96,8 @@ def images_to_coarse(
     fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
 ) -> Array:
     """Multiply (n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
-    bits = jnp.moveaxis(_split_weights(dot.cast_to_bits(kernel), geometry), -1, -2)
-    weights = dot.cast_to_floats(bits, kernel.dtype)  # as integers, see `dot._channels_first`
+    weights = jnp.moveaxis(_split_weights(bits.of_floats(kernel), geometry), -1, -2)
+    weights = bits.to_floats(weights, kernel.dtype)  # as integers, see `dot._move_channels_first`
     out = _multiply(weights, _flatten(_read_pixels(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 

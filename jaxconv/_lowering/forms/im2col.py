@@ -20,7 +20,7 @@ from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.typing import Index
 from jaxconv._lowering import isolate
 from jaxconv._lowering.form import Form
-from jaxconv._lowering.forms import dot, window
+from jaxconv._lowering.forms import bits, dot, window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
     map_groups,
@@ -63,12 +63,12 @@ def _count_groups(fine: Array, geometry: Geometry) -> int:
 @map_groups(_count_groups)
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Multiply the windows by the kernel."""
-    source = window.pad_fine(dot.make_movable(fine), geometry)
+    source = window.pad_fine(bits.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def product(start: Index, size: int) -> Array:
         windows = _write_windows(source, geometry, along, start, size, source.ndim - 1)
-        return dot.contract_channels(dot.cast_to_floats(windows, fine.dtype), weights, numerics)
+        return dot.contract_channels(bits.to_floats(windows, fine.dtype), weights, numerics)
 
     along, size = _choose_block(fine, geometry)
     total = geometry.axes[along].coarse
@@ -88,7 +88,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
         view = replace(geometry, data=data._replace(spatial=spatial))
 
     def pad_and_move(fine: Array) -> Array:
-        padded = window.pad_fine(dot.make_movable(fine), geometry)
+        padded = window.pad_fine(bits.movable(fine), geometry)
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
     # Otherwise XLA would move and pad the pixels of each tap, in a loop for each tap.
@@ -99,7 +99,7 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
         windows = _write_windows(source, view, along, start, size, channel)
         block = slice_along(coarse, start, size, data.spatial[along])
         multiply = dot.contract_first_rows if by_channel else dot.contract_rows
-        return multiply(dot.cast_to_floats(windows, fine.dtype), block, numerics)
+        return multiply(bits.to_floats(windows, fine.dtype), block, numerics)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize

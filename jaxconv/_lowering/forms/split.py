@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
+from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import Index
@@ -29,19 +30,27 @@ from jaxconv._lowering.problem import Numerics, Problem
 MAX_DEPTHWISE_TAPS, MAX_TAPS = 32, 64
 
 
-# By group: XLA:CPU runs a group alone twice as fast as within a grouped convolution.
+# By group: XLA:CPU runs a group alone twice as fast as within a grouped convolution. A weights
+# gradient in 16 bits is one in float32, since to transpose a group costs more than to widen it.
 
 
 def _split_groups(problem: Problem) -> tuple[Problem, ...]:
-    return (replace(problem, geometry=replace(problem.geometry, groups=1)),)
+    one = replace(problem, geometry=replace(problem.geometry, groups=1))
+    wide = problem.result == "kernel"
+    return (replace(one, dtype=ACCUMULATION[problem.dtype]) if wide else one,)
 
 
 def groups_to_result(
     first: Array, second: Array, *, problem: Problem, numerics: Numerics, parts: Parts
 ) -> Array:
     """Compute one group after the other."""
-    geometry = problem.geometry
-    return _compute_groups(1, parts, first, second, geometry, numerics)
+    (part,) = parts
+    dtype = _split_groups(problem)[0].dtype
+
+    def widened(first: Array, second: Array, numerics: Numerics) -> Array:
+        return part(first.astype(dtype), second.astype(dtype), numerics)
+
+    return _compute_groups(1, (widened,), first, second, problem.geometry, numerics)
 
 
 def _compute_groups(
