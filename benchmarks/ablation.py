@@ -10,16 +10,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from absl.flags import DEFINE_string
 
-from benchmarks import flags, layers, run
+from benchmarks import files, flags, layers, run
 from benchmarks.pool import ROOT, Pool
 from benchmarks.rounds import Plan, geometric_mean
 
 WITH, WITHOUT = "jaxconv", "jaxconv@without"
+#: A row that a line helps: a line is worth its place if it helps three.
+WORTH = 1.25
+#: Of `--out`: the rows whose program changes without the line, of how many rows; time without over
+#: time with, and the rows where that is at least `WORTH`.
+COLUMNS = ["line", "rows", "of", "mean", "most", "least", "helped"]
 LIST = "from jaxconv import _lowering; print(*[x.name for x in _lowering.TABLES['cpu']], sep='\\n')"
 
 
@@ -73,6 +79,7 @@ def main(argv: Sequence[str]) -> None:
     command = layers.command("benchmarks.ablation", told)
     DEFINE_string("lines", "", "names joined by commas; default all", **command.own)
     DEFINE_string("library", "", "a folder to import jaxconv from", **command.own)
+    started, load = time.time(), os.getloadavg()[0]
     asked = flags.parse(command, argv)
     jobs, plan = layers.jobs(asked), run.plan(asked)
     known = names(asked.library)
@@ -80,17 +87,22 @@ def main(argv: Sequence[str]) -> None:
     lines = asked.lines.split(",") if asked.lines else [x for x in known if x != "all-others"]
     if unknown := [line for line in lines if line not in known]:
         command.fail(f"--lines: no {', '.join(unknown)}; known: {', '.join(known)}")
+    table: list[list] = [COLUMNS]
     for line in lines:
         with open_pool(line, asked.library) as pool:
             rows = compare(pool, changed(pool, jobs, plan.cap_s), plan)
         ratios = [ratio for ratio, _ in rows if ratio]
-        told = f"{line}: {len(rows)} of {len(jobs)} rows change"
+        told, worth = f"{line}: {len(rows)} of {len(jobs)} rows change", [""] * 4
         if ratios:
-            told += f"; without it {geometric_mean(ratios):.3f} of the time, {max(ratios):.2f} at"
-            told += f" most, {min(ratios):.2f} at least"
+            worth = [f"{x:.3f}" for x in (geometric_mean(ratios), max(ratios), min(ratios))]
+            worth.append(str(sum(ratio >= WORTH for ratio in ratios)))
+            told += "; without it {} of the time, {} at most, {} at least; {} helped".format(*worth)
+        table.append([line, len(rows), len(jobs), *worth])
         print(told)
         for ratio, row in rows:
             print(f"  {'-' if ratio is None else f'{ratio:.2f}':>6}  {row}", flush=True)
+    if asked.out:
+        files.save_table(asked.out, run.header(started, load), table)
 
 
 if __name__ == "__main__":

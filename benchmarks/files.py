@@ -42,16 +42,21 @@ def write(path: str, results: dict) -> None:
 def save(path: str, results: dict, columns: Sequence[str], cells: Callable) -> None:
     """Write results whose engines have these columns; `cells` makes them of an engine's entry."""
     labels = list(results["engines"])
-    text = io.StringIO()
-    for key, value in results.items():
-        if key != "rows":
-            text.write(f"# {key}: {_rounded_json(value)}\n")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow([*ROW, *(f"{label} {name}" for label in labels for name in columns)])
+    lines = [[*ROW, *(f"{label} {name}" for label in labels for name in columns)]]
     for row in results["rows"]:
         own = row | {"problem": row.get("problem", "").removesuffix(f'n"{row["layer"]}"')}
         of_row = [c for label in labels for c in cells(row["engines"].get(label))]
-        table.writerow([*(own[name] for name in ROW), *of_row])
+        lines.append([*(own[name] for name in ROW), *of_row])
+    save_table(path, results, lines)
+
+
+def save_table(path: str, header: dict, lines: Sequence[Sequence]) -> None:
+    """Write what a header says but for its rows, and a table whose first line has the titles."""
+    text = io.StringIO()
+    for key, value in header.items():
+        if key != "rows":
+            text.write(f"# {key}: {_rounded_json(value)}\n")
+    csv.writer(text, lineterminator="\n").writerows(lines)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     partial = Path(f"{path}.partial")
     partial.write_text(text.getvalue())
