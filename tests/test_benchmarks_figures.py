@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import ablation, compiled, figures, files
+from benchmarks import compiled, figures, files
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
@@ -142,22 +142,6 @@ def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
     # (2 * 4)^1/2, (1 * 4)^1/2, (4 * 1)^1/2
     last = ["geometric mean, in multiples of the faster PyTorch's time", "2.83", "2.00", "2.00"]
     assert lines[1:] == [["net 1", "8", "8", "2"], last]
-
-
-def test_what_lines_are_worth(tmp_path):
-    """The line that saves most over all of its rows stands first."""
-    head = {"machine": results()["machine"]}
-    table = [
-        ablation.COLUMNS,
-        ["rare", 1, 90, "1.500", "1.500", "1.500", 1],
-        ["idle", 0, 90, "", "", "", ""],
-        ["common", 9, 90, "1.200", "2.000", "0.900", 3],
-    ]
-    files.save_table(str(tmp_path / "worth.csv"), head, table)
-    first, second, nothing, said = figures.worth([files.load(tmp_path / "worth.csv")], [])[2:]
-    assert first == "| common | 9 | 1.20 | 2.00 | 0.90 | 3 |"
-    assert second == "| rare | 1 | 1.50 | 1.50 | 1.50 | 1 |"
-    assert (nothing, said.split(". ")[1]) == ("", "No row changes without idle.")
 
 
 def test_the_machine_of_results():

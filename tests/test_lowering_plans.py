@@ -207,7 +207,9 @@ def test_what_is_faster_on_a_newer_xla_follows_from_the_problem(asked, older, ne
         ("0.11.0", False, False),
         ("0.11.2", True, False),
         ("0.12.0.1", True, True),
-        ("1.0.0", True, True),
+        ("0.12.1rc1", True, True),
+        ("0.13.0.dev20270101", True, True),
+        ("1.0", True, True),
     ],
 )
 def test_what_each_release_of_jaxlib_is_fast_at(release, slices, fast, monkeypatch):

@@ -1,5 +1,6 @@
 """How fast this release of XLA:CPU is, as far as the table depends on it."""
 
+import re
 from functools import cache
 from importlib.metadata import version
 
@@ -26,5 +27,5 @@ def slices_floats() -> bool:
 
 
 def _is_at_least(first: tuple[int, ...]) -> bool:
-    release = version("jaxlib").split(".")[: len(first)]
-    return tuple(map(int, release)) >= first
+    numbers = re.findall(r"\d+", version("jaxlib"))  # also of "0.13.0rc1"
+    return tuple(map(int, numbers[: len(first)])) >= first

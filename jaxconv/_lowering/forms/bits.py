@@ -17,7 +17,7 @@ def movable(x: Array) -> Array:
 def sliceable(x: Array) -> Array:
     """Cast 16-bit floats to integers where XLA:CPU would convert all of `x` before a loop.
 
-    Elsewhere a loop of multiply-adds takes up to three times as long with integers.
+    Elsewhere a loop of multiply-adds takes up to four times as long with integers.
     """
     return x if xla_here.slices_floats() else movable(x)
 

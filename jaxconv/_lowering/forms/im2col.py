@@ -42,7 +42,7 @@ MAX_GROUPS_BYTES = 8 << 20
 MIN_CHANNELS = 8
 #: Taps that are read at once, with two axes and 16 bits or few channels, and otherwise; and taps of
 #: an axis, where neighbours are joined first. Axis by axis, few channels and 16 bits take 0.7 to
-#: 0.9 of the time. All others take 1.2 to 1.4 times as long, but a fifth of the time to compile.
+#: 0.9 of the time. All others take 1.2 to 1.8 times as long, but a fifth of the time to compile.
 MAX_TAPS_AT_ONCE_NARROW, MAX_TAPS_AT_ONCE, MAX_READS = 9, 64, 16
 #: Images that a symbolic batch is taken to have.
 SYMBOLIC_IMAGES = 8
