@@ -5,6 +5,7 @@ a test that names no sharding runs on the first one, as it would with a single d
 """
 
 import os
+import re
 from contextlib import ExitStack
 from functools import cache
 from importlib.metadata import version
@@ -22,7 +23,7 @@ def pytest_configure(config):
     The default tests use the older code generator of jaxlib until 0.11.0, which takes a third
     of the time to compile; later ones have the newer alone, and no such flag.
     """
-    older = tuple(map(int, version("jaxlib").split(".")[:3])) <= (0, 11, 0)
+    older = tuple(map(int, re.findall(r"\d+", version("jaxlib"))[:3])) <= (0, 11, 0)
     os.environ.pop("JAXCONV_INSTALL", None)  # most tests compare with lax
     for flag in [DEVICES, *[EMITTERS] * (older and config.option.markexpr == DEFAULT)]:
         given = os.environ.get("XLA_FLAGS", "")
