@@ -18,18 +18,19 @@ MASKS = 4  # classes of a pixel
 #: How much larger weights are drawn before an activation, which makes the second moment smaller.
 GAINS = {None: 1.0, "relu": 2.0, "relu6": 2.0, "silu": 2.0, "sigmoid": 0.1}
 GATE_GAIN = 3.0  # after a gate, of about a half
+BIAS = 0.5  # so large that no engine can leave one out within the tolerance
 
 
 def conv(ops, p, x, cin, cout, k, s=1, g=1, activation=None, residual=None, gain=1.0):
     """A convolution padded by half its kernel."""
     w = p(k, k, cin // g, cout, std=math.sqrt(gain * GAINS[activation] * g / (k * k * cin)))
-    b = p(cout, std=0.1)
+    b = p(cout, std=BIAS)
     return ops.layer(x, w, b, "conv", s, (k - 1) // 2, g, activation, residual)
 
 
 def up(ops, p, x, cin, cout):
     """A transposed convolution that doubles both sides, of 2x2 without overlap."""
-    w, b = p(2, 2, cout, cin, std=math.sqrt(1 / cin)), p(cout, std=0.1)
+    w, b = p(2, 2, cout, cin, std=math.sqrt(1 / cin)), p(cout, std=BIAS)
     return ops.layer(x, w, b, "deconv", 2, 0, 1, None, None)
 
 

@@ -12,14 +12,18 @@ from benchmarks.pool import ROOT
 from jaxconv import _lowering
 from jaxconv._lowering import plan
 
-# A library of one op with two lines: `slow` makes 3x3 kernels slow, `unused` does nothing.
+# A library of one op with three lines: `slow` makes 3x3 kernels slow, `unused` does nothing, and
+# without `needed` there are no 1x1 kernels.
 LIBRARY = """
     import jax.numpy as jnp
     from jax import lax
     from jaxconv import _lowering
 
     def convolution(src, weights, *, strides, pads_begin, pads_end, dilations, groups, **_):
-        if weights.shape[0] == 3 and "slow" in [line.name for line in _lowering.TABLES["cpu"]]:
+        lines = [line.name for line in _lowering.TABLES["cpu"]]
+        if weights.shape[0] == 1 and "needed" not in lines:
+            raise RecursionError
+        if weights.shape[0] == 3 and "slow" in lines:
             for _ in range(30):
                 src = lax.sort(src, dimension=1)[:, ::-1] * 0 + src
         return lax.conv_general_dilated(
@@ -28,7 +32,7 @@ LIBRARY = """
 """
 TABLE = """
     from types import SimpleNamespace
-    TABLES = {"cpu": (SimpleNamespace(name="slow"), SimpleNamespace(name="unused"))}
+    TABLES = {"cpu": tuple(SimpleNamespace(name=name) for name in ("slow", "unused", "needed"))}
 """
 
 
@@ -52,21 +56,23 @@ def test_only_rows_whose_program_changes_are_timed(library, tmp_path):
              f"--out={tmp_path / 'worth.csv'}"]  # fmt: skip
     done = ablation(*flags, *(f"--problem={p}" for p in problems))
     assert done.returncode == 0, done.stderr
-    first, row, last = done.stdout.splitlines()
+    first, row, second, last = done.stdout.splitlines()
     assert first.startswith("slow: 1 of 2 rows change; without it 0.")
     assert "  3x3 forward f32 NXC: jaxconv " in row
     assert float(row.split()[0]) < 0.5
-    assert last == "unused: 0 of 2 rows change"
-    slow, unused = files.load(tmp_path / "worth.csv")["rows"]
+    assert second == "unused: 0 of 2 rows change"
+    assert last == "needed: 0 of 2 rows change, 1 have no program"
+    slow, unused, needed = files.load(tmp_path / "worth.csv")["rows"]
     assert float(slow["mean"]) == float(slow["most"]) < 0.5
     assert [slow[name] for name in ("line", "rows", "of", "helped")] == ["slow", "1", "2", "0"]
-    assert [*unused.values()] == ["unused", "0", "2", "", "", "", ""]
+    assert [*unused.values()] == ["unused", "0", "2", "0", "", "", "", ""]
+    assert [*needed.values()] == ["needed", "0", "2", "1", "", "", "", ""]
 
 
 def test_a_line_that_does_not_exist(library):
     done = ablation(f"--library={library}", "--lines=slow,sloow")
     assert done.returncode != 0
-    assert "--lines: no sloow; known: slow, unused" in done.stdout + done.stderr
+    assert "--lines: no sloow; known: slow, unused, needed" in done.stdout + done.stderr
 
 
 def test_this_library_lowers_without_the_line_in_that_process(monkeypatch):

@@ -161,7 +161,9 @@ def test_one_isolates_and_none_within_it():
             ["by block", "by piece", "multiply-adds"],
         ),
         (problem("kernel", [axis(14)] * 2, 32, 1, 2), ["slide", "onednn"], ["multiply-adds"]),
-        (problem("kernel", [axis(7, 5)] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("kernel", [axis(20, 7)] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("kernel", [axis(7, 9)] * 2, 32, 1, 1), ["by piece", "multiply-adds"], None),
+        (problem("kernel", [axis(7, 9)] * 2, 32, 1, 2), ["slide", "onednn"], None),
         (
             problem("coarse", [axis()] * 3, fine=32),
             ["onednn"],

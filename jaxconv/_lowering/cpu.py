@@ -46,9 +46,8 @@ MAX_SLOW_CHANNELS, MAX_WINDOWS_RATIO = 16, 2
 #: channels for each, fine channels for which im2col beats XLA's convolution.
 MAX_STEM_CHANNELS, MIN_COARSE_PER_FINE, MAX_WIDENED_CHANNELS = 4, 10, 8
 
-#: Pairs of channels in a group, and pixels of an image, that are worth a call of oneDNN; and taps
-#: that are cheaper in one loop over more pixels than these.
-MAX_SLIDING_PAIRS, MIN_SLIDING_PIXELS, MAX_LOOP_TAPS, MAX_SLIDING_PIXELS = 4, 64, 9, 600
+#: Pairs of channels in a group, and pixels of an image, that are worth a call of oneDNN.
+MAX_SLIDING_PAIRS, MIN_SLIDING_PIXELS = 4, 64
 
 #: Pairs of channels in a group for which multiply-adds beat dots in a weights gradient.
 MAX_CHANNEL_PAIRS = 32
@@ -87,12 +86,13 @@ def _few_terms(p: Problem) -> bool:
 
 
 def _slides(p: Problem) -> bool:
-    """Whether a call for each image beats multiply-adds, which win for few taps of many pixels."""
-    pairs = p.fine_channels * p.coarse_channels
-    in_one_loop = pairs == 1 and not p.strided and p.taps <= MAX_LOOP_TAPS
-    few = p.positions < MIN_SLIDING_PIXELS or (in_one_loop and p.positions > MAX_SLIDING_PIXELS)
-    worth = p.bits == 32 or (p.bits == 16 and p.taps > MAX_TERMS_TO_KERNEL)
-    return worth and pairs <= MAX_SLIDING_PAIRS and not few
+    """Whether a call for each image beats multiply-adds, which win for few taps of single pairs."""
+    pairs, many = p.fine_channels * p.coarse_channels, p.taps > MAX_TERMS_TO_KERNEL
+    if p.bits == 64 or pairs > MAX_SLIDING_PAIRS:
+        return False
+    if pairs == 1:
+        return many and p.positions >= MIN_SLIDING_PIXELS
+    return many or (p.bits == 32 and p.positions >= MIN_SLIDING_PIXELS)
 
 
 def _few_products(p: Problem) -> bool:
