@@ -23,8 +23,8 @@ from benchmarks.rounds import Plan, geometric_mean
 WITH, WITHOUT = "jaxconv", "jaxconv@without"
 #: A row that a line helps: a line is worth its place if it helps three.
 WORTH = 1.25
-#: Of `--out`: the rows whose program changes without the line, of how many rows, and those that then
-#: have none; time without over time with, and the rows where that is at least `WORTH`.
+#: Of `--out`: the rows whose program changes without the line, of how many rows, and the rows that
+#: then have none; time without over time with, and the rows where that is at least `WORTH`.
 COLUMNS = ["line", "rows", "of", "none", "mean", "most", "least", "helped"]
 LIST = "from jaxconv import _lowering; print(*[x.name for x in _lowering.TABLES['cpu']], sep='\\n')"
 

@@ -104,10 +104,17 @@ def test_one_isolates_and_none_within_it():
         (problem("fine", [axis(28, 2, 2, pad=0)] * 2, 4), ["phases", "onednn"], ["dot"]),
         (problem("fine", [axis(28, 2, 2, pad=0)] * 2), ["dot"], ["dot"]),
         (problem("coarse", [axis(7)] * 2, 1, 256, 256, batch=1), ["im2col"], ["im2col"]),
+        (problem("fine", [axis(7)] * 2, 1, 256, 256, batch=1), ["col2im"], ["col2im"]),
         (
-            problem("fine", [axis(7)] * 2, 1, 256, 256, batch=1),
+            problem("fine", [axis(7)] * 2, 1, 256, 256, batch=2),
             ["flip", "onednn"],
             ["flip", "im2col"],
+        ),
+        (problem("fine", [axis(14, 4, 2, pad=1)] * 2, 1, 64, 256, batch=4), ["col2im"], None),
+        (
+            problem("fine", [axis(14, 4, 2, pad=1)] * 2, 1, 64, 256, batch=6),
+            ["phases", "onednn"],
+            None,
         ),
         (problem("kernel", [axis()] * 2, 1, 6, 16), ["im2col"], ["im2col"]),
         (problem("kernel", [axis()] * 2, 1, 6, 16, batch=32), ["convolution"], ["convolution"]),
@@ -248,12 +255,24 @@ def test_a_plan_is_told_the_release(fast, monkeypatch):
     assert found.fast_dense == fast
 
 
+@pytest.mark.parametrize(
+    ("spec", "strided", "plain"),  # of the kernel: coarse, fine, then spatial axes
+    [((0, 1, 2, 3), True, True), ((2, 3, 0, 1), True, False), ((1, 0, 2, 3), False, False)],
+)
+def test_few_pixels_are_a_dot_where_the_kernel_need_not_move(spec, strided, plain):
+    for stride, expected in ((2, strided), (1, plain)):
+        asked = problem("fine", [axis(8, 4, stride, pad=1)] * 2, 1, 64, 256, batch=1)
+        layout = KernelLayout(*spec[:2], spec[2:])
+        asked = replace(asked, geometry=replace(asked.geometry, kernel=layout))
+        assert (names(choose_plan(asked, "cpu")) == ["col2im"]) == expected
+
+
 def test_strides_are_few_contractions_however_large():
     for stride in (2, 3, 8, 100):
-        dense = choose_plan(problem("fine", [axis(200, 2 * stride, stride)] * 2), "cpu")
+        dense = choose_plan(problem("fine", [axis(200, 2 * stride, stride)] * 2, batch=64), "cpu")
         assert names(dense)[0] == "phases"
         assert len(dense.parts) == 1
-        odd = choose_plan(problem("fine", [axis(200, stride + 1, stride)] * 2), "cpu")
+        odd = choose_plan(problem("fine", [axis(200, stride + 1, stride)] * 2, batch=64), "cpu")
         assert len(odd.parts) == 4
     depthwise = choose_plan(problem("fine", [axis(56, 3, 2)] * 2, 32, 1, 1), "cpu")
     assert len(depthwise.parts) == 4

@@ -147,6 +147,15 @@ def _few_sums(p: Problem) -> bool:
     return p.pointwise and sums <= MAX_ONE_CORE_SUMS and p.work >= dot.MIN_PART_ROWS * sums
 
 
+def _few_pixels(p: Problem) -> bool:
+    """Whether to add up windows costs less than to copy the kernel: for oneDNN, or by residue."""
+    if p.result != "fine" or not p.counted:
+        return False
+    coarse, fine, _ = p.geometry.kernel
+    as_it_lies = coarse in (0, 1 + p.rank) or (p.strided and fine == 1 + p.rank)
+    return as_it_lies and p.pixels * (1 if p.strided else 4) <= p.coarse_channels
+
+
 def _few_results(p: Problem) -> bool:
     """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
     if not p.counted:
@@ -264,25 +273,16 @@ TABLE: Table = (
         "one dot of few sums keeps one core busy: several dots side by side, then their sum",
     ),
     Line("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
-    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
     Line(
-        "fast-dense",
-        convolution.FORM,
-        _fast_dense,
-        "XLA's dense convolution, on all cores",
-    ),
-    Line(
-        "few-results",
+        "few-pixels",
         col2im.FORM,
-        _few_results,
-        "few result channels: a dot, and added windows",
+        _few_pixels,
+        "few pixels: a dot reads the weights, which are most of the data, as they lie",
     ),
-    Line(
-        "strided",
-        phases.PHASES,
-        lambda p: True,
-        "stride-1 convolutions, one for residues of a kind",
-    ),
+    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
+    Line("fast-dense", convolution.FORM, _fast_dense, "XLA's dense convolution, on all cores"),
+    Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
+    Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
     Line(
         "tap-by-tap",
         taps.TAPS,

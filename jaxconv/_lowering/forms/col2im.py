@@ -1,7 +1,7 @@
 """col2im: one dot of each pixel with all taps makes windows, which are then added up.
 
 im2col reversed. With few result channels, a pixel has few products, and is read once, not once for
-each tap. XLA:CPU does the same by itself for strided data gradients of two spatial axes.
+each tap. With few pixels, the kernel is most of the data, and the dot reads it where it lies.
 """
 
 import math
@@ -10,10 +10,11 @@ from functools import partial, reduce
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Geometry
+from jaxconv._base.geometry import Axis, Geometry
+from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Emit, Form
-from jaxconv._lowering.forms import convolution, dot, taps, window
+from jaxconv._lowering.forms import dot, taps, window
 from jaxconv._lowering.forms.blocks import concatenate_blocks, slice_along
 from jaxconv._lowering.problem import Numerics, Problem
 
@@ -30,8 +31,8 @@ def _loop_over_images(form: Emit) -> Emit:
         batch = data.shape[0]
         if not isinstance(batch, int):
             return emit(data, kernel)
-        pixels, taps = math.prod(data.shape[1:-1]), math.prod(kernel.shape) // data.shape[-1]
-        image = pixels * taps * numerics.sums.itemsize
+        pixels, products = math.prod(data.shape[1:-1]), math.prod(kernel.shape) // data.shape[-1]
+        image = pixels * products * numerics.sums.itemsize
         most = max(MAX_BLOCK_BYTES // image, 1) if batch * image > MAX_WINDOWS_BYTES else batch
         images = min(most, batch)
 
@@ -43,34 +44,90 @@ def _loop_over_images(form: Emit) -> Emit:
     return each
 
 
+def _make_windows(data: Array, kernel: Array, summed: int, kept: int, numerics: Numerics) -> Array:
+    """Contract (N, X, C) with the axis `summed` of a kernel to (N, X, taps of each axis, `kept`).
+
+    The kernel is put in order before, or the windows after, whichever is less.
+    """
+    rank, channels = kernel.ndim - 2, kernel.shape[summed]
+    if not isinstance(data.shape[0], int) or math.prod(data.shape[:-1]) > channels:
+        kernel = jnp.moveaxis(kernel, (summed, kept), (0, -1))
+        summed, kept = 0, 1 + rank
+    rest = [axis for axis in range(kernel.ndim) if axis != summed]
+    if summed == 1 + rank:
+        out = dot.contract_last(data, kernel.reshape(-1, channels), numerics)
+    else:
+        rows = jnp.moveaxis(kernel, summed, 0).reshape(channels, -1)
+        out = dot.contract_channels(data, rows, numerics)
+    out = out.reshape(*data.shape[:-1], *(kernel.shape[axis] for axis in rest))
+    order = [axis for axis in rest if axis != kept] + [kept]
+    return lax.transpose(out, (*range(1 + rank), *(1 + rank + rest.index(axis) for axis in order)))
+
+
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Sum the products of each tap with all pixels, shifted to the pixels of the result."""
-    channels = kernel.shape[-1]
-    weights = jnp.moveaxis(kernel, -2, 0).reshape(kernel.shape[-2], -1)
-    windows = dot.contract_channels(fine, weights, numerics)  # N, X, (taps, o)
+    layout, rank = geometry.kernel, geometry.rank
+    windows = _make_windows(fine, kernel, layout.fine, layout.coarse, numerics)
     terms = []
-    for n, tap in enumerate(window.taps(geometry)):
-        products = lax.slice_in_dim(windows, n * channels, (n + 1) * channels, axis=fine.ndim - 1)
+    for tap in window.taps(geometry):
+        starts = [*[0] * (1 + rank), *tap, 0]
+        limits = [*windows.shape[: 1 + rank], *(t + 1 for t in tap), windows.shape[-1]]
+        products = lax.slice(windows, starts, limits)
+        products = lax.squeeze(products, range(1 + rank, 1 + 2 * rank))
         terms.append(window.shift_fine(tap, products, geometry))
     return reduce(lax.add, terms)
 
 
+def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    """Add up windows, axis by axis: tap stride*m + r of coarse pixel a belongs to place a + m."""
+    layout, rank = geometry.kernel, geometry.rank
+    out = _make_windows(coarse, kernel, layout.coarse, layout.fine, numerics)
+    for n, axis in enumerate(geometry.axes):
+        out = _add_windows(jnp.moveaxis(out, 1 + rank, 2 + n), axis, 1 + n)
+    return out
+
+
+def _add_windows(x: Array, axis: Axis, at: int) -> Array:
+    """Add up the windows of one axis: of coarse pixels in `at`, and of taps right behind."""
+    stride = axis.stride
+    shifts, step = -(-axis.kernel // stride), axis.dilation if stride == 1 else 1
+    x = _pad_axis(x, at + 1, 0, shifts * stride - axis.kernel)
+    x = replace_axes(x, at + 1, 1, (shifts, stride))
+    last = step * (shifts - 1)
+    terms = [
+        _pad_axis(lax.index_in_dim(x, m, at + 1, keepdims=False), at, step * m, last - step * m)
+        for m in range(shifts)
+    ]
+    out = replace_axes(reduce(lax.add, terms), at, 2, ((axis.coarse + last) * stride,))
+    return _pad_axis(out, at, -axis.pad_low, axis.pad_low + axis.fine - out.shape[at])
+
+
+def _pad_axis(x: Array, at: int, low: int, high: int) -> Array:
+    """Pad one axis with zeros, or crop it."""
+    config = [(0, 0, 0)] * x.ndim
+    config[at] = (low, high, 0)
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
+
+
 def _cannot(problem: Problem) -> bool:
     """Whether there are groups, huge windows, or sizes that neither function is made for."""
+    axes = problem.geometry.axes
     if problem.result == "coarse":
-        pixels, channels = math.prod(a.fine for a in problem.geometry.axes), problem.coarse_channels
-        fits = not problem.strided and problem.taps <= taps.MAX_TAPS
+        pixels, channels = math.prod(a.fine for a in axes), problem.coarse_channels
+        fits, padded = not problem.strided and problem.taps <= taps.MAX_TAPS, problem.taps
     else:
         pixels, channels = problem.positions, problem.fine_channels
-        fits = problem.strided and not problem.dilated and problem.rank == 2
-        fits = fits and problem.taps <= pixels
-    return not (problem.dense and fits) or 4 * pixels * problem.taps * channels > MAX_IMAGE_BYTES
+        shifts = [-(-a.kernel // a.stride) for a in axes]
+        fits = all(1 in (a.dilation, a.stride) for a in axes) and sum(shifts) <= taps.MAX_TAPS
+        padded = math.prod(m * a.stride for m, a in zip(shifts, axes, strict=True))
+    return not (problem.dense and fits) or 4 * pixels * padded * channels > MAX_IMAGE_BYTES
 
 
 FORM = Form(
     "col2im",
-    {"coarse": _loop_over_images(to_coarse), "fine": _loop_over_images(convolution.to_fine)},
+    {"coarse": _loop_over_images(to_coarse), "fine": _loop_over_images(to_fine)},
     cannot=_cannot,
+    any_kernel=True,
     gathers=True,
     contender=True,
 )

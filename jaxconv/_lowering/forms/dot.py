@@ -33,7 +33,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
     """Multiply each coarse pixel by the weights: the product is a window."""
     weights = kernel.reshape(-1, kernel.shape[-1])
-    windows = _dot(coarse, weights, ((geometry.rank + 1,), (1,)), numerics)
+    windows = contract_last(coarse, weights, numerics)
     return _lay_patches(windows, kernel.shape[-2], geometry)
 
 
@@ -115,6 +115,11 @@ def _patch_order(geometry: Geometry) -> list[int]:
 def contract_channels(rows: Array, weights: Array, numerics: Numerics) -> Array:
     """Contract (N, X, i) with (i, o) to (N, X, o)."""
     return _dot(rows, weights, ((rows.ndim - 1,), (0,)), numerics)
+
+
+def contract_last(rows: Array, weights: Array, numerics: Numerics) -> Array:
+    """Contract (N, X, i) with (o, i) to (N, X, o)."""
+    return _dot(rows, weights, ((rows.ndim - 1,), (1,)), numerics)
 
 
 def contract_rows(fine: Array, coarse: Array, numerics: Numerics) -> Array:
