@@ -92,6 +92,23 @@ def test_xla_does_not_exchange_the_operands_of_a_convolution(op, shapes, attribu
     assert "rhs_reversal" not in text
 
 
+@pytest.mark.parametrize("weights_format", ["XOI", "XIO", "OIX", "IOX"])
+@pytest.mark.parametrize("steps", [{"strides": (2, 3)}, {"dilations": (2, 1)}])
+def test_windows_of_few_pixels_by_a_kernel_in_any_layout(weights_format, steps):
+    """Fewer pixels than coarse channels: the kernel stays where it lies, and the windows move."""
+    rng = np.random.default_rng(4)
+    sizes = {"X": (4, 3), "O": (5,), "I": (40,)}
+    shape = [n for axis in weights_format for n in sizes[axis]]
+    src, weights = (rng.integers(-4, 5, size).astype(np.float32) for size in ((2, 3, 4, 40), shape))
+    more = {"weights_format": weights_format, "pads_begin": (1, 0), "output_padding": (1, 0)}
+    run = partial(jaxconv.conv_transpose, **steps, **more)
+    with jaxconv.forced("reference"):
+        expected = jax.jit(run)(src, weights)
+    with jaxconv.forced("col2im"):
+        found = jax.jit(lambda *given: run(*given))(src, weights)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_many_taps_are_few_reads():
     """XLA takes 20 ms to compile a read: 20 s, if there were one for each of 31 x 31 taps."""
     src, weights = jax.ShapeDtypeStruct((1, 40, 41, 3), jnp.bfloat16), (31, 31, 3, 8)
