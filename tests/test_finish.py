@@ -364,7 +364,7 @@ def test_in_the_call(layer, dtype):
             np.testing.assert_array_equal(lowered.compile()(*given), expected)
             if not native:
                 continue
-            gains = dtype == BF16 or (activation is None and added is None and layer != "one tap")
+            gains = dtype == BF16 or (activation is None and added is None)
             gains = gains and whole in ("residual", "bias" if added is None else "residual")
             assert (calls(lowered.as_text())[1] > 0) == gains, (activation, added is not None)
     if dtype == BF16:

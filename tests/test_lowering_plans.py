@@ -10,6 +10,7 @@ import pytest
 
 import jaxconv
 from jaxconv import _lowering
+from jaxconv._base.finish import Activation, Finish
 from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering import cpu, gpu, xla_here
 from jaxconv._lowering.forms import blocks, phases
@@ -19,6 +20,7 @@ from jaxconv._lowering.problem import Problem
 BFLOAT16 = np.dtype(jnp.bfloat16)
 DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
 TABLES = {"cpu": cpu.TABLE, "gpu": gpu.TABLE}
+BIAS, BIAS_AND_RELU = Finish(True, False, None), Finish(True, False, Activation("relu"))
 
 
 def problem(result, axes, groups=1, fine=16, coarse=32, batch=8, **more):
@@ -116,6 +118,9 @@ def test_one_isolates_and_none_within_it():
             ["phases", "onednn"],
             None,
         ),
+        (problem("coarse", [axis(kernel=1)] * 2, finish=BIAS), ["onednn"], ["dot"]),
+        (problem("coarse", [axis(14, 1)] * 2, batch=1, finish=BIAS), ["dot"], ["dot"]),
+        (problem("coarse", [axis(kernel=1)] * 2, finish=BIAS_AND_RELU), ["dot"], ["dot"]),
         (problem("kernel", [axis()] * 2, 1, 6, 16), ["im2col"], ["im2col"]),
         (problem("kernel", [axis()] * 2, 1, 6, 16, batch=32), ["convolution"], ["convolution"]),
         (problem("fine", [axis()] * 2, 1, 3, 64), ["flip", "col2im"], ["flip", "col2im"]),

@@ -134,7 +134,7 @@ def _one_dot(p: Problem) -> bool:
     """Whether there is one tap, or windows that tile: each pixel is in one window at most."""
     if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
         return (p.tiles or p.pointwise) and (p.dense or not onednn.may_call(p))
-    finishes = p.bits == 16 and onednn.FORM.finishes(p)  # half the bytes of float32 sums
+    finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_SMALL_PIXELS**2)
     called = p.result == "coarse" and (finishes or not p.pointwise) and onednn.FORM.fills(p)
     return p.dense and (p.pointwise or p.tiles) and not (called and _pays_for_onednn(p))
 
