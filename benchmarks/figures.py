@@ -18,6 +18,7 @@ relative to the document:
     applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
     clients FILE [tests]         a line a project whose tests were run; or which tests
     lines PLATFORM               the table of that platform: a line, its form, and why
+    worth FILE                   what each line of the CPU's table is worth, by benchmarks.ablation
 
 A row's time is its fastest call.
 """
@@ -30,6 +31,7 @@ from absl.flags import DEFINE_boolean
 
 from benchmarks import compiled as compiled_results
 from benchmarks import compiled_summary, files, flags
+from benchmarks.ablation import WORTH
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
@@ -244,6 +246,23 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
     return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
 
 
+def worth(runs: list[dict], _: list[str]) -> list[str]:
+    """A line a line of the CPU's table that changes a row, the most worthy first."""
+    [run] = runs
+    changing = [row for row in run["rows"] if int(row["rows"]) or int(row["none"])]
+    cells = [
+        [row["line"], row["rows"], row["none"]]
+        + [f"{float(row[n]):.2f}" if row[n] else "-" for n in ("mean", "most", "least")]
+        + [row["helped"] or "0"]
+        for row in sorted(changing, key=lambda row: -float(row["mean"] or 1) ** int(row["rows"]))
+    ]
+    rest = ", ".join(row["line"] for row in run["rows"] if row not in changing)
+    head = ["line", "rows that change", "rows without a program", "time without it", "at most"]
+    head += ["at least", f"rows at {WORTH} or more"]
+    said = f"Of {run['rows'][0]['of']} rows, on {_machine(run['machine'])}. No row needs {rest}."
+    return [*_table(head, cells), "", said]
+
+
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "machine": machine,
     "overall": overall,
@@ -257,11 +276,13 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "applications": applications,
     "clients": clients,
     "lines": lines,
+    "worth": worth,
 }
 READERS = {
     "estimates": compiled_results.read,
     "compilers": compiled_results.read,
     "clients": files.load,
+    "worth": files.load,
 }
 
 

@@ -144,6 +144,25 @@ def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
     assert lines[1:] == [["net 1", "8", "8", "2"], last]
 
 
+def test_what_each_line_is_worth(tmp_path):
+    """The most worthy first; a line without which rows have no program; and what no row needs."""
+    head = ["line", "rows", "of", "none", "mean", "most", "least", "helped"]
+    table = [
+        ["a", 1, 9, 0, "1.500", "1.500", "1.500", 1],
+        ["b", 0, 9, 2, "", "", "", ""],
+        ["c", 2, 9, 0, "1.300", "2.000", "0.845", 1],
+        ["d", 0, 9, 0, "", "", "", ""],
+    ]
+    files.save_table(str(tmp_path / "worth.csv"), results() | {"seconds": 1.0}, [head, *table])
+    _, _, *lines, _, said = figures.worth([files.load(tmp_path / "worth.csv")], [])
+    assert lines == [
+        "| c | 2 | 0 | 1.30 | 2.00 | 0.84 | 1 |",
+        "| a | 1 | 0 | 1.50 | 1.50 | 1.50 | 1 |",
+        "| b | 0 | 2 | - | - | - | 0 |",
+    ]
+    assert said == "Of 9 rows, on 2 cores of Some & Sons with AVX2. No row needs d."
+
+
 def test_the_machine_of_results():
     """Of all files that a table names: one sentence if it is the same machine."""
     first, second = results(), results()

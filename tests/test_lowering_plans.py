@@ -176,6 +176,10 @@ def test_one_isolates_and_none_within_it():
         (problem("kernel", [axis(20, 7)] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
         (problem("kernel", [axis(7, 9)] * 2, 32, 1, 1), ["by piece", "multiply-adds"], None),
         (problem("kernel", [axis(7, 9)] * 2, 32, 1, 2), ["slide", "onednn"], None),
+        (problem("kernel", [axis(20, 9)] * 2, 4, 8, 8), ["slide", "onednn"], None),
+        (problem("kernel", [axis(20, 9)] * 2, 4, 8, 9), ["by group", "im2col"], None),
+        (problem("kernel", [axis(20, 17)] * 2, 4, 8, 9), ["by piece", "by group", "im2col"], None),
+        (problem("kernel", [axis(20, 7)] * 2, 4, 2, 3), ["im2col"], ["im2col"]),
         (
             problem("coarse", [axis()] * 3, fine=32),
             ["onednn"],

@@ -46,8 +46,8 @@ MAX_SLOW_CHANNELS, MAX_WINDOWS_RATIO = 16, 2
 #: channels for each, fine channels for which im2col beats XLA's convolution.
 MAX_STEM_CHANNELS, MIN_COARSE_PER_FINE, MAX_WIDENED_CHANNELS = 4, 10, 8
 
-#: Pairs of channels in a group, and pixels of an image, that are worth a call of oneDNN.
-MAX_SLIDING_PAIRS, MIN_SLIDING_PIXELS = 4, 64
+#: Pairs of channels in a group, of many taps and otherwise, and pixels that are worth a call.
+MAX_SLIDING_PAIRS, MAX_SLIDING_PAIRS_OF_FEW_TAPS, MIN_SLIDING_PIXELS = 64, 4, 64
 
 #: Pairs of channels in a group for which multiply-adds beat dots in a weights gradient.
 MAX_CHANNEL_PAIRS = 32
@@ -88,7 +88,7 @@ def _few_terms(p: Problem) -> bool:
 def _slides(p: Problem) -> bool:
     """Whether a call for each image beats multiply-adds, which win for few taps of single pairs."""
     pairs, many = p.fine_channels * p.coarse_channels, p.taps > MAX_TERMS_TO_KERNEL
-    if p.bits == 64 or pairs > MAX_SLIDING_PAIRS:
+    if p.bits == 64 or pairs > (MAX_SLIDING_PAIRS if many else MAX_SLIDING_PAIRS_OF_FEW_TAPS):
         return False
     if pairs == 1:
         return many and p.positions >= MIN_SLIDING_PIXELS
@@ -111,8 +111,9 @@ def _much_data(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
-    most = MAX_TERMS if p.fine_channels == p.coarse_channels == 1 else taps.MAX_TAPS
-    return not p.dense and p.taps > (MAX_TERMS_TO_KERNEL if p.result == "kernel" else most)
+    most = MAX_TERMS if p.depthwise else taps.MAX_TAPS
+    most = MAX_TERMS_TO_KERNEL if p.result == "kernel" and _few_products(p) else most
+    return not p.dense and p.taps > most
 
 
 def _dots_only(p: Problem) -> bool:
@@ -179,10 +180,9 @@ def _image_by_image(p: Problem) -> bool:
 
 def _few_terms_channels_first(p: Problem) -> bool:
     """Whether grouped sums, channels first, cost less than two transpositions."""
-    if p.dense or not p.channels_first or p.result != "coarse":
-        return False
+    asked = not p.dense and p.channels_first and p.result == "coarse"
     few = p.fine_channels <= (1 if p.strided else 4)
-    return few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
+    return asked and few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
 
 
 def _narrow_coarse(p: Problem) -> bool:
