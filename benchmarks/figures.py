@@ -17,6 +17,7 @@ relative to the document:
     compilers FILE...            which compilers, targets, types and layouts those are
     applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
     clients FILE [tests]         a line a project whose tests were run; or which tests
+    formats FILE... [ENGINE]     a line a file: over PyTorch's time in each of its memory formats
     lines PLATFORM               the table of that platform: a line, its form, and why
     worth FILE                   what each line of the CPU's table is worth, by benchmarks.ablation
 
@@ -54,6 +55,7 @@ LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
 PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
 #: The processors of committed results, by family and model.
 GENERATIONS = {"25/17": "Zen 4, ", "26/2": "Zen 5, "}
+PYTORCH_FORMATS = ("contiguous", "channels_last")
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
 
 
@@ -87,6 +89,22 @@ def overall(runs: list[dict], wanted: list[str]) -> list[str]:
     engines = list(dict.fromkeys(e for _, e in _columns(runs, wanted)))
     lines = [[_about(run), *(_mean(run, run["rows"], e) for e in engines)] for run in runs]
     return _table(["type, layout", *engines], lines)
+
+
+def formats(runs: list[dict], wanted: list[str]) -> list[str]:
+    """A line a file: over PyTorch's time in each memory format, of the rows that it ran in both."""
+    lines = []
+    for run in runs:
+        base, engines = sides(run)
+        engine = (wanted or engines)[0]
+        pairs = [(time_of(r, engine), r["engines"].get(base, {})) for r in run["rows"]]
+        both = [(own, torch["variants"]) for own, torch in pairs if own and "variants" in torch]
+        over = [[own / torch[name] for own, torch in both] for name in PYTORCH_FORMATS]
+        over.append([own / min(torch.values()) for own, torch in both])
+        means = (f"{geometric_mean(ratios):.2f}" if ratios else "" for ratios in over)
+        lines.append([_about(run), f"{len(both)}", *means])
+    words = (name.replace("_", " ") for name in PYTORCH_FORMATS)
+    return _table(["type, layout", "rows", *words, "the faster of the two"], lines)
 
 
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
@@ -254,7 +272,7 @@ def worth(runs: list[dict], _: list[str]) -> list[str]:
         [row["line"], row["rows"], row["none"]]
         + [f"{float(row[n]):.2f}" if row[n] else "-" for n in ("mean", "most", "least")]
         + [row["helped"] or "0"]
-        for row in sorted(changing, key=lambda row: -float(row["mean"] or 1) ** int(row["rows"]))
+        for row in sorted(changing, key=lambda row: -(float(row["mean"] or 1) ** int(row["rows"])))
     ]
     rest = ", ".join(row["line"] for row in run["rows"] if row not in changing)
     head = ["line", "rows that change", "rows without a program", "time without it", "at most"]
@@ -266,6 +284,7 @@ def worth(runs: list[dict], _: list[str]) -> list[str]:
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "machine": machine,
     "overall": overall,
+    "formats": formats,
     "counts": counts,
     "classes": classes,
     "rows": rows,

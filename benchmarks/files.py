@@ -18,8 +18,9 @@ from benchmarks import problem, roofline
 
 SCHEMA = 2
 ROW = ("layer", "class", "problem", "op", "dtype", "layout")
-# Of each engine. `note` has PyTorch's memory format and what is unusual; or, where there is no
-# time, the status and its reason. `rounds_ms` are the medians of the rounds, for `compare`.
+# Of each engine. `note` has PyTorch's memory format, the least milliseconds in the other format,
+# and what is unusual; or, where there is no time, the status and its reason. `rounds_ms` are the
+# medians of the rounds, for `compare`.
 ENGINE = (
     "median_ms",
     "min_ms",
@@ -93,6 +94,8 @@ def _cells(entry: dict | None) -> list[str]:
         reason = " ".join(entry.get("reason", "").split())[:REASON]
         return [""] * ENGINE.index("note") + [f"{entry['status']}: {reason}", ""]
     notes = [entry["variant"]] if "variant" in entry else []
+    others = entry.get("variants", {}).items()
+    notes += [f"{name}={1e3 * s:.4g}" for name, s in others if name != entry["variant"]]
     notes += [flag for flag in FLAGS if entry.get(flag)]
     notes += [f"loss={entry['loss']:.6g}"] if "loss" in entry else []
     error, compile_s = entry.get("error"), entry.get("compile_s")
@@ -154,6 +157,8 @@ def _entry(cells: dict[str, str], label: str) -> dict | None:
         name, _, value = note.partition("=")
         if name == "loss":
             entry["loss"] = float(value)
+        elif value:
+            entry["variants"] = {name: float(value) / 1e3, entry["variant"]: entry["min_s"]}
         elif name in FLAGS:
             entry[name] = True
         else:

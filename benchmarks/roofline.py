@@ -1,4 +1,4 @@
-"""What the machine can do at most: a matmul and a copy, measured in the same run."""
+"""What the machine can do at most: a matmul, and a copy into memory that is used again."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -127,7 +127,7 @@ def _row(label: str, facts: dict, notes: dict, turns: dict, failures: dict) -> d
     row = {"status": "ok", **facts[best], **notes[best], **rows[best]}
     if best.partition("/")[2]:
         row["variant"] = best.partition("/")[2]
-        row["variants"] = {k.partition("/")[2]: rows[k]["median_s"] for k in timed}
+        row["variants"] = {k.partition("/")[2]: rows[k]["min_s"] for k in timed}
     return row
 
 

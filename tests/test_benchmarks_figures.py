@@ -144,6 +144,24 @@ def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
     assert lines[1:] == [["net 1", "8", "8", "2"], last]
 
 
+def test_both_formats_of_pytorch(tmp_path):
+    """The least times in both, of the rows that have both."""
+    pytorch = [
+        entry(0.002, variant="contiguous", variants={"contiguous": 0.002, "channels_last": 0.008}),
+        entry(
+            0.001, variant="channels_last", variants={"contiguous": 0.002, "channels_last": 0.001}
+        ),
+        entry(0.001, variant="contiguous", variants={"contiguous": 0.001}),
+    ]
+    rows = [row(f"{n}", jaxconv=timed(0.004), torch=torch) for n, torch in enumerate(pytorch)]
+    files.write(str(tmp_path / "run.csv"), results(*rows))
+    run = files.read(tmp_path / "run.csv")
+    assert run["rows"][0]["engines"]["torch"]["variants"] == pytorch[0]["variants"]
+    _, _, line = figures.formats([run], [])
+    # (2 * 2)^1/2, (0.5 * 4)^1/2, (2 * 4)^1/2
+    assert line == "| float32, channels last (NXC) | 2 | 2.00 | 1.41 | 2.83 |"
+
+
 def test_what_each_line_is_worth(tmp_path):
     """The most worthy first; a line without which rows have no program; and what no row needs."""
     head = ["line", "rows", "of", "none", "mean", "most", "least", "helped"]

@@ -35,8 +35,10 @@ def prepare(module: ModuleType, scope, job: dict, operands: list[np.ndarray]) ->
         function, arrays, fetch = _layer(module, job, operands, dtype)
     elif job["kind"] in NETWORKS:
         function, arrays, fetch = _network(module, job, operands, dtype)
+    elif job["kind"] == "copy":
+        return {"": _copy(job["n"])}
     else:
-        function, arrays, fetch = _roof(job, dtype)
+        function, arrays, fetch = _matmul(job["n"], dtype)
     jax.block_until_ready(arrays)
     with scope(function, arrays) if scope else contextlib.nullcontext():
         return {"": compiled(function, arrays, fetch)}
@@ -81,13 +83,21 @@ def _network(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -
     return function, arrays, lambda outputs: [_as_float(x) for x in outputs]
 
 
-def _roof(job: dict, dtype) -> Job:
-    n = job["n"]
-    if job["kind"] == "matmul":
-        x = jax.device_put(np.random.default_rng(1).standard_normal((n, n)).astype(dtype))
-        return lambda a, b: _dot(a, b), [x, x + x], lambda y: []
-    x = jax.device_put(np.arange(n, dtype=np.float32))
-    return lambda a: -a, [x], lambda y: []  # an identity would copy nothing
+def _matmul(n: int, dtype) -> Job:
+    x = jax.device_put(np.random.default_rng(1).standard_normal((n, n)).astype(dtype))
+    return lambda a, b: _dot(a, b), [x, x + x], lambda y: []
+
+
+def _copy(n: int) -> Timed:
+    """Negate an array in place: an identity would copy nothing, and new memory has page faults."""
+    held = [jax.device_put(np.arange(n, dtype=np.float32))]
+    negate = jax.jit(lambda x: -x, donate_argnums=0).lower(*held).compile()
+
+    def again() -> jax.Array:
+        held[0] = negate(held[0])
+        return held[0]
+
+    return Timed(again, jax.block_until_ready, lambda y: [], {})
 
 
 def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
