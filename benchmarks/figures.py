@@ -43,8 +43,10 @@ BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures --
 WORDS = {
     "jaxconv@portable": "jaxconv without oneDNN",
     "jaxconv@new": "jaxconv, JAX 0.12",
+    "jaxconv@before": "jaxconv before",
     "+install@new": " with jaxconv, JAX 0.12",
     "@new": ", JAX 0.12",
+    "@onednn": ", JAX 0.12, with the flag",
     "+install": " with jaxconv",
     "torch+compile": "PyTorch, compiled",
     "torch": "PyTorch",
