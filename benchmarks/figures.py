@@ -279,7 +279,8 @@ def worth(runs: list[dict], _: list[str]) -> list[str]:
     rest = ", ".join(row["line"] for row in run["rows"] if row not in changing)
     head = ["line", "rows that change", "rows without a program", "time without it", "at most"]
     head += ["at least", f"rows at {WORTH} or more"]
-    said = f"Of {run['rows'][0]['of']} rows, on {_machine(run['machine'])}. No row needs {rest}."
+    said = f"Of {run['rows'][0]['of']} rows, on {_machine(run['machine'])}. The other lines are for"
+    said += f" other layers, layouts or programs: {rest}."
     return [*_table(head, cells), "", said]
 
 
