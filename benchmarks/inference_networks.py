@@ -18,7 +18,7 @@ MASKS = 4  # classes of a pixel
 #: How much larger weights are drawn before an activation, which makes the second moment smaller.
 GAINS = {None: 1.0, "relu": 2.0, "relu6": 2.0, "silu": 2.0, "sigmoid": 0.1}
 GATE_GAIN = 3.0  # after a gate, of about a half
-BIAS = 0.5  # so large that no engine can leave one out within the tolerance
+BIAS = 0.5  # so large that, in float32, no engine can leave one out within the tolerance
 
 
 def conv(ops, p, x, cin, cout, k, s=1, g=1, activation=None, residual=None, gain=1.0):
