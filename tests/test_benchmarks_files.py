@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import compiled, files
 from benchmarks.pool import ROOT
+from jaxconv._lowering import TABLES
 from tests.support.results import entry, results, row
 
 ROOF = {"flops_per_s": {"f32": 2e9}, "bytes_per_s": 1e12}
@@ -63,8 +64,17 @@ def test_a_training_step_has_no_work_but_a_loss(again):
     assert only["engines"]["jaxconv"]["loss"] == 0.5
 
 
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.csv"))
+
+
+def test_the_committed_ablation_has_the_lines_of_the_table():
+    rows = files.load(ROOT / "benchmarks" / "results" / "ablation.csv")["rows"]
+    lines = [line.name for line in TABLES["cpu"]]
+    assert [row["line"] for row in rows] == lines[:-1]  # all but the one that takes the rest
+
+
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "benchmarks" / "results").glob("*.csv")), ids=lambda path: path.stem
+    "path", [path for path in RESULTS if path.stem != "ablation"], ids=lambda path: path.stem
 )
 def test_committed_results_are_small_and_read(path):
     assert path.stat().st_size <= 100_000
