@@ -59,12 +59,13 @@ def changed(pool: Pool, jobs: list[dict], seconds: float) -> tuple[list[dict], i
 
     found, none = [], 0
     for job in jobs:
+        own = program(WITH, job)
         try:
-            differs = program(WITH, job) != program(WITHOUT, job)
+            other = program(WITHOUT, job)
         except EngineError:  # a rewrite that relies on the line rewrites without an end
             none += 1
             continue
-        if differs:
+        if own != other:
             found.append(job)
     return found, none
 

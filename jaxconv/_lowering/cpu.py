@@ -132,7 +132,7 @@ def _few_terms_beat_onednn(p: Problem) -> bool:
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether there is one tap, or windows that tile: each pixel is in one window at most."""
+    """Whether there is one tap, or tiles, and oneDNN does not save a pass that adds a bias."""
     if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
         return (p.tiles or p.pointwise) and (p.dense or not onednn.may_call(p))
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_SMALL_PIXELS**2)
@@ -149,7 +149,7 @@ def _few_sums(p: Problem) -> bool:
 
 
 def _few_pixels(p: Problem) -> bool:
-    """Whether to add up windows costs less than to copy the kernel: for oneDNN, or by residue."""
+    """Whether to add up windows costs less than to copy the kernel, which phases do most."""
     if p.result != "fine" or not p.counted:
         return False
     coarse, fine, _ = p.geometry.kernel

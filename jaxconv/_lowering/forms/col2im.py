@@ -68,12 +68,10 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     """Sum the products of each tap with all pixels, shifted to the pixels of the result."""
     layout, rank = geometry.kernel, geometry.rank
     windows = _make_windows(fine, kernel, layout.fine, layout.coarse, numerics)
+    windows = replace_axes(windows, 1 + rank, rank, (math.prod(a.kernel for a in geometry.axes),))
     terms = []
-    for tap in window.taps(geometry):
-        starts = [*[0] * (1 + rank), *tap, 0]
-        limits = [*windows.shape[: 1 + rank], *(t + 1 for t in tap), windows.shape[-1]]
-        products = lax.slice(windows, starts, limits)
-        products = lax.squeeze(products, range(1 + rank, 1 + 2 * rank))
+    for n, tap in enumerate(window.taps(geometry)):
+        products = lax.index_in_dim(windows, n, 1 + rank, keepdims=False)
         terms.append(window.shift_fine(tap, products, geometry))
     return reduce(lax.add, terms)
 
@@ -91,22 +89,13 @@ def _add_windows(x: Array, axis: Axis, at: int) -> Array:
     """Add up the windows of one axis: of coarse pixels in `at`, and of taps right behind."""
     stride = axis.stride
     shifts, step = -(-axis.kernel // stride), axis.dilation if stride == 1 else 1
-    x = _pad_axis(x, at + 1, 0, shifts * stride - axis.kernel)
+    x = window.pad_along(x, at + 1, 0, shifts * stride - axis.kernel)
     x = replace_axes(x, at + 1, 1, (shifts, stride))
     last = step * (shifts - 1)
-    terms = [
-        _pad_axis(lax.index_in_dim(x, m, at + 1, keepdims=False), at, step * m, last - step * m)
-        for m in range(shifts)
-    ]
+    shifted = (lax.index_in_dim(x, m, at + 1, keepdims=False) for m in range(shifts))
+    terms = [window.pad_along(y, at, step * m, last - step * m) for m, y in enumerate(shifted)]
     out = replace_axes(reduce(lax.add, terms), at, 2, ((axis.coarse + last) * stride,))
-    return _pad_axis(out, at, -axis.pad_low, axis.pad_low + axis.fine - out.shape[at])
-
-
-def _pad_axis(x: Array, at: int, low: int, high: int) -> Array:
-    """Pad one axis with zeros, or crop it."""
-    config = [(0, 0, 0)] * x.ndim
-    config[at] = (low, high, 0)
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
+    return window.pad_along(out, at, -axis.pad_low, axis.pad_low + axis.fine - out.shape[at])
 
 
 def _cannot(problem: Problem) -> bool:

@@ -24,9 +24,15 @@ def pad_fine(fine: Array, geometry: Geometry) -> Array:
 
 def pad_axis(fine: Array, geometry: Geometry, n: int) -> Array:
     """Pad the fine tensor along one spatial axis."""
-    axis, config = geometry.axes[n], [(0, 0, 0)] * fine.ndim
-    config[geometry.data.spatial[n]] = (axis.pad_low, axis.pad_high, 0)
-    return lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    axis = geometry.axes[n]
+    return pad_along(fine, geometry.data.spatial[n], axis.pad_low, axis.pad_high)
+
+
+def pad_along(x: Array, at: int, low: int, high: int) -> Array:
+    """Pad axis `at` with zeros, or crop it."""
+    config = [(0, 0, 0)] * x.ndim
+    config[at] = (low, high, 0)
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
 
 
 def geometry_of_padded(geometry: Geometry) -> Geometry:
