@@ -23,6 +23,7 @@ from benchmarks.rounds import Plan, geometric_mean
 WITH, WITHOUT = "jaxconv", "jaxconv@without"
 #: A row that a line helps: a line is worth its place if it helps three.
 WORTH = 1.25
+SCHEMA = "ablation 1"
 #: Of `--out`: the rows whose program changes without the line, of how many rows, and the rows that
 #: then have none; time without over time with, and the rows where that is at least `WORTH`.
 COLUMNS = ["line", "rows", "of", "none", "mean", "most", "least", "helped"]
@@ -115,7 +116,7 @@ def main(argv: Sequence[str]) -> None:
         for ratio, row in rows:
             print(f"  {'-' if ratio is None else f'{ratio:.2f}':>6}  {row}", flush=True)
     if asked.out:
-        files.save_table(asked.out, run.header(started, load), table)
+        files.save_table(asked.out, {"schema": SCHEMA} | run.header(started, load), table)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,12 @@ def read(path: str | Path) -> dict:
     return results
 
 
+def read_folder(folder: Path) -> dict[str, dict]:
+    """File name -> results, of all in a folder that `write` wrote."""
+    mine = (path for path in sorted(folder.glob("*.csv")) if load(path).get("schema") == SCHEMA)
+    return {path.name: read(path) for path in mine}
+
+
 def load(path: str | Path) -> dict:
     """The header that `save` wrote, and each row's cells by column."""
     lines = Path(path).read_text().splitlines()
