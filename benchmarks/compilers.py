@@ -166,5 +166,5 @@ def forced(name: str) -> Iterator[None]:
             raise Unsupported(f"{name} cannot compute this contraction")
         return found
 
-    with mock.patch("jaxconv._lowering.lower.choose_plan", chosen):
+    with mock.patch("jaxconv._lowering.plan.choose_plan", chosen):
         yield

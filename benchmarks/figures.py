@@ -36,7 +36,7 @@ from benchmarks.ablation import WORTH
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
-from jaxconv._lowering import tables
+from jaxconv._lowering import TABLES as LOWERINGS
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
 #: What tables call the engines of committed results.
@@ -262,7 +262,7 @@ def clients(runs: list[dict], words: list[str]) -> list[str]:
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
     """A line a line of the platform's table."""
     [platform] = platforms
-    table = tables.TABLES.get(platform, tables.TABLES[None])
+    table = LOWERINGS.get(platform, LOWERINGS[None])
     return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
 
 

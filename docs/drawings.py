@@ -96,11 +96,11 @@ def inside():
 
     _room(ax, 7, 26, 86, 17, GREY, "_lowering/: how a contraction is computed")
     for x, wide, name, *lines in (
-        (9, 15, "lower.py", "what JAX calls", "to compile"),
+        (9, 15, "plan.py", "what JAX calls", "to compile"),
         (27, 15, "problem.py", "all sizes that", "may decide"),
         (45, 15, "normal.py", "without what", "adds nothing"),
         (62.5, 14.5, "a table", "cpu.py, gpu.py", "or tpu.py"),
-        (79.5, 12, "plan.py", "the plan:", "a tree"),
+        (79.5, 12, "a plan", "a tree", "of forms"),
     ):
         _room(ax, x, 28.2, wide, 10, PART, name, *lines)
     for start, end in ((24, 27), (42, 45), (60, 62.5), (77, 79.5)):

@@ -14,7 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._lowering import force, measured
+from jaxconv._base.contexts import FORCED
+from jaxconv._lowering import measured
 from jaxconv._tools import measure as _measure
 from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
@@ -121,7 +122,7 @@ def test_contexts_of_the_caller_do_not_reach_what_is_timed(briefly, monkeypatch)
     compiled, devices = _measure._compile, []
 
     def note(problem, form, operands):
-        devices.append((jax.sharding.get_abstract_mesh().size, force.forced_here()))
+        devices.append((jax.sharding.get_abstract_mesh().size, FORCED.value))
         return compiled(problem, form, operands)
 
     monkeypatch.setattr(_measure, "_compile", note)

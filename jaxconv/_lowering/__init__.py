@@ -4,9 +4,7 @@ problem.py                      a contraction in sizes: all that a choice may lo
 normal.py                       a problem without taps, pixels and axes that add nothing
 form.py                         the records: a form, and a line of a table
 cpu.py, gpu.py, tpu.py          a table each: which form when, and why
-tables.py                       the tables by platform, the forms by name
-plan.py                         the first line that holds: a plan; following a plan
-lower.py                        from a primitive's parameters to a plan, and to lax
+plan.py                         from a primitive to a plan, the first line that holds, and to lax
 force.py, measured.py           `forced`: a form by name, or those that were measured
 isolate.py                      keeps XLA from fusing a form with its neighbours
 onednn_here.py, xla_here.py     what this process may call; how fast this XLA is
@@ -14,13 +12,11 @@ onednn_verdict.py               the verdicts of sweeps on this machine
 forms/                          the forms
 """
 
-from jaxconv._lowering.force import forced, forced_here
-from jaxconv._lowering.lower import lower, problem_of
+from jaxconv._lowering.force import FORMS, PORTABLE, forced
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
 from jaxconv._lowering.onednn_here import UntestedJaxlibWarning, unavailable
-from jaxconv._lowering.plan import Plan, choose_plan
-from jaxconv._lowering.problem import Numerics, Problem
-from jaxconv._lowering.tables import FORMS, PORTABLE, TABLES
+from jaxconv._lowering.plan import TABLES, Plan, choose_plan, lower
+from jaxconv._lowering.problem import Numerics, Problem, problem_of
 
 __all__ = [
     "CHOSEN",
@@ -35,7 +31,6 @@ __all__ = [
     "UntestedJaxlibWarning",
     "choose_plan",
     "forced",
-    "forced_here",
     "lower",
     "problem_of",
     "unavailable",

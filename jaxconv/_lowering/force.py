@@ -4,11 +4,25 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from jaxconv._base.contexts import FORCED
+from jaxconv._lowering import cpu, tpu
+from jaxconv._lowering.form import Form
+from jaxconv._lowering.forms import reference
 from jaxconv._lowering.measured import Measured
-from jaxconv._lowering.tables import FORMS, PORTABLE
+
+#: All forms that can be forced on CPU, by name: XLA:CPU may abort on forms of the GPU's table.
+FORMS: dict[str, Form] = {
+    form.name: form
+    for form in (reference.FORM, *(line.form for line in (*cpu.TABLE, *tpu.TABLE)))
+    if form is not reference.ZEROS
+}
+
+#: The table of the CPU without oneDNN.
+PORTABLE = "portable"
+
+Forced = str | Measured | None
 
 
-def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
+def forced(form: Forced) -> AbstractContextManager[Any]:
     """A context in which one form computes the contractions, on CPU.
 
     The form of that name computes every contraction, or an error says that the form cannot. If the
@@ -42,9 +56,3 @@ def forced(form: str | Measured | None) -> AbstractContextManager[Any]:
         )
     context: AbstractContextManager[Any] = FORCED(form)
     return context
-
-
-def forced_here() -> str | Measured | None:
-    """The form that the innermost `forced` context holds."""
-    form: str | Measured | None = FORCED.value
-    return form

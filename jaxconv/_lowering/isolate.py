@@ -16,21 +16,8 @@ from jax import Array
 
 from jaxconv._base.jax_names import set_xla_metadata
 
-Operation = Callable[[Array, Array], Array]
-
 #: Elements of both operands that are worth the time to compile another function.
 MIN_ELEMENTS = 1 << 12
-
-
-def isolate_form(form: Operation) -> Operation:
-    """Make of a form a function that XLA does not inline."""
-
-    def call(first: Array, second: Array) -> Array:
-        if _are_small(first, second):
-            return form(first, second)
-        return call_apart(form, first, second)
-
-    return call
 
 
 def call_apart(function: Callable[..., Array], *operands: Array | int) -> Array:
@@ -40,7 +27,7 @@ def call_apart(function: Callable[..., Array], *operands: Array | int) -> Array:
     return out
 
 
-def _are_small(*operands: Array) -> bool:
+def are_small(*operands: Array) -> bool:
     """Whether operands are too small for another function; not if the batch is symbolic."""
     known = all(isinstance(n, int) for x in operands for n in x.shape)
     return known and sum(math.prod(x.shape) for x in operands) < MIN_ELEMENTS

@@ -1,4 +1,6 @@
-"""A plan says as data how a contraction is computed; emission follows it and decides nothing.
+"""From a primitive's parameters to a plan, and to lax.
+
+A plan says as data how a contraction is computed; emission follows it and decides nothing.
 
 Each platform has a table. The first line that holds, and whose form can compute the contraction,
 decides. A form computes a contraction, or rewrites the contraction as others, its parts, which the
@@ -6,26 +8,32 @@ same table plans. So a plan is a tree. The plan follows from sizes alone, before
 `explain` prints the plan, `forced` and `measure` make other plans.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from typing import Any
 
 import jax
 from jax import Array, lax
 
-from jaxconv._base.geometry import OPERANDS, Geometry
+from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.finish import Finish
+from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.reshape import reorder
-from jaxconv._lowering.form import Form
-from jaxconv._lowering.isolate import isolate_form
+from jaxconv._base.typing import DType, Precision
+from jaxconv._lowering import cpu, gpu, onednn_here, tpu
+from jaxconv._lowering.force import FORMS, PORTABLE, Forced
+from jaxconv._lowering.form import Form, Table
+from jaxconv._lowering.isolate import are_small, call_apart
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
-from jaxconv._lowering.problem import Numerics, Problem
-from jaxconv._lowering.tables import FORMS, PORTABLE, TABLES
+from jaxconv._lowering.problem import Numerics, Problem, may_call_onednn, problem_of
+
+#: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
+TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
 
 #: A bias and a residual, as far as they are there.
 Extras = Sequence[Array]
-
-Forced = str | Measured | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,45 @@ class Plan:
     def is_forced(self) -> bool:
         """Whether a form was forced on the contraction or on one of its parts."""
         return self.forced or any(part.is_forced() for part in self.parts)
+
+
+def lower(
+    result: Slot,
+    first: Array,
+    second: Array,
+    *extras: Array,
+    platform: str | None,
+    geometry: Geometry,
+    precision: Precision,
+    dtype: DType,
+    early_rounding: bool = False,
+    finish: Finish | None = None,
+    forced: Forced,
+    devices: int,
+    exported: bool,
+) -> Array:
+    """Compute the third tensor, summed in a wide type, finished, and rounded once.
+
+    An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
+    XLA:GPU would convert both operands first. So a sum that is rounded after a bias is added, say,
+    here (`finish`) or by the caller (`early_rounding`), has 16 bits there. Only such a sum is
+    rounded twice.
+    """
+    if may_call_onednn(platform, devices, exported):
+        onednn_here.warn_once()
+    program: Any = {"devices": devices, "exported": exported, "finish": finish}
+    problem = problem_of(result, first, second, geometry, dtype, platform, **program)
+    first, second = (lax.convert_element_type(x, problem.dtype) for x in (first, second))
+    plan = choose_plan(problem, platform, forced)
+    summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
+    early = early_rounding or summed != dtype
+    native = first.dtype if early and platform != "cpu" else summed
+    out = emit_plan(plan, first, second, Numerics(precision, native), extras)
+    if platform != "gpu":  # XLA:GPU takes additions in 16 bits into cuDNN's call, which rounds once
+        out = lax.convert_element_type(out, summed)
+    if finish is None or plan.finished:
+        return lax.convert_element_type(out, summed)
+    return finish.apply(out, extras, geometry.data.channel, dtype)
 
 
 def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
@@ -134,7 +181,9 @@ def emit_plan(
         with jax.named_scope(plan.form.name):  # for profiles
             return _emit(plan, numerics, first, second, extras if plan.finished else ())
 
-    return (isolate_form(run) if plan.isolated else run)(first, second)
+    if plan.isolated and not are_small(first, second):
+        return call_apart(run, first, second)
+    return run(first, second)
 
 
 def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Extras) -> Array:
@@ -147,15 +196,13 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: E
             reorder(x, here.layout(slot), there.layout(slot))
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
-    form: Callable[..., Array] = plan.form.emit[result]
+    told: dict[str, Any] = {"geometry": there}
     if plan.form.parts:
         parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
-        out = form(first, second, problem=plan.problem, numerics=numerics, parts=parts)
+        told = {"problem": plan.problem, "parts": parts}
     elif plan.finished:
-        more = {"finish": plan.problem.finish, "extras": extras}
-        out = form(first, second, geometry=there, numerics=numerics, **more)
-    else:
-        out = form(first, second, geometry=there, numerics=numerics)
+        told |= {"finish": plan.problem.finish, "extras": extras}
+    out = plan.form.emit[result](first, second, numerics=numerics, **told)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))

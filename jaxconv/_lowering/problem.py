@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.typing import DType, Precision, Shape, Typed
+from jaxconv._lowering import onednn_here, xla_here
 
 
 @dataclass(frozen=True)
@@ -53,40 +53,14 @@ class Problem:
     #: what follows the sum
     finish: Finish | None = None
 
-    @classmethod
-    def of(
-        cls, result: Slot, first: Typed, second: Typed, geometry: Geometry, **program: Any
-    ) -> "Problem":
-        """The contraction of two operands, or of their types, in the order of `OPERANDS`."""
-        shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
-        shapes[result] = geometry.shape(result, first.shape, second.shape)
-        data, groups = geometry.data, geometry.groups
-        batch = shapes["fine"][data.batch]
-        return cls(
-            result,
-            geometry,
-            batch if isinstance(batch, int) else None,
-            shapes["fine"][data.channel] // groups,
-            shapes["coarse"][data.channel] // groups,
-            first.dtype,
-            **program,
-        )
-
     def shape(self, slot: Slot) -> Shape:
         """The shape of the tensor in a slot."""
-        geometry, groups = self.geometry, self.geometry.groups
+        geometry, axes = self.geometry, self.geometry.axes
+        fine, coarse = (n * geometry.groups for n in (self.fine_channels, self.coarse_channels))
         sizes: dict[Slot, Shape] = {
-            "fine": (self.batch, groups * self.fine_channels, *(a.fine for a in geometry.axes)),
-            "coarse": (
-                self.batch,
-                groups * self.coarse_channels,
-                *(a.coarse for a in geometry.axes),
-            ),
-            "kernel": (
-                groups * self.coarse_channels,
-                self.fine_channels,
-                *(a.kernel for a in geometry.axes),
-            ),
+            "fine": (self.batch, fine, *(a.fine for a in axes)),
+            "coarse": (self.batch, coarse, *(a.coarse for a in axes)),
+            "kernel": (coarse, self.fine_channels, *(a.kernel for a in axes)),
         }
         at = dict(zip(geometry.layout(slot), sizes[slot], strict=True))
         return tuple(at[axis] for axis in range(len(at)))
@@ -147,6 +121,11 @@ class Problem:
         return self.coarse_channels if self.result == "fine" else self.fine_channels
 
     @property
+    def pairs(self) -> int:
+        """Pairs of a fine and a coarse channel in one group."""
+        return self.fine_channels * self.coarse_channels
+
+    @property
     def taps(self) -> int:
         """Taps of the kernel: its elements for each pair of channels."""
         return math.prod(a.kernel for a in self.geometry.axes)
@@ -164,13 +143,7 @@ class Problem:
     @property
     def work(self) -> float:
         """Multiply-adds; infinite where the batch is symbolic."""
-        return (
-            self.pixels
-            * self.taps
-            * self.geometry.groups
-            * self.fine_channels
-            * self.coarse_channels
-        )
+        return self.pixels * self.taps * self.geometry.groups * self.pairs
 
     @property
     def strided(self) -> bool:
@@ -191,3 +164,45 @@ class Problem:
     def tiles(self) -> bool:
         """Whether windows neither overlap nor leave gaps, as in a reshape of the data."""
         return all(a.kernel == a.stride and a.dilation == 1 for a in self.geometry.axes)
+
+
+def problem_of(
+    result: Slot,
+    first: Typed,
+    second: Typed,
+    geometry: Geometry,
+    dtype: DType,
+    platform: str | None,
+    *,
+    devices: int = 1,
+    exported: bool = False,
+    finish: Finish | None = None,
+) -> Problem:
+    """Describe the contraction of two arrays, or of their types, to a result of this type.
+
+    Float64 sums need float64 operands.
+    """
+    shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
+    shapes[result] = geometry.shape(result, first.shape, second.shape)
+    data, groups = geometry.data, geometry.groups
+    batch = shapes["fine"][data.batch]
+    return Problem(
+        result,
+        geometry,
+        batch if isinstance(batch, int) else None,
+        shapes["fine"][data.channel] // groups,
+        shapes["coarse"][data.channel] // groups,
+        dtype if dtype.itemsize == 8 else first.dtype,
+        devices=devices,
+        onednn=may_call_onednn(platform, devices, exported) and onednn_here.unavailable() is None,
+        fast_dense=xla_here.fast_dense(),
+        finish=finish,
+    )
+
+
+def may_call_onednn(platform: str | None, devices: int, exported: bool) -> bool:
+    """Whether a program may call oneDNN, if this process may.
+
+    Programs that are exported, or split over devices by XLA, do not.
+    """
+    return platform == "cpu" and devices == 1 and not exported

@@ -13,7 +13,7 @@ from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._lax.from_lax import Mapped, find_contraction
-from jaxconv._lowering import Problem
+from jaxconv._lowering import problem_of
 from jaxconv._tools.explain import count_pairs
 
 
@@ -104,7 +104,8 @@ def _count_flops(equation: Equation) -> int | None:
     """
     (first, second, *_), (result,), params = equation[1:]
     if geometry := params.get("geometry"):
-        p = Problem.of(SLOTS[equation.primitive], first, second, geometry)
+        slot, dtype = SLOTS[equation.primitive], params["dtype"]
+        p = problem_of(slot, first, second, geometry, dtype, platform=None)
         channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
         pairs = list(map(count_pairs, geometry.axes))
     else:

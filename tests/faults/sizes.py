@@ -142,7 +142,7 @@ SIZES = faults(
      ("a residual changes the sharding of the result",
       "meshes.shard_alike(residual, sums)", "residual", "test_finish.py -k meshes"),
     ),
-    ("_lowering/lower.py",
+    ("_lowering/plan.py",
      ("a 16-bit sum is rounded before a bias joins it, and again after",
       "summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]",
       "summed = dtype", "test_exact.py -k 'conv_transpose-NXC or convolution-NXC'"),
