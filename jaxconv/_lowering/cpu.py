@@ -2,7 +2,8 @@
 
 The first line that holds, and whose form can compute the contraction, decides. Contractions
 to the fine tensor are first rewritten as contractions to the coarse tensor. oneDNN, where jaxlib
-carries oneDNN, then computes what oneDNN is fast at. The last lines are the portable forms.
+carries oneDNN, then computes what oneDNN is fast at. The last lines are the portable forms. A line
+does not ask again what its form cannot compute.
 """
 
 import math
@@ -78,25 +79,26 @@ MAX_COPIED_KERNEL_PIXELS = 49
 
 def _few_terms(p: Problem) -> bool:
     """Whether there are groups, and few enough multiply-adds a result for one fused loop."""
-    if p.dense or p.result == "fine" or p.summed > MAX_GROUP_CHANNELS:
+    if p.dense or p.fine_channels > MAX_GROUP_CHANNELS:
         return False
+    terms = p.taps * p.fine_channels
     if p.result == "kernel":
-        return _few_products(p) and p.taps * p.fine_channels <= MAX_TERMS_TO_KERNEL
-    return p.taps * p.fine_channels <= MAX_TERMS
+        return p.pairs <= MAX_CHANNEL_PAIRS and terms <= MAX_TERMS_TO_KERNEL
+    return terms <= MAX_TERMS
 
 
 def _slides(p: Problem) -> bool:
     """Whether a call for each image beats multiply-adds, which win for few taps of single pairs."""
-    pairs, many = p.fine_channels * p.coarse_channels, p.taps > MAX_TERMS_TO_KERNEL
-    if p.bits == 64 or pairs > (MAX_SLIDING_PAIRS if many else MAX_SLIDING_PAIRS_OF_FEW_TAPS):
+    many, large = p.taps > MAX_TERMS_TO_KERNEL, p.positions >= MIN_SLIDING_PIXELS
+    if p.pairs > (MAX_SLIDING_PAIRS if many else MAX_SLIDING_PAIRS_OF_FEW_TAPS):
         return False
-    if pairs == 1:
-        return many and p.positions >= MIN_SLIDING_PIXELS
-    return many or (p.bits == 32 and p.positions >= MIN_SLIDING_PIXELS)
+    if p.pairs == 1:
+        return many and large
+    return many or (p.bits == 32 and large)
 
 
 def _few_products(p: Problem) -> bool:
-    return not p.dense and p.fine_channels * p.coarse_channels <= MAX_CHANNEL_PAIRS
+    return not p.dense and p.pairs <= MAX_CHANNEL_PAIRS
 
 
 def _much_data(p: Problem) -> bool:
@@ -127,25 +129,23 @@ def _dots_only(p: Problem) -> bool:
 
 def _few_terms_beat_onednn(p: Problem) -> bool:
     """Whether few channels give one, or phases, whose results fuse with the interleaving."""
-    divider = not p.dense and p.coarse_channels == 1 < p.fine_channels <= MAX_GROUP_CHANNELS
+    divider = p.coarse_channels == 1 < p.fine_channels
     return p.result == "coarse" and (divider or (p.phase and p.depthwise)) and _few_terms(p)
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether there is one tap, or tiles, and oneDNN does not save a pass that adds a bias."""
+    """Whether one tap, or tiles, have one group, and oneDNN does not save a pass for a bias."""
     if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
-        return (p.tiles or p.pointwise) and (p.dense or not onednn.may_call(p))
+        return p.dense or not onednn.may_call(p)
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_SMALL_PIXELS**2)
     called = p.result == "coarse" and (finishes or not p.pointwise) and onednn.FORM.fills(p)
-    return p.dense and (p.pointwise or p.tiles) and not (called and _pays_for_onednn(p))
+    return p.dense and not (called and _pays_for_onednn(p))
 
 
 def _few_sums(p: Problem) -> bool:
-    """Whether this is a weights gradient of one tap, in 32 bits, of many rows and few sums."""
-    if p.result != "kernel" or p.bits != 32 or not p.dense or not p.counted:
-        return False
-    sums = p.fine_channels * p.coarse_channels
-    return p.pointwise and sums <= MAX_ONE_CORE_SUMS and p.work >= dot.MIN_PART_ROWS * sums
+    """Whether a weights gradient in 32 bits has many rows and few sums."""
+    few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dot.MIN_PART_ROWS
+    return few and p.bits == 32 and p.counted
 
 
 def _few_pixels(p: Problem) -> bool:
@@ -180,9 +180,8 @@ def _image_by_image(p: Problem) -> bool:
 
 def _few_terms_channels_first(p: Problem) -> bool:
     """Whether grouped sums, channels first, cost less than two transpositions."""
-    asked = not p.dense and p.channels_first and p.result == "coarse"
-    few = p.fine_channels <= (1 if p.strided else 4)
-    return asked and few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
+    few = p.channels_first and p.fine_channels <= (1 if p.strided else 4)
+    return few and not p.dense and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
 
 
 def _narrow_coarse(p: Problem) -> bool:
@@ -213,7 +212,7 @@ def _fast_dense(p: Problem) -> bool:
 
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
-    if p.dense or not p.counted or p.work < MIN_GROUP_WORK * p.geometry.groups:
+    if not p.counted or p.work < MIN_GROUP_WORK * p.geometry.groups:
         return False
     windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
     return p.bits > 16 or (p.result == "kernel" and (p.pointwise or windows >= MIN_GROUP_WINDOWS))

@@ -33,11 +33,6 @@ class Trim:
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
-    def crop_operands(self, result: Slot, first: Array, second: Array) -> tuple[Array, ...]:
-        """Crop the operands."""
-        pair = zip(OPERANDS[result], (first, second), strict=True)
-        return tuple(self.crop(slot, x) for slot, x in pair)
-
     def pads(self, slot: Slot) -> bool:
         """Whether the result in a slot is padded to full size."""
         return any(low or high for low, high in dict(self.ends)[slot])
@@ -86,36 +81,26 @@ def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     """Trim an axis; also count the elements that are left out at the ends of each tensor."""
     taps = _find_readers(axis, axis.kernel, axis.coarse, axis.dilation, axis.stride)
     coarse = _find_readers(axis, axis.coarse, axis.kernel, axis.stride, axis.dilation)
-    if not taps or not coarse:
-        return _trim_all(axis)
+    if not taps or not coarse:  # only padding is read
+        nothing = Axis(0, 0, 0, stride=1, dilation=1, pad_low=0)
+        return nothing, {slot: (0, getattr(axis, slot)) for slot in OPERANDS}
+    pad_low = axis.pad_low - axis.dilation * taps[0] - axis.stride * coarse[0]
     inner = replace(
         axis,
         kernel=len(taps),
         coarse=len(coarse),
-        pad_low=axis.pad_low - axis.dilation * taps[0] - axis.stride * coarse[0],
+        stride=axis.stride if len(coarse) > 1 else 1,
+        dilation=axis.dilation if len(taps) > 1 else 1,
+        pad_low=pad_low,
     )
-    if inner.kernel == 1:
-        inner = replace(inner, dilation=1)
-    if inner.coarse == 1:
-        inner = replace(inner, stride=1)
-    low = max(-inner.pad_low, 0)
+    low = max(-pad_low, 0)
     high = max(1 - inner.stride - inner.pad_high, 0)
-    inner = replace(inner, fine=inner.fine - low - high, pad_low=inner.pad_low + low)
+    inner = replace(inner, fine=inner.fine - low - high, pad_low=pad_low + low)
     return inner, {
         "fine": (low, high),
         "kernel": (taps[0], axis.kernel - 1 - taps[-1]),
         "coarse": (coarse[0], axis.coarse - 1 - coarse[-1]),
     }
-
-
-def _trim_all(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
-    """Leave out all of an axis along which only padding is read."""
-    whole: dict[Slot, Ends] = {
-        "fine": (0, axis.fine),
-        "kernel": (0, axis.kernel),
-        "coarse": (0, axis.coarse),
-    }
-    return Axis(0, 0, 0, stride=1, dilation=1, pad_low=0), whole
 
 
 def _find_readers(axis: Axis, count: int, others: int, step: int, other: int) -> range:

@@ -98,10 +98,10 @@ def lower(
     early = early_rounding or summed != dtype
     native = first.dtype if early and platform != "cpu" else summed
     out = emit_plan(plan, first, second, Numerics(precision, native), extras)
+    if finish is None or plan.finished:
+        return lax.convert_element_type(out, dtype)
     if platform != "gpu":  # XLA:GPU takes additions in 16 bits into cuDNN's call, which rounds once
         out = lax.convert_element_type(out, summed)
-    if finish is None or plan.finished:
-        return lax.convert_element_type(out, summed)
     return finish.apply(out, extras, geometry.data.channel, dtype)
 
 
@@ -188,14 +188,14 @@ def emit_plan(
 
 def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Extras) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
+
+    def bring(slot: Slot, x: Array) -> Array:
+        x = plan.trim.crop(slot, x) if plan.trim else x
+        return reorder(x, here.layout(slot), there.layout(slot))
+
+    first, second = map(bring, OPERANDS[result], (first, second))
     if plan.trim:
-        first, second = plan.trim.crop_operands(result, first, second)
         extras = [plan.trim.crop(result, x) if x.ndim > 1 else x for x in extras]
-    if here != there:
-        first, second = (
-            reorder(x, here.layout(slot), there.layout(slot))
-            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
-        )
     told: dict[str, Any] = {"geometry": there}
     if plan.form.parts:
         parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
@@ -204,6 +204,5 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: E
         told |= {"finish": plan.problem.finish, "extras": extras}
     out = plan.form.emit[result](first, second, numerics=numerics, **told)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
-    if here != there:
-        out = reorder(out, there.layout(result), here.layout(result))
+    out = reorder(out, there.layout(result), here.layout(result))
     return plan.trim.pad_result(result, out) if plan.trim else out
