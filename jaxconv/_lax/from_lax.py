@@ -16,7 +16,7 @@ groups, or JAX's numbers of a gradient (see `_looks_like_gradient`):
 The second way needs a stride of 1, and the last an rhs_dilation of 1: else there is no contraction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from jax.sharding import NamedSharding
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._base.reshape import move_groups, reorder
-from jaxconv._base.typing import DType, Precision, Shape, Typed
+from jaxconv._base.typing import DType, Shape, Typed
 from jaxconv._contract.contractions import contract
 
 Numbers = lax.ConvDimensionNumbers
@@ -50,23 +50,24 @@ class Mapped:
     #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on the fine axis
     dilated: bool
     numbers: Numbers
-    #: groups of a weights gradient that lead the batch of lhs, not its channels
-    groups_in_batch: int = 1
+    #: of a weights gradient, the groups that lead the batch of lhs, not its channels
+    groups_in_batch: int
 
 
 def compute(
     found: Mapped,
+    params: Mapping[str, Any],
+    dtype: DType,
     lhs: Array,
     rhs: Array,
     *,
-    precision: Precision,
-    dtype: DType,
     sharding: NamedSharding | None = None,
 ) -> Array:
-    """Compute the convolution by the contraction."""
+    """Compute a convolution of these parameters, with a result of this type, by the contraction."""
     lhs_spec, rhs_spec = tuple(found.numbers.lhs_spec), tuple(found.numbers.rhs_spec)
     geometry, kernel = found.geometry, found.geometry.kernel
     groups, to_kernel = geometry.groups, found.result == "kernel"
+    precision = params["precision"] or (lax.Precision.DEFAULT,) * 2
     if to_kernel:  # in the layout of lhs, which rhs takes, too
         lhs = move_groups(lhs, found.groups_in_batch, source=lhs_spec[1], target=lhs_spec[0])
         rhs = reorder(rhs, _exchange(rhs_spec), geometry.data.spec)
@@ -74,20 +75,20 @@ def compute(
         lhs = reorder(lhs, lhs_spec, geometry.data.spec)
         if found.dilated:
             rhs = move_groups(lax.rev(rhs, kernel.spatial), groups, kernel.fine, kernel.coarse)
-    first, second = lhs, rhs
-    if to_kernel and found.dilated:  # lhs is coarse, rhs fine
-        first, second, precision = rhs, lhs, precision[::-1]
-    moved = to_kernel and found.dilated and groups > 1  # sharded after the groups have moved
+    reversed_kernel = to_kernel and found.dilated
+    if reversed_kernel:  # lhs is coarse, rhs fine
+        lhs, rhs, precision = rhs, lhs, precision[::-1]
+    moved = reversed_kernel and groups > 1  # sharded after the groups have moved
     out = contract(
         found.result,
-        first,
-        second,
+        lhs,
+        rhs,
         geometry=geometry,
         precision=precision,
         dtype=dtype,
         sharding=None if moved else sharding,
     )
-    if to_kernel and found.dilated:
+    if reversed_kernel:
         out = lax.rev(move_groups(out, groups, kernel.coarse, kernel.fine), kernel.spatial)
     return jax.sharding.reshard(out, sharding) if moved and sharding is not None else out
 
@@ -147,13 +148,14 @@ def find_contraction(
         return SYMBOLIC
     if channels == 0 or summed == 0:
         return EMPTY
-    dilated = any(a.lhs_dilation > 1 for a in axes)
-    if any((a.rhs_dilation if to_kernel else a.stride) > 1 for a in axes) and dilated:
-        return BOTH_STRIDES
     if to_kernel:
-        groups = feature_group_count, batch_group_count
-        return _fill_kernel(axes, groups, dilated, dimension_numbers)
-    return _fill_data(axes, feature_group_count, dilated, dimension_numbers)
+        axes = [a.exchange() for a in axes]
+    dilated = any(a.lhs_dilation > 1 for a in axes)
+    if dilated and any(a.stride > 1 for a in axes):
+        return BOTH_STRIDES
+    result: Slot = "kernel" if to_kernel else "fine" if dilated else "coarse"
+    groups = feature_group_count, batch_group_count
+    return _fill(result, axes, groups, dilated, dimension_numbers)
 
 
 class _Axis(NamedTuple):
@@ -171,6 +173,12 @@ class _Axis(NamedTuple):
     def reach(self) -> int:
         """The distance from the first tap to the last."""
         return self.rhs_dilation * (self.taps - 1)
+
+    def exchange(self) -> "_Axis":
+        """Exchange taps and places: of a weights gradient, the places of the result are taps."""
+        return self._replace(
+            taps=self.places, places=self.taps, stride=self.rhs_dilation, rhs_dilation=self.stride
+        )
 
 
 def _read_axis(
@@ -201,44 +209,24 @@ def _looks_like_gradient(batch: int, axes: list[_Axis]) -> bool:
     return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
 
 
-def _fill_data(axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers) -> Mapped:
-    """Fill coarse, or fine if lhs is dilated, in the layout of the result."""
-    _, (outputs, inputs, *window), (batch, features, *spatial) = numbers
-    data = DataLayout(batch, features, tuple(spatial))
-    if dilated:
-        kernel = KernelLayout(coarse=inputs, fine=outputs, spatial=tuple(window))
+def _fill(
+    result: Slot, axes: list[_Axis], groups: tuple[int, int], dilated: bool, numbers: Numbers
+) -> Mapped:
+    """Fill fine or coarse in the layout of the result, or the kernel in the layout of lhs."""
+    _, (coarse, fine, *window), (batch, channel, *spatial) = numbers
+    if result == "kernel":  # lax takes the batch for channels
+        (channel, batch, *spatial), _, (fine, coarse, *window) = numbers
+    found = [Axis(a.extent, a.taps, a.places, a.stride, a.rhs_dilation, a.low) for a in axes]
+    if dilated:  # lhs is coarse, and the kernel reversed
+        coarse, fine = fine, coarse
         found = [
             Axis(a.places, a.taps, a.extent, a.lhs_dilation, a.rhs_dilation, a.reach - a.low)
             for a in axes
         ]
-        return Mapped("fine", Geometry(tuple(found), groups, data, kernel), True, numbers)
-    kernel = KernelLayout(coarse=outputs, fine=inputs, spatial=tuple(window))
-    found = [Axis(a.extent, a.taps, a.places, a.stride, a.rhs_dilation, a.low) for a in axes]
-    return Mapped("coarse", Geometry(tuple(found), groups, data, kernel), False, numbers)
-
-
-def _fill_kernel(
-    axes: list[_Axis], groups: tuple[int, int], dilated: bool, numbers: Numbers
-) -> Mapped:
-    """Fill the kernel, in the layout of lhs, whose batch lax takes for channels."""
-    (lhs_batch, lhs_features, *spatial), _, (channels, outputs, *window) = numbers
-    data = DataLayout(batch=lhs_features, channel=lhs_batch, spatial=tuple(spatial))
-    if dilated:
-        kernel = KernelLayout(coarse=channels, fine=outputs, spatial=tuple(window))
-        found = [
-            Axis(a.taps, a.places, a.extent, a.lhs_dilation, a.stride, _mirrored_pad(a))
-            for a in axes
-        ]
-    else:
-        kernel = KernelLayout(coarse=outputs, fine=channels, spatial=tuple(window))
-        found = [Axis(a.extent, a.places, a.taps, a.rhs_dilation, a.stride, a.low) for a in axes]
+    data = DataLayout(batch, channel, tuple(spatial))
+    kernel = KernelLayout(coarse, fine, tuple(window))
     geometry = Geometry(tuple(found), prod(groups), data, kernel)
-    return Mapped("kernel", geometry, dilated, numbers, groups_in_batch=groups[0])
-
-
-def _mirrored_pad(a: _Axis) -> int:
-    """Find the low padding where lhs is the coarse tensor and out the reversed kernel."""
-    return a.stride * (a.places - 1) - a.low
+    return Mapped(result, geometry, dilated, numbers, groups_in_batch=groups[0])
 
 
 def _exchange(spec: tuple[int, ...]) -> tuple[int, ...]:

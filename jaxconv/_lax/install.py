@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 from jax import Array, lax
-from jax.sharding import NamedSharding
 
 import jaxconv
 from jaxconv._base import dtypes, lowerings, meshes
@@ -33,7 +32,7 @@ from jaxconv._base.jax_names import (
     walk_equations,
 )
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import DType, Shape, Typed
+from jaxconv._base.typing import Shape, Typed
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 from jaxconv._lax.interior import see_through
@@ -177,7 +176,7 @@ def to_install(
         return found
     names: set[str] = {found.result}
     if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
-        program = jax.make_jaxpr(computed(found, params, result.dtype))(*operands)
+        program = jax.make_jaxpr(partial(compute, found, params, result.dtype))(*operands)
         plans = (
             plan_in(e, platform, devices=devices, exported=exported)
             for e in walk_equations(program)
@@ -188,14 +187,6 @@ def to_install(
     if without is not None and names & {*without}:
         return f"left out by install(without={', '.join(without)})"
     return found
-
-
-def computed(
-    found: Mapped, params: dict[str, Any], dtype: DType, sharding: NamedSharding | None = None
-) -> Callable[..., Array]:
-    """What computes a convolution of lax's, of two operands."""
-    precision = params["precision"] or (lax.Precision.DEFAULT,) * 2
-    return partial(compute, found, precision=precision, dtype=dtype, sharding=sharding)
 
 
 def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -258,7 +249,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **para
         skip_lowering_cache(ctx)
         equation = view.equation
     dtype, sharding = dtypes.canonical(result.dtype), meshes.explicit(result)
-    ours = computed(found, equation.params, dtype, sharding)
+    ours: Callable[..., Array] = partial(compute, found, equation.params, dtype, sharding=sharding)
     with lowerings.of_lax(equation):
         ours = view.around(ours) if view else ours
         return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)

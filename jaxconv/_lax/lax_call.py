@@ -115,14 +115,8 @@ def _find_contraction(convolution: Equation) -> Callable[..., Array] | None:
         return None
 
     def run(lhs: Array, rhs: Array, *, sharding: NamedSharding | None) -> Array:
-        return compute(
-            found,
-            lhs if dilate is None else dilate(lhs),
-            rhs,
-            precision=params["precision"] or (lax.Precision.DEFAULT,) * 2,
-            dtype=result.dtype,
-            sharding=sharding,
-        )
+        lhs = lhs if dilate is None else dilate(lhs)
+        return compute(found, params, result.dtype, lhs, rhs, sharding=sharding)
 
     return run
 

@@ -26,14 +26,7 @@ class Rewrite(Protocol):
     """How a form computes one result by its parts; the parts were planned for this problem."""
 
     def __call__(
-        self,
-        first: Array,
-        second: Array,
-        /,
-        *,
-        problem: Problem,
-        numerics: Numerics,
-        parts: Parts,
+        self, first: Array, second: Array, /, *, problem: Problem, numerics: Numerics, parts: Parts
     ) -> Array: ...
 
 

@@ -13,8 +13,8 @@ from jax import lax
 
 from jaxconv._base.contexts import FORCED
 from jaxconv._base.lowerings import Lowered
-from jaxconv._lax.from_lax import Mapped, as_contraction
-from jaxconv._lax.install import computed, installed
+from jaxconv._lax.from_lax import Mapped, as_contraction, compute
+from jaxconv._lax.install import installed
 from jaxconv._tools.measure import race, time_call
 
 #: Columns of what is printed.
@@ -143,6 +143,6 @@ def _ways(lowered: Lowered) -> dict[str, Callable[..., Any]]:
 
     def taken_over(*operands: Any) -> Any:
         with FORCED(forced):
-            return computed(found, params, result.dtype)(*operands)
+            return compute(found, params, result.dtype, *operands)
 
     return {"jaxconv": taken_over, "lax": bound(out_sharding=None)}

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,8 @@ from jax import lax
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import Equation, read_equation, walk_equations, walk_steps
 from jaxconv._contract.contractions import plan_in
-from jaxconv._lax.install import computed, to_install
+from jaxconv._lax.from_lax import compute
+from jaxconv._lax.install import to_install
 from jaxconv._lax.interior import see_through
 
 
@@ -91,7 +93,8 @@ def _convolution(equation: Equation) -> Convolution | None:
         found = to_install(types, results[0], **params)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
-        within = walk_equations(jax.make_jaxpr(computed(found, params, results[0].dtype))(*types))
+        run = partial(compute, found, params, results[0].dtype)
+        within = walk_equations(jax.make_jaxpr(run)(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
     if plan := plan_in(equation, "cpu"):
