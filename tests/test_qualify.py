@@ -30,7 +30,7 @@ def untested(monkeypatch, tmp_path):
 
 def forget():
     onednn_here._why_untested.cache_clear()
-    onednn_here._warn.cache_clear()
+    onednn_here._tell_once.cache_clear()
 
 
 def keep(verdict):

@@ -16,7 +16,7 @@ from jaxconv._lowering.force import FORMS, PORTABLE, forced
 from jaxconv._lowering.measured import CHOSEN, Asked, Measured
 from jaxconv._lowering.onednn_here import UntestedJaxlibWarning, unavailable
 from jaxconv._lowering.plan import TABLES, Plan, choose_plan, lower
-from jaxconv._lowering.problem import Numerics, Problem, problem_of
+from jaxconv._lowering.problem import Problem, problem_of
 
 __all__ = [
     "CHOSEN",
@@ -25,7 +25,6 @@ __all__ = [
     "TABLES",
     "Asked",
     "Measured",
-    "Numerics",
     "Plan",
     "Problem",
     "UntestedJaxlibWarning",

@@ -27,19 +27,20 @@ Ends = tuple[int, int]
 class Trim:
     """The elements that are left out of the tensors of a contraction."""
 
-    layouts: tuple[tuple[Slot, tuple[int, ...]], ...]
+    #: the contraction with these elements
+    geometry: Geometry
     #: elements left out at each end of each spatial axis, by slot
     ends: tuple[tuple[Slot, tuple[Ends, ...]], ...]
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
     def pads(self, slot: Slot) -> bool:
-        """Whether the result in a slot is padded to full size."""
+        """Whether the result in a slot is padded to full size, or an operand in it cropped."""
         return any(low or high for low, high in dict(self.ends)[slot])
 
     def crop(self, slot: Slot, x: Array) -> Array:
         """Crop the tensor in a slot."""
-        spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
+        spatial, ends = self.geometry.layout(slot)[2:], dict(self.ends)[slot]
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
@@ -47,7 +48,7 @@ class Trim:
 
     def pad_result(self, slot: Slot, x: Array) -> Array:
         """Pad the result to full size with zeros."""
-        spatial, ends = dict(self.layouts)[slot], dict(self.ends)[slot]
+        spatial, ends = self.geometry.layout(slot)[2:], dict(self.ends)[slot]
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
         if self.pads(slot):
@@ -65,16 +66,10 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
     axes = [axis for axis, _ in trimmed]
     units = tuple(n for n, a in enumerate(axes) if replace(a, stride=1) == UNIT)
     units = units[: geometry.rank - 1]  # one axis stays
-    ends: dict[Slot, tuple[Ends, ...]] = {
-        slot: tuple(left_out[slot] for _, left_out in trimmed) for slot in OPERANDS
-    }
+    ends = tuple((slot, tuple(left_out[slot] for _, left_out in trimmed)) for slot in OPERANDS)
+    trim = Trim(geometry, ends, units)
     normal = replace(problem, geometry=_replace_axes(geometry, _tile_axes(axes), units))
-    if not units and all(end == (0, 0) for by_axis in ends.values() for end in by_axis):
-        return normal, None
-    layouts: tuple[tuple[Slot, tuple[int, ...]], ...] = tuple(
-        (slot, geometry.layout(slot)[2:]) for slot in OPERANDS
-    )
-    return normal, Trim(layouts, tuple(ends.items()), units)
+    return normal, trim if units or any(map(trim.pads, OPERANDS)) else None
 
 
 def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:

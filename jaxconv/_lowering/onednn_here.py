@@ -93,22 +93,17 @@ def _why_untested() -> str | None:
 def warn_once() -> None:
     """Say once in a process that programs run without oneDNN for a reason that few expect."""
     reason = unavailable()
-    if reason is None:
-        return
-    if reason == _why_untested():
-        _warn(f"jaxconv runs without oneDNN, more slowly: {reason}")
-    elif reason == CACHED:
-        _log(f"jaxconv runs without oneDNN, more slowly: {reason}")
+    if reason is not None and reason in (CACHED, _why_untested()):
+        _tell_once(reason)
 
 
 @cache
-def _warn(text: str) -> None:
-    warnings.warn(text, UntestedJaxlibWarning, stacklevel=2)
-
-
-@cache
-def _log(text: str) -> None:
-    logging.getLogger("jaxconv").warning(text)
+def _tell_once(reason: str) -> None:
+    text = f"jaxconv runs without oneDNN, more slowly: {reason}"
+    if reason == CACHED:
+        logging.getLogger("jaxconv").warning(text)
+    else:
+        warnings.warn(text, UntestedJaxlibWarning, stacklevel=2)
 
 
 @cache
