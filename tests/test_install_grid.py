@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import jaxconv
+from jaxconv._base.jax_names import walk_equations
 from jaxconv._lax import from_lax, install
 from jaxconv._lax.install import to_install
 from jaxconv._lowering.forms import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers, slow_if
-from tests.support.programs import equations
 
 EACH = 12  # calls in one program
 
@@ -43,10 +43,9 @@ def program(calls):
 
 def found(function, *args):
     """What becomes of each of lax's convolutions."""
-    for equation in equations(jax.make_jaxpr(function)(*args)):
+    for equation in walk_equations(jax.make_jaxpr(function)(*args)):
         if equation.primitive.name == "conv_general_dilated":
-            types = [v.aval for v in equation.invars]
-            yield to_install(types, equation.outvars[0].aval, **equation.params)
+            yield to_install(equation)
 
 
 def check(calls, **of):

@@ -32,7 +32,7 @@ from jaxconv._base.jax_names import (
     walk_equations,
 )
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import Shape, Typed
+from jaxconv._base.typing import Shape
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 from jaxconv._lax.interior import see_through
@@ -157,23 +157,16 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
 
 
 def to_install(
-    operands: Sequence[Typed],
-    result: Typed,
-    *,
-    platform: str = "cpu",
-    devices: int = 1,
-    exported: bool = False,
-    **params: Any,
+    convolution: Equation, platform: str = "cpu", *, devices: int = 1, exported: bool = False
 ) -> Mapped | str:
-    """The contraction that replaces a convolution of lax's of these types, or why none does."""
+    """The contraction that replaces a convolution of lax's, or why none does."""
+    _, operands, (result,), params = convolution
     found = as_contraction(operands, result, **params)
     if isinstance(found, str):
         return found
     if platform == "cpu" and not gains(found, *(operand.shape for operand in operands)):
         return FASTER
     only, without = CHOICE.value
-    if only is None and without is None:
-        return found
     names: set[str] = {found.result}
     if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
         program = jax.make_jaxpr(partial(compute, found, params, result.dtype))(*operands)
@@ -227,20 +220,15 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **para
     found: Mapped | str = NOT_INSTALLED
     view = None
     if INSTALLED.value == platform:
-        program: dict[str, Any] = {
-            "platform": platform,
-            "devices": devices,
-            "exported": is_lowered_for_export(ctx),
-        }
+        program: dict[str, Any] = {"devices": devices, "exported": is_lowered_for_export(ctx)}
         # Elsewhere nobody has measured, and a slice of an axis that is split would move data.
         if platform == "cpu" and devices == 1 and meshes.explicit(result) is None:
             step = find_step_being_lowered(ctx, params)
             view = see_through(*step) if step else None
         if view:
-            seen = view.equation
-            found = to_install(seen.operands, seen.results[0], **program, **seen.params)
+            found = to_install(view.equation, platform, **program)
         if isinstance(found, str):
-            view, found = None, to_install(operands, result, **program, **params)
+            view, found = None, to_install(equation, platform, **program)
     if isinstance(found, str):
         if heard:
             lowerings.tell(equation, found, devices)

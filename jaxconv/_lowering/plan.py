@@ -188,10 +188,11 @@ def emit_plan(
 
 def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Extras) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
+    moves = here != there
 
     def bring(slot: Slot, x: Array) -> Array:
         x = plan.trim.crop(slot, x) if plan.trim else x
-        return reorder(x, here.layout(slot), there.layout(slot))
+        return reorder(x, here.layout(slot), there.layout(slot)) if moves else x
 
     first, second = map(bring, OPERANDS[result], (first, second))
     if plan.trim:
@@ -204,5 +205,6 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: E
         told |= {"finish": plan.problem.finish, "extras": extras}
     out = plan.form.emit[result](first, second, numerics=numerics, **told)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
-    out = reorder(out, there.layout(result), here.layout(result))
+    if moves:
+        out = reorder(out, there.layout(result), here.layout(result))
     return plan.trim.pad_result(result, out) if plan.trim else out

@@ -78,10 +78,8 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
 def _see_through(jaxpr: Any, step: Any) -> Equation:
     """Read a step of a jaxpr; of a convolution of a padded tensor, the one that is computed."""
     view = see_through(jaxpr, step) if step.primitive is lax.conv_general_dilated_p else None
-    if view:
-        _, types, (result,), params = view.equation
-        if not isinstance(to_install(types, result, **params), str):
-            return view.equation
+    if view and not isinstance(to_install(view.equation), str):
+        return view.equation
     return read_equation(step)
 
 
@@ -90,7 +88,7 @@ def _convolution(equation: Equation) -> Convolution | None:
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)
-        found = to_install(types, results[0], **params)
+        found = to_install(equation)
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
         run = partial(compute, found, params, results[0].dtype)
