@@ -49,9 +49,6 @@ class Mapped:
     geometry: Geometry
     #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on the fine axis
     dilated: bool
-    numbers: Numbers
-    #: of a weights gradient, the groups that lead the batch of lhs, not its channels
-    groups_in_batch: int
 
 
 def compute(
@@ -64,12 +61,13 @@ def compute(
     sharding: NamedSharding | None = None,
 ) -> Array:
     """Compute a convolution of these parameters, with a result of this type, by the contraction."""
-    lhs_spec, rhs_spec = tuple(found.numbers.lhs_spec), tuple(found.numbers.rhs_spec)
+    lhs_spec, rhs_spec, _ = map(tuple, params["dimension_numbers"])
     geometry, kernel = found.geometry, found.geometry.kernel
     groups, to_kernel = geometry.groups, found.result == "kernel"
     precision = params["precision"] or (lax.Precision.DEFAULT,) * 2
     if to_kernel:  # in the layout of lhs, which rhs takes, too
-        lhs = move_groups(lhs, found.groups_in_batch, source=lhs_spec[1], target=lhs_spec[0])
+        in_batch = params["feature_group_count"]  # and not in the channels, as lax has them
+        lhs = move_groups(lhs, in_batch, source=lhs_spec[1], target=lhs_spec[0])
         rhs = reorder(rhs, _exchange(rhs_spec), geometry.data.spec)
     else:
         lhs = reorder(lhs, lhs_spec, geometry.data.spec)
@@ -154,8 +152,8 @@ def find_contraction(
     if dilated and any(a.stride > 1 for a in axes):
         return BOTH_STRIDES
     result: Slot = "kernel" if to_kernel else "fine" if dilated else "coarse"
-    groups = feature_group_count, batch_group_count
-    return _fill(result, axes, groups, dilated, dimension_numbers)
+    groups = feature_group_count * batch_group_count
+    return Mapped(result, _fill(result, axes, groups, dilated, dimension_numbers), dilated)
 
 
 class _Axis(NamedTuple):
@@ -210,8 +208,8 @@ def _looks_like_gradient(batch: int, axes: list[_Axis]) -> bool:
 
 
 def _fill(
-    result: Slot, axes: list[_Axis], groups: tuple[int, int], dilated: bool, numbers: Numbers
-) -> Mapped:
+    result: Slot, axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers
+) -> Geometry:
     """Fill fine or coarse in the layout of the result, or the kernel in the layout of lhs."""
     _, (coarse, fine, *window), (batch, channel, *spatial) = numbers
     if result == "kernel":  # lax takes the batch for channels
@@ -225,8 +223,7 @@ def _fill(
         ]
     data = DataLayout(batch, channel, tuple(spatial))
     kernel = KernelLayout(coarse, fine, tuple(window))
-    geometry = Geometry(tuple(found), prod(groups), data, kernel)
-    return Mapped(result, geometry, dilated, numbers, groups_in_batch=groups[0])
+    return Geometry(tuple(found), groups, data, kernel)
 
 
 def _exchange(spec: tuple[int, ...]) -> tuple[int, ...]:

@@ -32,7 +32,6 @@ from jaxconv._base.jax_names import (
     walk_equations,
 )
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import Shape
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 from jaxconv._lax.interior import see_through
@@ -164,7 +163,7 @@ def to_install(
     found = as_contraction(operands, result, **params)
     if isinstance(found, str):
         return found
-    if platform == "cpu" and not gains(found, *(operand.shape for operand in operands)):
+    if platform == "cpu" and not _gains(found, convolution):
         return FASTER
     only, without = CHOICE.value
     names: set[str] = {found.result}
@@ -199,15 +198,15 @@ def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] 
     return names
 
 
-def gains(found: Mapped, lhs: Shape, rhs: Shape) -> bool:
-    """Whether the library, and not lax, should compute a contraction; the shapes are lax's.
+def _gains(found: Mapped, convolution: Equation) -> bool:
+    """Whether the library, and not lax, should compute a convolution.
 
     Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
     lax's time on two AVX-512 cores. They stay with lax unless it would crop: XLA:CPU may then
     compute with what lies beyond the data (see `_lowering.reference`).
     """
-    lhs_spec, rhs_spec, _ = found.numbers
-    one_to_one = lhs[lhs_spec[0]] == rhs[rhs_spec[0]] == 1
+    specs = zip(convolution.operands, convolution.params["dimension_numbers"], strict=False)
+    one_to_one = all(operand.shape[spec[0]] == 1 for operand, spec in specs)
     crops = any(axis.pad_low < 0 for axis in found.geometry.axes)
     return found.result != "kernel" or not one_to_one or crops
 
