@@ -26,7 +26,7 @@ import jax, jax.numpy as jnp, numpy as np
 import jaxconv
 from jaxconv._lowering import isolate
 
-isolate.LITTLE = 0  # in functions of their own, as for real sizes
+isolate.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
 warnings.simplefilter("error")
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.split("/")[-1]))

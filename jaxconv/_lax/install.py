@@ -188,14 +188,12 @@ def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] 
     from jaxconv._lowering import FORMS  # half of the package
 
     known = (*OPERANDS, *FORMS)
-    names = (
-        (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    )
-    if not names or any(name not in known for name in names):
+    names = (given,) if isinstance(given, str) else given
+    if not (isinstance(names, Sequence) and names and all(name in known for name in names)):
         raise ValueError(
             f"install: `{argument}` must be one or several of {either(known)}; got {shown(given)}"
         )
-    return names
+    return tuple(names)
 
 
 def _gains(found: Mapped, convolution: Equation) -> bool:
