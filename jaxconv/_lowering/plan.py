@@ -188,15 +188,14 @@ def emit_plan(
 
 def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Extras) -> Array:
     result, here, there = plan.problem.result, plan.here, plan.problem.geometry
-    moves = here != there
-
-    def bring(slot: Slot, x: Array) -> Array:
-        x = plan.trim.crop(slot, x) if plan.trim else x
-        return reorder(x, here.layout(slot), there.layout(slot)) if moves else x
-
-    first, second = map(bring, OPERANDS[result], (first, second))
     if plan.trim:
+        first, second = map(plan.trim.crop, OPERANDS[result], (first, second))
         extras = [plan.trim.crop(result, x) if x.ndim > 1 else x for x in extras]
+    if here != there:
+        first, second = (
+            reorder(x, here.layout(slot), there.layout(slot))
+            for slot, x in zip(OPERANDS[result], (first, second), strict=True)
+        )
     told: dict[str, Any] = {"geometry": there}
     if plan.form.parts:
         parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
@@ -205,6 +204,6 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: E
         told |= {"finish": plan.problem.finish, "extras": extras}
     out = plan.form.emit[result](first, second, numerics=numerics, **told)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
-    if moves:
+    if here != there:
         out = reorder(out, there.layout(result), here.layout(result))
     return plan.trim.pad_result(result, out) if plan.trim else out
