@@ -10,7 +10,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._lowering.forms import col2im, im2col, phases, split
+from jaxconv._lowering.forms import col2im, im2col, multiply_adds, phases, split
 from tests.support.oracle import Axis
 from tests.support.random_problems import SLOTS, Problem, draw
 
@@ -145,6 +145,7 @@ LIMITS = {
             for limit in ("TAPS_AT_ONCE", "TAPS_AT_ONCE_NARROW", "READS")
         ),
     ],
+    "multiply-adds, channels first": [(multiply_adds, "MAX_BLOCK_BYTES", 1 << 10)],
     "phases": [(phases, "MAX_SEPARATE_RESIDUES", 1)],
     "swap": [],
 }

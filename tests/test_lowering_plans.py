@@ -198,6 +198,27 @@ def test_lines_of_the_cpu_table(asked, with_onednn, portable):
 
 
 @pytest.mark.parametrize(
+    ("sizes", "form"),
+    [
+        ({"fine": 64}, "multiply-adds, channels first"),
+        ({"fine": 65}, "by block"),
+        ({"fine": 65, "stride": 2}, "multiply-adds, channels first"),
+        ({"fine": 65, "stride": 2, "kernel": 5}, "by block"),
+        ({"fine": 64, "stride": 2, "kernel": 7}, "multiply-adds, channels first"),
+        ({"fine": 64, "kernel": 9}, "slide"),
+        ({"fine": 28, "stride": 2}, "multiply-adds"),
+    ],
+)
+def test_rows_of_planes_are_vectors(sizes, form):
+    """Planes that are a multiple of 2 KiB apart are slow to transpose, and strides halve rows."""
+    last = problem("kernel", [axis(**sizes)] * 2, 128, 1, 1, 4)
+    planes = replace(last, geometry=replace(last.geometry, data=DataLayout(0, 1, (2, 3))))
+    for onednn in (True, False) if sizes.get("kernel") != 9 else (True,):
+        assert names(choose_plan(replace(planes, onednn=onednn), "cpu"))[0] == form
+    assert "channels first" not in names(choose_plan(last, "cpu"))[0]
+
+
+@pytest.mark.parametrize(
     ("asked", "older", "newer"),
     [
         (problem("kernel", [axis(stride=2)] * 2), "im2col", "convolution"),

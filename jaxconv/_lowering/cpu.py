@@ -53,11 +53,9 @@ MAX_SLIDING_PAIRS, MAX_SLIDING_PAIRS_OF_FEW_TAPS, MIN_SLIDING_PIXELS = 64, 4, 64
 #: Pairs of channels in a group for which multiply-adds beat dots in a weights gradient.
 MAX_CHANNEL_PAIRS = 32
 
-#: Sums that XLA:CPU computes in one dot on one core.
-MAX_ONE_CORE_SUMS = 96 * 96
-
-#: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
-MIN_ONEDNN_WORK = 2e4
+#: Sums that XLA:CPU computes in one dot on one core. And multiply-adds that are worth a call of
+#: oneDNN, which takes 8 microseconds to start.
+MAX_ONE_CORE_SUMS, MIN_ONEDNN_WORK = 96 * 96, 2e4
 
 #: Multiply-adds, and bytes of windows in 16 bits, that are worth a contraction for each group.
 MIN_GROUP_WORK, MIN_GROUP_WINDOWS = 4e6, 4 << 20
@@ -70,11 +68,9 @@ MAX_SMALL_PIXELS, MIN_WIDE_CHANNELS, MAX_COARSE_CHANNELS = 14, 64, 16
 #: limit is for very few channels, and for strides.
 MIN_IMAGES, MIN_IMAGES_OTHERWISE = 8, 32
 
-#: Bytes of data that XLA's weights gradient may transpose to take images as channels.
-MAX_COPIED_BYTES = 16 << 20
-
-#: Pixels whose sums cost less than to copy the kernel for oneDNN.
-MAX_COPIED_KERNEL_PIXELS = 49
+#: Bytes of data that XLA's weights gradient may transpose to take images as channels; and pixels
+#: whose sums cost less than to copy the kernel for oneDNN.
+MAX_COPIED_BYTES, MAX_COPIED_KERNEL_PIXELS = 16 << 20, 49
 
 
 def _few_terms(p: Problem) -> bool:
@@ -97,14 +93,11 @@ def _slides(p: Problem) -> bool:
     return many or (p.bits == 32 and large)
 
 
-def _few_products(p: Problem) -> bool:
-    return not p.dense and p.pairs <= MAX_CHANNEL_PAIRS
-
-
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
     if p.result == "kernel":
-        return _few_products(p) or (not p.channels_last and p.rank > 1 and not p.tiles)
+        few = not p.dense and p.pairs <= MAX_CHANNEL_PAIRS
+        return few or (not p.channels_last and p.rank > 1 and not p.tiles)
     if p.result == "fine":
         return (p.strided or p.depthwise) and not p.channels_last
     multiplied = p.depthwise and p.rank > 1 and not onednn.FORM.fills(p)
@@ -114,7 +107,8 @@ def _much_data(p: Problem) -> bool:
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
     most = MAX_TERMS if p.depthwise else taps.MAX_TAPS
-    most = MAX_TERMS_TO_KERNEL if p.result == "kernel" and _few_products(p) else most
+    if p.result == "kernel" and p.pairs <= MAX_CHANNEL_PAIRS:
+        most = MAX_TERMS_TO_KERNEL
     return not p.dense and p.taps > most
 
 
@@ -180,8 +174,9 @@ def _image_by_image(p: Problem) -> bool:
 
 def _few_terms_channels_first(p: Problem) -> bool:
     """Whether grouped sums, channels first, cost less than two transpositions."""
-    few = p.channels_first and p.fine_channels <= (1 if p.strided else 4)
-    return few and not p.dense and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
+    few = not p.dense and p.fine_channels <= (1 if p.strided else 4)
+    asked = p.channels_first and p.result == "coarse"
+    return asked and few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
 
 
 def _narrow_coarse(p: Problem) -> bool:
@@ -258,6 +253,12 @@ TABLE: Table = (
         slide.FORM,
         _slides,
         "a depthwise weights gradient: each image of the coarse tensor as oneDNN's kernel",
+    ),
+    Line(
+        "rows",
+        multiply_adds.CHANNELS_FIRST,
+        multiply_adds.has_rows,
+        "a depthwise weights gradient, channels first: rows of pixels, and no transposition",
     ),
     Line(
         "much-data",

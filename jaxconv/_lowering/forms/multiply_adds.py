@@ -5,6 +5,7 @@ Multiply-adds also partition on a sharded batch, which a grouped convolution gat
 (openxla/xla#47945).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
@@ -12,12 +13,18 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, Geometry
-from jaxconv._base.reshape import merge_groups, replace_axes, split_groups
-from jaxconv._base.typing import DType
+from jaxconv._base.reshape import replace_axes, split_groups
+from jaxconv._base.typing import DType, Index
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import window
+from jaxconv._lowering.forms.blocks import (
+    concatenate_blocks,
+    find_divisor,
+    slice_along,
+    sum_over_blocks,
+)
 from jaxconv._lowering.forms.window import Tap
-from jaxconv._lowering.problem import Numerics
+from jaxconv._lowering.problem import Numerics, Problem
 
 Box = list[range]
 
@@ -31,6 +38,13 @@ MAX_PRODUCTS, MAX_LOOP_PRODUCTS = 49, 105
 MAX_PIXEL_PRODUCTS = 490
 #: Neighbours that a loop should add up: fewer leave too much for the reduction.
 MIN_NEIGHBOURS = 4
+#: Data in a block of planes.
+MAX_BLOCK_BYTES = 4 << 20
+#: Pixels of a row that are worth a vector, and taps of one fused loop.
+MIN_ROW, MAX_TAPS, MAX_TAPS_OF_ALIASED = 16, 9, 64
+#: Pixels of planes whose bytes are a multiple of this share few lines of a cache, so that a loop
+#: over blocks transposes them slowly.
+ALIASED_BYTES = 2048
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
@@ -56,43 +70,77 @@ def _add_terms(terms: list[Array]) -> Array:
 
 
 def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-    """Sum (N, X, g, 1) times (N, X, g, o) over pixels, for each factor: a tap and a channel i.
-
-    A loop adds up a few neighbouring pixels for a few factors. A reduction then sums the results of
-    the loops, several times less than the data.
-    """
+    """Sum (N, X, g, 1) times (N, X, g, o) over pixels, for each factor: a tap and a channel i."""
     fine, coarse = (split_groups(x, geometry.groups) for x in (fine, coarse))
     # Padded in this shape: XLA would write a padded tensor twice that is read in two shapes.
     fine = _widen(window.pad_fine(fine, geometry), numerics.sums)
     coarse = _widen(coarse, numerics.sums)
     channels = fine.shape[-1]
+    if channels == 1:
+        out = _sum_pixels(fine, coarse, geometry)
+    else:  # in a loop: XLA would compile a piece of the program for each channel
+
+        def of_channel(i: Array) -> Array:
+            one = lax.dynamic_slice_in_dim(fine, i, 1, axis=fine.ndim - 1)
+            return _sum_pixels(one, coarse, geometry, channels)
+
+        out = jnp.moveaxis(lax.map(of_channel, jnp.arange(channels)), 0, 1)
+    return out.reshape(*(a.kernel for a in geometry.axes), channels, -1)
+
+
+def planes_to_kernel(
+    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
+) -> Array:
+    """Sum (N, g, X) times (N, g, X) over pixels, for each tap, in blocks that a cache holds."""
+    batch, groups = fine.shape[0], geometry.groups
+    plane = fine.itemsize * (math.prod(fine.shape[2:]) + math.prod(coarse.shape[2:]))
+    images = find_divisor(batch, MAX_BLOCK_BYTES // (plane * groups))
+    size = min(max(MAX_BLOCK_BYTES // (plane * images), 1), groups)
+
+    def of_groups(start: Index) -> Array:
+        def of_images(n: Index) -> Array:
+            first, second = (
+                slice_along(slice_along(x, n * images, images, 0), start, size, 1)
+                for x in (fine, coarse)
+            )
+            first = _widen(window.pad_fine(first, geometry), numerics.sums)
+            return _sum_pixels(first, _widen(second, numerics.sums), geometry)
+
+        return sum_over_blocks(of_images, batch // images, fine, coarse)
+
+    out = concatenate_blocks(of_groups, size, groups, 1, fine, coarse)
+    return out.reshape(*(a.kernel for a in geometry.axes), 1, groups)
+
+
+def has_rows(p: Problem) -> bool:
+    """Whether rows of pixels make vectors, and cost less than to transpose the planes."""
+    aliased = math.prod(a.fine for a in p.geometry.axes) * p.bits // 8 % ALIASED_BYTES == 0
+    few = p.taps <= (MAX_TAPS_OF_ALIASED if aliased else MAX_TAPS)
+    long = p.geometry.axes[-1].coarse >= MIN_ROW
+    first = p.result == "kernel" and p.channels_first
+    return first and long and few and (p.strided or aliased)
+
+
+def _sum_pixels(fine: Array, coarse: Array, geometry: Geometry, channels: int = 1) -> Array:
+    """Sum over images and pixels for each tap.
+
+    A loop adds up a few neighbouring pixels for a few factors. A reduction then sums the results of
+    the loops, several times less than the data.
+    """
     taps = list(window.taps(geometry))
     together, every = _choose_loop(geometry, len(taps) * channels)
     boxes = list(_cover_pixels(geometry, every))
-
-    def of_channel(fine: Array) -> Array:
-        """Compute the sums of each tap for one fine channel a group."""
-        out = []
-        for first in range(0, len(taps), together):
-            chunk = taps[first : first + together]
-            parts = [_sum_box(fine, coarse, chunk, box, moves, geometry) for box, moves in boxes]
-            out += [reduce(lax.add, sums) for sums in zip(*parts, strict=True)]
-        return jnp.stack(out)
-
-    if channels == 1:
-        out = of_channel(fine)
-    else:  # in a loop: XLA would compile a piece of the program for each channel
-        out = lax.map(
-            lambda i: of_channel(lax.dynamic_slice_in_dim(fine, i, 1, axis=fine.ndim - 1)),
-            jnp.arange(channels),
-        )
-        out = jnp.moveaxis(out, 0, 1)
-    return out.reshape(*(a.kernel for a in geometry.axes), channels, out.shape[-1])
+    out = []
+    for first in range(0, len(taps), together):
+        chunk = taps[first : first + together]
+        parts = [_sum_box(fine, coarse, chunk, box, moves, geometry) for box, moves in boxes]
+        out += [reduce(lax.add, sums) for sums in zip(*parts, strict=True)]
+    return jnp.stack(out)
 
 
 def _choose_loop(geometry: Geometry, factors: int) -> tuple[int, int]:
     """Choose how many factors a loop has, and how many neighbours a loop adds up for each."""
-    extent = geometry.axes[-1].coarse
+    extent = geometry.axes[_count_rows(geometry) - 1].coarse
     row = geometry.axes[-1].kernel
     row = row if 3 <= row <= MAX_FACTORS else MAX_FACTORS
     choices = []
@@ -120,7 +168,7 @@ def _sum_box(
 ) -> list[Array]:
     """Sum for each tap over a box and the places that the box moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
-    places = [_move_box(box, geometry.rank - 1, by) for by in range(moves)]
+    places = [_move_box(box, _count_rows(geometry) - 1, by) for by in range(moves)]
     products = []
     for tap in taps:
         reads = [list(map(_pixels_of_tap, tap, box, axes)) for box in places]
@@ -139,21 +187,27 @@ def _sum_box(
             lambda one, other: [a + b for a, b in zip(one, other, strict=True)],
             [at + 1],
         )
-    return [merge_groups(jnp.sum(x, (0, *spatial))) for x in products]
+    return [jnp.sum(x, (0, *spatial)) for x in products]
 
 
 # A box is a range of coarse pixels along each spatial axis. XLA makes vectors of neighbours in
-# memory only if no loop over pixels is inside, so a loop adds up a few pixels, written out.
+# memory only if no loop over these is inside, so a loop adds up a few pixels, written out.
+# Neighbours are channels or, with channels first, the pixels of the last axis.
+
+
+def _count_rows(geometry: Geometry) -> int:
+    """Count the first axes, along which a loop may add up pixels."""
+    return geometry.rank - (geometry.data.channel == 1)
 
 
 def _cover_pixels(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
-    """Yield boxes of every n-th pixel of the last axis, and how often to move a box by one pixel.
+    """Yield boxes of every n-th pixel of the last of the rows, and how often to move a box by one.
 
     The moved boxes cover each pixel once. An axis of each box has 2m or 3m pixels, if possible.
     """
-    axes = range(geometry.rank)
+    axes = range(_count_rows(geometry))
     whole = [range(a.coarse) for a in geometry.axes]
-    end = len(whole[-1])
+    end = len(whole[axes[-1]])
     even = end - end % every
     for start, stop, step in ((0, even, every), (even, end, end - even)):
         if start == stop:
@@ -169,8 +223,8 @@ def _cover_pixels(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
 
 def _find_neighbours(box: Box, geometry: Geometry) -> tuple[int, int]:
     """Find an axis along which a loop can add up neighbours, and how many: 2, 3, or only 1."""
-    pairs = ((at, n) for n in (2, 3) for at in range(geometry.rank) if len(box[at]) % n == 0)
-    return next(pairs, (0, 1))
+    rows = range(_count_rows(geometry))
+    return next(((at, n) for n in (2, 3) for at in rows if len(box[at]) % n == 0), (0, 1))
 
 
 def _replace_range(box: Box, at: int, places: range) -> Box:
@@ -204,5 +258,9 @@ def _widen(x: Array, dtype: DType) -> Array:
 
 FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel}, contender=True)
 CHANNELS_FIRST = Form(
-    "multiply-adds, channels first", {"coarse": to_coarse}, gathers=True, channels_first=True
+    "multiply-adds, channels first",
+    {"coarse": to_coarse, "kernel": planes_to_kernel},
+    cannot=lambda p: p.result == "kernel" and (not p.depthwise or p.rank == 1 or not p.counted),
+    gathers=True,
+    channels_first=True,
 )
