@@ -68,8 +68,8 @@ def inside():
 
     checks = (
         "arguments.py, attributes.py: types, lengths, signs, spelling",
-        "layouts.py, channels.py: letters to axes; do channels fit?",
-        "sizes.py, padding.py: extents and pads of each axis",
+        "layouts.py: letters to axes; do channels fit?",
+        "sizes.py: extents and pads of each axis",
         "resolve.py: all of these together",
     )
     _room(ax, 7, 78.5, 54, 15.5, GREEN, "_rules/: what a user may write", *checks)

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from jaxconv._rules import padding
+from jaxconv._rules import sizes
 
 STRIDES, EXTENTS, SIZES = range(1, 5), range(1, 9), range(1, 12)
 
@@ -14,8 +14,8 @@ STRIDES, EXTENTS, SIZES = range(1, 5), range(1, 9), range(1, 12)
     [(0, (0, 0), (0, 0)), (1, (0, 1), (1, 0)), (4, (2, 2), (2, 2)), (7, (3, 4), (4, 3))],
 )
 def test_split(total, upper, lower):
-    assert padding.split(total, "same_upper") == upper
-    assert padding.split(total, "same_lower") == lower
+    assert sizes.share_out(total, "same_upper") == upper
+    assert sizes.share_out(total, "same_lower") == lower
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_split(total, upper, lower):
     ],
 )
 def test_same_of_convolution(f, stride, extent, total):
-    assert padding.same_of_convolution(f, stride, extent) == total
+    assert sizes.same_of_convolution(f, stride, extent) == total
 
 
 def test_same_of_convolution_is_the_least_that_gives_the_rounded_up_quotient():
@@ -40,21 +40,21 @@ def test_same_of_convolution_is_the_least_that_gives_the_rounded_up_quotient():
         least = next(
             t for t in totals if f + t >= extent and (f + t - extent) // stride + 1 == wanted
         )
-        assert padding.same_of_convolution(f, stride, extent) == least
+        assert sizes.same_of_convolution(f, stride, extent) == least
 
 
 @pytest.mark.parametrize(
     ("stride", "extent", "total"), [(1, 4, 3), (2, 1, 0), (2, 2, 0), (2, 5, 3), (3, 7, 4)]
 )
 def test_same_of_transpose(stride, extent, total):
-    assert padding.same_of_transpose(stride, extent) == total
+    assert sizes.same_of_transpose(stride, extent) == total
 
 
 def test_same_of_transpose_is_the_least_that_crops_to_the_product():
     for c, stride, extent in product(SIZES, STRIDES, EXTENTS):
         reach = stride * (c - 1) + extent
         least = next(t for t in range(extent + 1) if reach - t <= stride * c)
-        assert padding.same_of_transpose(stride, extent) == least
+        assert sizes.same_of_transpose(stride, extent) == least
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_same_of_transpose_is_the_least_that_crops_to_the_product():
     ],
 )
 def test_same_to_reach(f, c, stride, extent, output_padding, total):
-    assert padding.same_to_reach(f, c, stride, extent, output_padding) == total
+    assert sizes.same_to_reach(f, c, stride, extent, output_padding) == total
 
 
 def test_same_to_reach_is_the_least_that_does_not_pass_the_extent_asked_for():
     for f, c, stride, extent, extra in product(SIZES, range(1, 5), STRIDES, EXTENTS, (0, 3)):
         reach = stride * (c - 1) + extent + extra
         least = next(t for t in range(reach) if reach - t <= f)
-        assert padding.same_to_reach(f, c, stride, extent, extra) == least
+        assert sizes.same_to_reach(f, c, stride, extent, extra) == least

@@ -3,9 +3,7 @@
 op.py           the six operations: their tensors, and the slot of each tensor
 arguments.py    the tensors: arrays of one accepted type
 attributes.py   the attributes: type, length, sign, spelling
-layouts.py      the letters of formats, as axis numbers
-channels.py     do channels, weights and groups fit?
-padding.py      a function for each rule of padding
-sizes.py        extents and pads of one axis: a rule for each operation
+layouts.py      the letters of formats, as axis numbers; do channels, weights and groups fit?
+sizes.py        extents and pads of one axis: a rule for each operation and each auto_pad
 resolve.py      calls all these rules
 """

@@ -1,13 +1,19 @@
-"""From `data_format` and `weights_format` to axis numbers.
+"""From `data_format` and `weights_format` to axis numbers, and to channels that fit each other.
 
 N is the batch, C the channels, X all spatial axes, O and I the output and input channels of the
 weights. A spatial rank is the number of spatial axes.
 """
 
+from typing import NamedTuple
+
 from jaxconv._base.geometry import DataLayout, KernelLayout
+from jaxconv._base.typing import Shape
+from jaxconv._rules.op import Op
 
 DATA_FORMATS = ("NXC", "NCX")
 WEIGHTS_FORMATS = ("OIX", "XIO", "IOX", "XOI")
+
+Tensors = dict[str, Shape]  # the given data tensors by name
 
 
 def find_axes(letters: str, spatial_rank: int) -> dict[str, int]:
@@ -37,3 +43,80 @@ def parse_weights_format(
     fine_letter = "I" if coarse_letter == "O" else "O"
     spatial = tuple(range(at["X"], at["X"] + spatial_rank))
     return KernelLayout(at[coarse_letter], at[fine_letter], spatial)
+
+
+def check_channels(
+    op: Op, data: Tensors, weights: Shape, groups: int, data_format: str, weights_format: str
+) -> bool:
+    """Check all channel counts; say whether the groups lie on the weights' fine axis.
+
+    Groups lie on the coarse axis in every layout of a convolution, and in layouts of a transposed
+    convolution that divide the output channels. The published layouts of the transposed family
+    divide the input channels instead: the same numbers, and the extents tell the readings apart.
+    """
+    divided = ("I",) if not op.transposed else ("O", "I") if groups > 1 else ("O",)
+    broken = [
+        _find_misfit(op, data, weights, groups, data_format, weights_format, axis)
+        for axis in divided
+    ]
+    if None in broken:
+        return broken.index(None) == 1
+    # The error is about the reading that more tensors fit, or about both readings.
+    meant = max(filter(None, broken), key=lambda b: b.passed)
+    rules = dict.fromkeys(b.rule for b in broken if b and b.passed == meant.passed)
+    either = " (or ".join(rules) + ")" * (len(rules) - 1)
+    raise ValueError(f"{op.name}: {meant.before}{either}{meant.after}")
+
+
+class _Misfit(NamedTuple):
+    """Why a reading of the weights fails: a message, whose middle may differ with the reading."""
+
+    passed: int  # how many of the tensors fit
+    before: str
+    rule: str = ""
+    after: str = ""
+
+
+def _find_misfit(
+    op: Op,
+    data: Tensors,
+    weights: Shape,
+    groups: int,
+    data_format: str,
+    weights_format: str,
+    divided: str,
+) -> _Misfit | None:
+    """Find the first broken rule, if axis `divided` of the weights has the channels of a group."""
+    argument = op.shape_argument if "weights" not in op.inputs else "weights"
+    at = find_axes(weights_format, len(weights) - 2)
+    extents = {axis: weights[at[axis]] for axis in "IO"}
+    shape = f"in shape {weights} ({weights_format})"
+    for passed, (name, tensor) in enumerate(data.items()):
+        axis = "I" if name.endswith("src") else "O"  # that meets this tensor
+        found = tensor[find_axes(data_format, len(tensor) - 2)["C"]]
+        got = f"groups={groups}, channels={found} from {name} shape {tensor} ({data_format})"
+        if found % groups:
+            return _Misfit(passed, f"`groups` must divide the {name} channels; got {got}")
+        part, whole = found // groups, found
+        if extents[axis] == (part if axis == divided else whole):
+            continue
+        if op.transposed and passed and extents[axis] in (part, whole):
+            return _Misfit(
+                passed,
+                f"exactly one of the axes I and O of `{argument}` must hold the channels of one "
+                f"group; got both {'divided' if extents[axis] == part else 'whole'}, "
+                f"{extents['I']} and {extents['O']} {shape}, {got}",
+            )
+        return _Misfit(
+            passed,
+            f"`{argument}` must have ",
+            f"all {whole} {name} channels"
+            if axis != divided
+            else f"{name} channels / groups = {part}",
+            f" on axis {axis}; got {extents[axis]} {shape}, {got}",
+        )
+    axis = "O" if divided == "I" else "I"
+    if extents[axis] % groups:
+        got = f"groups={groups}, {extents[axis]} {shape}"
+        return _Misfit(len(data), f"`groups` must divide axis {axis} of `{argument}`; got {got}")
+    return None

@@ -13,7 +13,6 @@ from jaxconv._base.messages import either, short
 from jaxconv._base.typing import Shape
 from jaxconv._rules import attributes as parse
 from jaxconv._rules import layouts, sizes
-from jaxconv._rules.channels import check_channels
 from jaxconv._rules.op import Op
 
 
@@ -168,7 +167,7 @@ def _find_sizes(given: _Given) -> Resolved:
             f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
             f"got shapes {given.second} and {given.first} ({data_format})"
         )
-    on_fine = check_channels(op, shapes, weights, groups, data_format, given.weights_format)
+    on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, given.weights_format)
     kernel = layouts.parse_weights_format(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)

@@ -1,10 +1,34 @@
-"""The sizes and the padding of one spatial axis: one rule for each operation."""
+"""The sizes and the padding of one spatial axis: one rule for each operation.
+
+In the rules of auto_pad, f and c are the fine and the coarse extent, and `extent` is the extent of
+the dilated kernel.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxconv._base.geometry import Axis
-from jaxconv._rules import padding
+
+
+def share_out(total: int, mode: str) -> tuple[int, int]:
+    """Share out `total`; same_upper puts an odd zero at the end, same_lower at the start."""
+    low = total // 2 if mode == "same_upper" else (total + 1) // 2
+    return low, total - low
+
+
+def same_of_convolution(f: int, stride: int, extent: int) -> int:
+    """Find the total that makes c = ceil(f / stride), never negative."""
+    return max((-(-f // stride) - 1) * stride + extent - f, 0)
+
+
+def same_of_transpose(stride: int, extent: int) -> int:
+    """Find the total that makes f = stride * c (plus output_padding), whatever the sizes."""
+    return max(extent - stride, 0)
+
+
+def same_to_reach(f: int, c: int, stride: int, extent: int, output_padding: int) -> int:
+    """Find the total that makes a transposed convolution of c give exactly f, if not negative."""
+    return max(stride * (c - 1) + extent + output_padding - f, 0)
 
 
 @dataclass(frozen=True)
@@ -31,7 +55,7 @@ class AxisAttributes:
             return self.pad_begin, self.pad_end
         if self.auto_pad == "valid":
             return 0, 0
-        return padding.split(same_total(), self.auto_pad)
+        return share_out(same_total(), self.auto_pad)
 
     def room(self, name: str, fine: int, kernel: int, low: int, high: int) -> int:
         """Find how far the window can move over the padded tensor of this name."""
@@ -60,7 +84,7 @@ Sized = tuple[Axis, int]
 
 def convolution(a: AxisAttributes, *, src: int, weights: int) -> Sized:
     """Find the coarse extent: as many pixels as windows fit."""
-    low, high = a.pads(lambda: padding.same_of_convolution(src, a.stride, a.extent(weights)))
+    low, high = a.pads(lambda: same_of_convolution(src, a.stride, a.extent(weights)))
     room = a.room("src", src, weights, low, high)
     return a.axis(src, weights, room // a.stride + 1, low), high
 
@@ -82,7 +106,7 @@ def convolution_backward_data(
     """Undo a convolution of `src`; without `src`, find extents as a transposed convolution does."""
     if src is None or a.output_padding:
         return conv_transpose(a, src=dst, weights=weights, dst=src)
-    low, high = a.pads(lambda: padding.same_of_convolution(src, a.stride, a.extent(weights)))
+    low, high = a.pads(lambda: same_of_convolution(src, a.stride, a.extent(weights)))
     room = src + low + high - a.extent(weights)
     if room < 0 or room // a.stride + 1 != dst:
         if a.auto_pad.startswith("same"):
@@ -104,7 +128,7 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
     extent = a.extent(weights)
     reach = a.stride * (src - 1) + extent
     if dst is None:
-        low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
+        low, high = a.pads(lambda: same_of_transpose(a.stride, extent))
         fine = reach + a.output_padding - low - high
         if fine < 1:
             given = "diff_dst" if a.op == "convolution_backward_data" else "src"
@@ -114,7 +138,7 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
                 f"stride * ({given} - 1) + dilated kernel + output_padding - pads"
             )
         return a.axis(fine, weights, src, low), high
-    low, high = a.pads(lambda: padding.same_to_reach(dst, src, a.stride, extent, a.output_padding))
+    low, high = a.pads(lambda: same_to_reach(dst, src, a.stride, extent, a.output_padding))
     implied = dst - (reach - low - high)
     if implied < 0:
         raise a.error(
@@ -130,9 +154,9 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
 
 
 def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -> Sized:
-    """Undo a transposed convolution: the rest that no window reaches is output_padding."""
+    """Undo a transposed convolution: the rest that no window reaches is output_"""
     extent = a.extent(weights)
-    low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
+    low, high = a.pads(lambda: same_of_transpose(a.stride, extent))
     room = a.room("diff_dst", dst, weights, low, high)
     rest = room - a.output_padding
     if a.output_padding and (rest < 0 or rest % a.stride):
@@ -149,7 +173,7 @@ def conv_transpose_backward_weights(
 ) -> Sized:
     """Check that all three given extents fit: output_padding is the rest."""
     extent = a.extent(weights)
-    low, high = a.pads(lambda: padding.same_of_transpose(a.stride, extent))
+    low, high = a.pads(lambda: same_of_transpose(a.stride, extent))
     axis = a.axis(dst, weights, src, low)
     implied = dst - (a.stride * (src - 1) + extent - low - high)
     if implied < 0:

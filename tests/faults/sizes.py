@@ -4,7 +4,7 @@ from tests.faults.fault import faults
 
 SIZES = faults(
     # Padding and sizes
-    ("_rules/padding.py",
+    ("_rules/sizes.py",
      ("the odd zero of same_upper and same_lower at the other end",
       'if mode == "same_upper"', 'if mode == "same_lower"', "test_padding.py"),
      ("same padding of a convolution for the floor of extent over stride",
@@ -88,7 +88,7 @@ SIZES = faults(
       're.sub("[DHW]+", "X", fold(value))', "fold(value)", "test_errors.py"),
     ),
     # Channels, layouts, operations
-    ("_rules/channels.py",
+    ("_rules/layouts.py",
      ("published weights are read as the others",
       "return broken.index(None) == 1", "return False", "test_transforms_published.py"),
      ("weights that fit both readings are read as the published ones",
