@@ -125,7 +125,7 @@ def test_convolutions_in_float64():
         check("convolution", "coarse", problems, np.float64)
 
 
-BLOCK_LIMITS = ("MAX_BLOCK_BYTES", "MAX_FINE_BYTES", "MAX_FINE_BLOCK_BYTES", "MAX_COARSE_BYTES")
+BLOCK_LIMITS = [f"MAX_{what}_BYTES" for what in ("BLOCK", "IMAGE", "FINE", "FINE_BLOCK", "COARSE")]
 
 #: What is done in blocks, or otherwise, from so much data on that no test has it.
 LIMITS = {

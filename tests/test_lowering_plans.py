@@ -197,6 +197,30 @@ def test_lines_of_the_cpu_table(asked, with_onednn, portable):
         assert names(choose_plan(asked, "cpu")) == portable
 
 
+def channels_first(asked):
+    return replace(asked, geometry=replace(asked.geometry, data=DataLayout(0, 1, (2, 3))))
+
+
+@pytest.mark.parametrize(
+    ("asked", "form"),
+    [
+        (problem("fine", [axis(56, 3, 2)] * 2, 64, 1, 1), "spread"),
+        (problem("fine", [axis(56, 3, 2)] * 2, 16, 4, 4), "spread"),
+        (problem("fine", [axis(56, 5, 2)] * 2, 16, 4, 4), "phases"),
+        (problem("fine", [axis(56, 3, 5)] * 2, 64, 1, 1), "phases"),
+        (problem("fine", [axis(56, 3, 2)] * 2, 64, 1, 1, dtype=BFLOAT16), "phases"),
+        (problem("fine", [axis(56, 3, 2)] * 2), "phases"),
+    ],
+)
+def test_strides_of_planes_are_spread(asked, form):
+    """Few products by zero cost less than to transpose data, in 32 bits."""
+    for onednn in (True, False):
+        found = names(choose_plan(channels_first(replace(asked, onednn=onednn)), "cpu"))
+        assert found[0] == form
+        assert found[1:] == ["multiply-adds, channels first"] or form != "spread"
+    assert names(choose_plan(asked, "cpu"))[0] != "spread"
+
+
 @pytest.mark.parametrize(
     ("sizes", "form"),
     [
@@ -212,7 +236,7 @@ def test_lines_of_the_cpu_table(asked, with_onednn, portable):
 def test_rows_of_planes_are_vectors(sizes, form):
     """Planes that are a multiple of 2 KiB apart are slow to transpose, and strides halve rows."""
     last = problem("kernel", [axis(**sizes)] * 2, 128, 1, 1, 4)
-    planes = replace(last, geometry=replace(last.geometry, data=DataLayout(0, 1, (2, 3))))
+    planes = channels_first(last)
     for onednn in (True, False) if sizes.get("kernel") != 9 else (True,):
         assert names(choose_plan(replace(planes, onednn=onednn), "cpu"))[0] == form
     assert "channels first" not in names(choose_plan(last, "cpu"))[0]

@@ -30,9 +30,6 @@ from jaxconv._lowering.problem import Problem
 #: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
 MAX_TERMS, MAX_TERMS_TO_KERNEL = 100, 64
 
-#: Multiply-adds a result that beat two transpositions and oneDNN.
-MAX_TERMS_CHANNELS_FIRST = 49
-
 #: Summed channels of a group for which multiply-adds beat XLA's grouped convolution.
 MAX_GROUP_CHANNELS = 8
 
@@ -172,13 +169,6 @@ def _image_by_image(p: Problem) -> bool:
     return few and (p.bits > 16 or p.result != "kernel")
 
 
-def _few_terms_channels_first(p: Problem) -> bool:
-    """Whether grouped sums, channels first, cost less than two transpositions."""
-    few = not p.dense and p.fine_channels <= (1 if p.strided else 4)
-    asked = p.channels_first and p.result == "coarse"
-    return asked and few and p.taps * p.fine_channels <= MAX_TERMS_CHANNELS_FIRST
-
-
 def _narrow_coarse(p: Problem) -> bool:
     """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
     i, o = p.fine_channels, p.coarse_channels
@@ -282,6 +272,12 @@ TABLE: Table = (
     Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
     Line("fast-dense", convolution.FORM, _fast_dense, "XLA's dense convolution, on all cores"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
+    Line(
+        "spread",
+        phases.SPREAD,
+        multiply_adds.can_spread,
+        "few channels a group, channels first: as stride 1",
+    ),
     Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
     Line(
         "tap-by-tap",
@@ -292,7 +288,7 @@ TABLE: Table = (
     Line(
         "few-terms-channels-first",
         multiply_adds.CHANNELS_FIRST,
-        _few_terms_channels_first,
+        multiply_adds.has_few_terms,
         "few channels a group: multiply-adds, and no transposition",
     ),
     Line("multiplier", repeat.FORM, lambda p: True, "each fine channel repeated: depthwise"),

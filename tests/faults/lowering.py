@@ -18,6 +18,11 @@ LOWERING = faults(
       "if a.coarse <= 2 and a.dilation == 1 else a", NORMAL),
     ),
     ("_lowering/forms/phases.py",
+     ("pixels are spread along the axes in the other order",
+      "    for at, axis in zip(geometry.data.spatial, geometry.axes, strict=True):\n"
+      "        config[at] = (0, 0, axis.stride - 1)",
+      "    for at, axis in zip(geometry.data.spatial, geometry.axes[::-1], strict=True):\n"
+      "        config[at] = (0, 0, axis.stride - 1)", FORMS),
      ("the kernel of a data gradient is not reversed",
       "    return lax.rev(kernel, layout.spatial)", "    return kernel", FORMS),
      ("phases begin one place late",
@@ -57,6 +62,8 @@ LOWERING = faults(
       "    for start, stop, step in ((0, even, every), (even, even, end - even)):", FORMS),
      ("each block of planes has the first images",
       "slice_along(x, n * images, images, 0)", "slice_along(x, 0 * n, images, 0)", FORMS),
+     ("16-bit pixels are spread apart, too",
+      "not p.dense and p.bits > 16", "not p.dense", PLANS),
      ("rows of pixels are vectors whatever the layout",
       'p.result == "kernel" and p.channels_first', 'p.result == "kernel"', PLANS),
     ),

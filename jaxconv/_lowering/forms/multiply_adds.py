@@ -40,6 +40,9 @@ MAX_PIXEL_PRODUCTS = 490
 MIN_NEIGHBOURS = 4
 #: Data in a block of planes.
 MAX_BLOCK_BYTES = 4 << 20
+#: Products of a result that cost less than two transpositions; and coarse pixels with the zeros
+#: between them, for each coarse pixel.
+MAX_TERMS, MAX_SPREAD = 49, 16
 #: Pixels of a row that are worth a vector, and taps of one fused loop.
 MIN_ROW, MAX_TAPS, MAX_TAPS_OF_ALIASED = 16, 9, 64
 #: Pixels of planes whose bytes are a multiple of this share few lines of a cache, so that a loop
@@ -110,15 +113,6 @@ def planes_to_kernel(
 
     out = concatenate_blocks(of_groups, size, groups, 1, fine, coarse)
     return out.reshape(*(a.kernel for a in geometry.axes), 1, groups)
-
-
-def has_rows(p: Problem) -> bool:
-    """Whether rows of pixels make vectors, and cost less than to transpose the planes."""
-    aliased = math.prod(a.fine for a in p.geometry.axes) * p.bits // 8 % ALIASED_BYTES == 0
-    few = p.taps <= (MAX_TAPS_OF_ALIASED if aliased else MAX_TAPS)
-    long = p.geometry.axes[-1].coarse >= MIN_ROW
-    first = p.result == "kernel" and p.channels_first
-    return first and long and few and (p.strided or aliased)
 
 
 def _sum_pixels(fine: Array, coarse: Array, geometry: Geometry, channels: int = 1) -> Array:
@@ -254,6 +248,32 @@ def _slice_box(x: Array, box: Box, spatial: Sequence[int]) -> Array:
 def _widen(x: Array, dtype: DType) -> Array:
     """Convert `x` to `dtype` once: inside the fused loop, each tap would convert again."""
     return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
+
+
+# Channels first, where a table asks.
+
+
+def has_few_terms(p: Problem) -> bool:
+    """Whether grouped sums cost less than two transpositions."""
+    few = not p.dense and p.fine_channels <= (1 if p.strided else 4)
+    asked = p.channels_first and p.result == "coarse"
+    return asked and few and p.taps * p.fine_channels <= MAX_TERMS
+
+
+def can_spread(p: Problem) -> bool:
+    """Whether grouped sums with zeros between the coarse pixels cost less than transpositions."""
+    asked = p.channels_first and not p.dense and p.bits > 16
+    few = p.coarse_channels <= 4 and p.taps * p.coarse_channels <= MAX_TERMS
+    return asked and few and math.prod(a.stride for a in p.geometry.axes) <= MAX_SPREAD
+
+
+def has_rows(p: Problem) -> bool:
+    """Whether rows of pixels make vectors, and cost less than to transpose the planes."""
+    aliased = math.prod(a.fine for a in p.geometry.axes) * p.bits // 8 % ALIASED_BYTES == 0
+    few = p.taps <= (MAX_TAPS_OF_ALIASED if aliased else MAX_TAPS)
+    long = p.geometry.axes[-1].coarse >= MIN_ROW
+    first = p.result == "kernel" and p.channels_first
+    return first and long and few and (p.strided or aliased)
 
 
 FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel}, contender=True)

@@ -3,10 +3,11 @@
 With stride 1, the sum over t of K[t] * coarse[p + pad - dilation*t] is a convolution of the coarse
 tensor with the reversed kernel: one flip.
 
-With larger strides, each residue of p + pad modulo the stride meets only some of the taps. Residues
-that meet equally many taps, at the same coarse pixels, are of one kind: one contraction of stride 1
-computes all residues of a kind, as further fine channels. An undilated axis has two kinds, of
-k // stride taps and of one more, however large the stride. So a program has few contractions.
+With zeros between the coarse pixels, a larger stride is a stride of 1 as well, with many products
+by zero. Without the zeros, each residue of p + pad modulo the stride meets only some of the taps.
+Residues that meet equally many taps, at the same coarse pixels, are of one kind: one contraction of
+stride 1 computes all residues of a kind, as further fine channels. An undilated axis has two kinds,
+of k // stride taps and of one more, however large the stride. So a program has few contractions.
 """
 
 import math
@@ -99,7 +100,39 @@ FLIP = Form(
 )
 
 
-# Larger strides.
+# Larger strides, as stride 1 over a coarse tensor with zeros between its pixels.
+
+
+def _spread_problem(problem: Problem) -> tuple[Problem, ...]:
+    axes = tuple(
+        replace(a, coarse=a.stride * (a.coarse - 1) + 1, stride=1) for a in problem.geometry.axes
+    )
+    return (_exchange_roles(problem, axes, problem.fine_channels),)
+
+
+def spread(
+    coarse: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
+) -> Array:
+    """Spread the pixels apart, then contract to coarse by the reversed kernel."""
+    geometry = problem.geometry
+    config = [(0, 0, 0)] * coarse.ndim
+    for at, axis in zip(geometry.data.spatial, geometry.axes, strict=True):
+        config[at] = (0, 0, axis.stride - 1)
+    coarse = lax.pad(coarse, jnp.zeros((), coarse.dtype), config)
+    return flip(coarse, kernel, problem=problem, numerics=numerics, parts=parts)
+
+
+SPREAD = Form(
+    "spread",
+    {"fine": spread},
+    cannot=lambda p: not p.strided,
+    parts=_spread_problem,
+    any_layout=True,
+    one_part=True,
+)
+
+
+# Larger strides, by residues.
 
 
 @dataclass(frozen=True)
