@@ -45,6 +45,8 @@ WORDS = {
     "jaxconv@new": "jaxconv, JAX 0.12",
     "jaxconv@before": "jaxconv before",
     "+install@new": " with jaxconv, JAX 0.12",
+    "@huge": ", huge pages",
+    "@keep": ", memory kept",
     "@new": ", JAX 0.12",
     "@onednn": ", JAX 0.12, with the flag",
     "+install": " with jaxconv",
