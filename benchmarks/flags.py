@@ -104,7 +104,7 @@ def measuring(name: str, description: str) -> Command:
     flags.DEFINE_float("burst", 0.04, "seconds of calls per turn", **own)
     cap = "seconds an engine may take to prepare a row; a quarter of it for its turns"
     flags.DEFINE_float("cap", 20.0, cap, **own)
-    once = "a first call of more seconds is the only one; default a quarter of --cap"
+    once = "two first calls of more seconds are the only ones; default a quarter of --cap"
     flags.DEFINE_float("once", None, once, **own)
     for flag, read, told in (
         ("python", _pair, "ENGINE=INTERPRETER"),

@@ -115,6 +115,18 @@ def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
     assert (rows["a"]["error"], rows["a"]["first_s"]) == (0.25, 1.0)
 
 
+def test_a_first_call_that_stalls_is_not_the_measurement(measure):
+    rows, turns, _ = measure(["a"], rounds.Plan(repeats=2, once_s=0.5))
+    assert turns == ["a/"] * 3
+    assert rows["a"]["rounds_s"] == [0.004] * 2
+
+
+def test_what_is_slow_twice_is_not_called_more(measure):
+    rows, turns, _ = measure(["a"], rounds.Plan(repeats=2, once_s=0.001))
+    assert turns == ["a/"]
+    assert (rows["a"]["min_s"], rows["a"]["calls"]) == (0.002, 4)
+
+
 def test_the_faster_variant_is_the_engines_time(measure):
     rows, *_ = measure(["two"], rounds.Plan(repeats=2))
     assert rows["two"]["variant"] == "fast"

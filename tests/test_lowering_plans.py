@@ -237,8 +237,7 @@ def test_rows_of_planes_are_vectors(sizes, form):
     """Planes that are a multiple of 2 KiB apart are slow to transpose, and strides halve rows."""
     last = problem("kernel", [axis(**sizes)] * 2, 128, 1, 1, 4)
     planes = channels_first(last)
-    for onednn in (True, False) if sizes.get("kernel") != 9 else (True,):
-        assert names(choose_plan(replace(planes, onednn=onednn), "cpu"))[0] == form
+    assert names(choose_plan(replace(planes, onednn=True), "cpu"))[0] == form
     assert "channels first" not in names(choose_plan(last, "cpu"))[0]
 
 

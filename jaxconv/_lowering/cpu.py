@@ -275,7 +275,7 @@ TABLE: Table = (
     Line(
         "spread",
         phases.SPREAD,
-        multiply_adds.can_spread,
+        phases.pays_to_spread,
         "few channels a group, channels first: as stride 1",
     ),
     Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),

@@ -40,14 +40,14 @@ MAX_PIXEL_PRODUCTS = 490
 MIN_NEIGHBOURS = 4
 #: Data in a block of planes.
 MAX_BLOCK_BYTES = 4 << 20
-#: Products of a result that cost less than two transpositions; and coarse pixels with the zeros
-#: between them, for each coarse pixel.
-MAX_TERMS, MAX_SPREAD = 49, 16
-#: Pixels of a row that are worth a vector, and taps of one fused loop.
-MIN_ROW, MAX_TAPS, MAX_TAPS_OF_ALIASED = 16, 9, 64
-#: Pixels of planes whose bytes are a multiple of this share few lines of a cache, so that a loop
-#: over blocks transposes them slowly.
+#: Products of a result that cost less than two transpositions.
+MAX_TERMS = 49
+#: Pixels of a row that are worth a vector.
+MIN_ROW_PIXELS = 16
+#: Planes of a multiple of these bytes share few lines of a cache: to transpose them is slow.
 ALIASED_BYTES = 2048
+#: Taps for which rows cost less than to transpose such planes, and others.
+MAX_TAPS_OF_ALIASED, MAX_TAPS = 64, 9
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
@@ -260,20 +260,14 @@ def has_few_terms(p: Problem) -> bool:
     return asked and few and p.taps * p.fine_channels <= MAX_TERMS
 
 
-def can_spread(p: Problem) -> bool:
-    """Whether grouped sums with zeros between the coarse pixels cost less than transpositions."""
-    asked = p.channels_first and not p.dense and p.bits > 16
-    few = p.coarse_channels <= 4 and p.taps * p.coarse_channels <= MAX_TERMS
-    return asked and few and math.prod(a.stride for a in p.geometry.axes) <= MAX_SPREAD
-
-
 def has_rows(p: Problem) -> bool:
     """Whether rows of pixels make vectors, and cost less than to transpose the planes."""
+    if p.result != "kernel" or not p.channels_first:
+        return False
     aliased = math.prod(a.fine for a in p.geometry.axes) * p.bits // 8 % ALIASED_BYTES == 0
     few = p.taps <= (MAX_TAPS_OF_ALIASED if aliased else MAX_TAPS)
-    long = p.geometry.axes[-1].coarse >= MIN_ROW
-    first = p.result == "kernel" and p.channels_first
-    return first and long and few and (p.strided or aliased)
+    long = p.geometry.axes[-1].coarse >= MIN_ROW_PIXELS
+    return long and few and (p.strided or aliased)
 
 
 FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel}, contender=True)

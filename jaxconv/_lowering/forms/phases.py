@@ -25,6 +25,7 @@ from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
 from jaxconv._base.reshape import move_groups, replace_axes
 from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.forms import multiply_adds
 from jaxconv._lowering.problem import Numerics, Problem
 
 #: Contractions in one program; a dilated kernel may need more.
@@ -33,6 +34,9 @@ MAX_PARTS = 64
 #: Residues of a depthwise contraction that have a contraction each. As channels, residues would be
 #: a channel multiplier, which few forms are good at.
 MAX_SEPARATE_RESIDUES = 16
+
+#: Pixels for each coarse pixel, with the zeros that spread the coarse pixels apart.
+MAX_SPREAD = 16
 
 #: Residues of all axes together: a plan looks at each residue.
 MAX_RESIDUES = 1 << 16
@@ -120,6 +124,13 @@ def spread(
         config[at] = (0, 0, axis.stride - 1)
     coarse = lax.pad(coarse, jnp.zeros((), coarse.dtype), config)
     return flip(coarse, kernel, problem=problem, numerics=numerics, parts=parts)
+
+
+def pays_to_spread(problem: Problem) -> bool:
+    """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
+    [part] = _spread_problem(problem)
+    pixels = math.prod(a.stride for a in problem.geometry.axes)
+    return multiply_adds.has_few_terms(part) and problem.bits > 16 and pixels <= MAX_SPREAD
 
 
 SPREAD = Form(

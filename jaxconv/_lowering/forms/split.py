@@ -92,8 +92,8 @@ MIN_GROUPS = 64
 #: Data, and data of one image, that a contraction to coarse takes at once.
 MAX_COARSE_BYTES = 32 << 20
 
-#: Taps of a weights gradient that takes an image of so much data at once.
-FEW_TAPS, MAX_IMAGE_BYTES = 9, 8 << 20
+#: Data of one image that a weights gradient of few taps takes at once: groups would be slivers.
+MAX_IMAGE_BYTES, MAX_IMAGE_TAPS = 8 << 20, 9
 
 
 def _choose_block(problem: Problem) -> tuple[int, int]:
@@ -106,9 +106,10 @@ def _choose_block(problem: Problem) -> tuple[int, int]:
         return find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
     if problem.result == "coarse" and data <= MAX_COARSE_BYTES:
         return batch, groups
-    most = MAX_IMAGE_BYTES if problem.taps <= FEW_TAPS else MAX_BLOCK_BYTES
-    most = MAX_COARSE_BYTES if problem.result == "coarse" else most
-    if image > most and groups >= MIN_GROUPS:
+    whole = MAX_IMAGE_BYTES if problem.taps <= MAX_IMAGE_TAPS else MAX_BLOCK_BYTES
+    if problem.result == "coarse":
+        whole = MAX_COARSE_BYTES
+    if image > whole and groups >= MIN_GROUPS:
         return 1, find_divisor(groups, MAX_BLOCK_BYTES * groups // image)
     most = MAX_BLOCK_BYTES
     if not problem.channels_last:
