@@ -167,12 +167,23 @@ def test_one_isolates_and_none_within_it():
         (problem("coarse", [axis(7)] * 2, 1, 64, 32), ["onednn"], ["im2col"]),
         (problem("coarse", [axis(7)] * 2, 1, 64, 16), ["onednn"], ["convolution"]),
         (problem("kernel", [axis()], fine=64), ["swap", "convolution"], ["swap", "convolution"]),
+        (problem("kernel", [axis(500)], 1, 96, 96, batch=2), ["im2col"], ["im2col"]),
+        (problem("kernel", [axis(600)], 1, 96, 96, batch=2), ["convolution"], ["convolution"]),
+        (problem("kernel", [axis(125)], 1, 96, 96), ["convolution"], ["convolution"]),
+        (problem("kernel", [axis(4000, 3, 2)], 1, 96, 96, batch=7), ["im2col"], ["im2col"]),
+        (problem("kernel", [axis(4000)], 1, 96, 96, dtype=BFLOAT16), ["im2col"], ["im2col"]),
+        (problem("coarse", [axis(56, 1, 2)] * 2, 1, 64, 128), ["onednn"], ["dot"]),
+        (problem("coarse", [axis(28, 1, 2)] * 2, 1, 256, 512, batch=1), ["dot"], ["dot"]),
         (
             problem("kernel", [axis(kernel=9)] * 2, 512, 1, 1),
             ["slide", "onednn"],
             ["by block", "by piece", "multiply-adds"],
         ),
         (problem("kernel", [axis(14)] * 2, 32, 1, 2), ["slide", "onednn"], ["multiply-adds"]),
+        (problem("kernel", [axis(14)] * 2, 32, 1, 3), ["multiply-adds"], ["multiply-adds"]),
+        (problem("kernel", [axis(14)] * 2, 32, 2, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("kernel", [axis(100)], 64, 1, 2), ["multiply-adds"], ["multiply-adds"]),
+        (problem("kernel", [axis(100, 9)], 64, 1, 2), ["slide", "onednn"], ["multiply-adds"]),
         (problem("kernel", [axis(20, 7)] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
         (problem("kernel", [axis(7, 9)] * 2, 32, 1, 1), ["by piece", "multiply-adds"], None),
         (problem("kernel", [axis(7, 9)] * 2, 32, 1, 2), ["slide", "onednn"], None),
@@ -195,6 +206,25 @@ def test_lines_of_the_cpu_table(asked, with_onednn, portable):
     assert names(choose_plan(replace(asked, onednn=True), "cpu")) == with_onednn
     if portable:
         assert names(choose_plan(asked, "cpu")) == portable
+
+
+@pytest.mark.parametrize(
+    ("asked", "loops"),
+    [
+        (problem("coarse", [axis(28)] * 2, 32, 16, 16), 1),
+        (problem("coarse", [axis(28)] * 2, 32, 16, 16, batch=32), 2),
+        (problem("coarse", [axis(28)] * 2, 31, 16, 16), 0),
+        (problem("coarse", [axis(28)] * 2, 16, 32, 32), 0),
+        (problem("coarse", [axis(20)] * 2, 32, 16, 16), 0),
+        (problem("coarse", [axis(28)] * 2, 32, 16, 16, dtype=BFLOAT16), 0),
+        (problem("coarse", [axis(28)] * 2, 32, 16, 16, phase=True), 0),
+    ],
+)
+def test_aliased_groups_are_taken_a_few_at_a_time(asked, loops):
+    """Of pixels that are a multiple of 2 KiB apart, in rows that fill a cache."""
+    found = names(choose_plan(replace(asked, onednn=True), "cpu"))
+    assert found == ["by block"] * loops + ["onednn"]
+    assert names(choose_plan(asked, "cpu"))[0] != "by block"
 
 
 def channels_first(asked):

@@ -8,6 +8,8 @@ does not ask again what its form cannot compute.
 
 import math
 
+import jax.numpy as jnp
+
 from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
     col2im,
@@ -44,9 +46,6 @@ MAX_SLOW_CHANNELS, MAX_WINDOWS_RATIO = 16, 2
 #: channels for each, fine channels for which im2col beats XLA's convolution.
 MAX_STEM_CHANNELS, MIN_COARSE_PER_FINE, MAX_WIDENED_CHANNELS = 4, 10, 8
 
-#: Pairs of channels in a group, of many taps and otherwise, and pixels that are worth a call.
-MAX_SLIDING_PAIRS, MAX_SLIDING_PAIRS_OF_FEW_TAPS, MIN_SLIDING_PIXELS = 64, 4, 64
-
 #: Pairs of channels in a group for which multiply-adds beat dots in a weights gradient.
 MAX_CHANNEL_PAIRS = 32
 
@@ -65,9 +64,9 @@ MAX_SMALL_PIXELS, MIN_WIDE_CHANNELS, MAX_COARSE_CHANNELS = 14, 64, 16
 #: limit is for very few channels, and for strides.
 MIN_IMAGES, MIN_IMAGES_OTHERWISE = 8, 32
 
-#: Bytes of data that XLA's weights gradient may transpose to take images as channels; and pixels
-#: whose sums cost less than to copy the kernel for oneDNN.
-MAX_COPIED_BYTES, MAX_COPIED_KERNEL_PIXELS = 16 << 20, 49
+#: Bytes of data that XLA's weights gradient may transpose to take images as channels; pixels whose
+#: sums cost less than to copy the kernel for oneDNN; and pixels of signals that im2col takes.
+MAX_COPIED_BYTES, MAX_COPIED_KERNEL_PIXELS, MAX_SIGNAL_PIXELS = 16 << 20, 49, 1024
 
 
 def _few_terms(p: Problem) -> bool:
@@ -80,16 +79,6 @@ def _few_terms(p: Problem) -> bool:
     return terms <= MAX_TERMS
 
 
-def _slides(p: Problem) -> bool:
-    """Whether a call for each image beats multiply-adds, which win for few taps of single pairs."""
-    many, large = p.taps > MAX_TERMS_TO_KERNEL, p.positions >= MIN_SLIDING_PIXELS
-    if p.pairs > (MAX_SLIDING_PAIRS if many else MAX_SLIDING_PAIRS_OF_FEW_TAPS):
-        return False
-    if p.pairs == 1:
-        return many and large
-    return many or (p.bits == 32 and large)
-
-
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read by multiply-adds; `split.BLOCKS` checks how much it is."""
     if p.result == "kernel":
@@ -97,6 +86,8 @@ def _much_data(p: Problem) -> bool:
         return few or (not p.channels_last and p.rank > 1 and not p.tiles)
     if p.result == "fine":
         return (p.strided or p.depthwise) and not p.channels_last
+    if split.reads_aliased(p):
+        return onednn.FORM.fills(p)
     multiplied = p.depthwise and p.rank > 1 and not onednn.FORM.fills(p)
     return multiplied and p.channels_last and not p.phase
 
@@ -125,18 +116,21 @@ def _few_terms_beat_onednn(p: Problem) -> bool:
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether one tap, or tiles, have one group, and oneDNN does not save a pass for a bias."""
+    """Whether one tap, or tiles, have one group, and oneDNN does not save a pass."""
     if p.result == "fine":  # oneDNN is faster with groups, after a flip or by phases
         return p.dense or not onednn.may_call(p)
+    called = p.result == "coarse" and onednn.FORM.fills(p) and _pays_for_onednn(p)
+    if not p.dense or not called or not p.pointwise:
+        return p.dense and not called
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_SMALL_PIXELS**2)
-    called = p.result == "coarse" and (finishes or not p.pointwise) and onednn.FORM.fills(p)
-    return p.dense and not (called and _pays_for_onednn(p))
+    copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
+    return not (finishes or copies)
 
 
 def _few_sums(p: Problem) -> bool:
-    """Whether a weights gradient in 32 bits has many rows and few sums."""
+    """Whether a weights gradient has many rows and few sums, which XLA computes in float32."""
     few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dot.MIN_PART_ROWS
-    return few and p.bits == 32 and p.counted
+    return few and p.counted and p.bits < 64 and p.dtype != jnp.bfloat16
 
 
 def _few_pixels(p: Problem) -> bool:
@@ -206,8 +200,14 @@ def _wide_groups(p: Problem) -> bool:
 def _dots_of_windows(p: Problem) -> bool:
     """Whether dots win: groups; most weights gradients; 16 bits; small images, and stems."""
     if p.result == "kernel" and p.dense:
-        return not _is_stem(p) and (p.rank > 1 or p.fine_channels == 1 or p.bits == 64)
+        return not _is_stem(p) and (p.rank > 1 or _short_signals(p))
     return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widens(p)))
+
+
+def _short_signals(p: Problem) -> bool:
+    """Whether im2col beats XLA's weights gradient: signals few, and short or strided; bfloat16."""
+    few = p.counted and (p.batch or 0) < MIN_IMAGES and (p.strided or p.pixels <= MAX_SIGNAL_PIXELS)
+    return few or p.fine_channels == 1 or p.bits == 64 or p.dtype == jnp.bfloat16
 
 
 def _is_stem(p: Problem) -> bool:
@@ -241,7 +241,7 @@ TABLE: Table = (
     Line(
         "depthwise-weights",
         slide.FORM,
-        _slides,
+        slide.pays_to_slide,
         "a depthwise weights gradient: each image of the coarse tensor as oneDNN's kernel",
     ),
     Line(

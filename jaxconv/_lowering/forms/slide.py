@@ -26,6 +26,24 @@ from jaxconv._lowering.problem import Numerics, Problem
 #: Coarse pixels in a block, as far as an image has so many: fewer are not worth a call.
 MIN_PIXELS = 256
 
+#: Factors (pairs of a tap and a fine channel) that multiply-adds take in one loop, at most.
+MAX_FACTORS = 64
+#: Pairs of channels in a group, of more taps than that, and of fewer.
+MAX_PAIRS, MAX_PAIRS_OF_FEW_TAPS = 64, 4
+#: Pixels of an image, and taps, that are worth a call where multiply-adds are an alternative.
+MIN_CALL_PIXELS, MIN_CALL_TAPS = 64, 9
+
+
+def pays_to_slide(p: Problem) -> bool:
+    """Whether a call for each image beats multiply-adds, and dots of windows."""
+    many, large = p.taps > MAX_FACTORS, p.positions >= MIN_CALL_PIXELS
+    if p.pairs > (MAX_PAIRS if many else MAX_PAIRS_OF_FEW_TAPS):
+        return False
+    added = p.taps * p.fine_channels <= MAX_FACTORS
+    if p.pairs == 1 or (added and (p.coarse_channels % 2 == 1 or p.taps < MIN_CALL_TAPS)):
+        return many and large
+    return many or (p.bits == 32 and large)
+
 
 def _choose_rows(problem: Problem) -> int:
     """Choose how many coarse rows of an image a block has: all, or a divisor."""
