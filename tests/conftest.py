@@ -25,6 +25,7 @@ def pytest_configure(config):
     """
     older = tuple(map(int, re.findall(r"\d+", version("jaxlib"))[:3])) <= (0, 11, 0)
     os.environ.pop("JAXCONV_INSTALL", None)  # most tests compare with lax
+    os.environ["JAXCONV_STRICT"] = "1"  # lax hides no error of the library
     for flag in [DEVICES, *[EMITTERS] * (older and config.option.markexpr == DEFAULT)]:
         given = os.environ.get("XLA_FLAGS", "")
         if flag.split("=")[0] not in given:

@@ -13,7 +13,7 @@ import pytest
 import jaxconv
 from jaxconv._base.jax_names import walk_equations
 from jaxconv._lax import from_lax, install
-from jaxconv._lax.install import to_install
+from jaxconv._lax.install import Extent, to_install
 from jaxconv._lowering.forms import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers, slow_if
@@ -45,7 +45,7 @@ def found(function, *args):
     """What becomes of each of lax's convolutions."""
     for equation in walk_equations(jax.make_jaxpr(function)(*args)):
         if equation.primitive.name == "conv_general_dilated":
-            yield to_install(equation)
+            yield to_install(equation, Extent("cpu"))
 
 
 def check(calls, **of):

@@ -262,8 +262,8 @@ def test_lax_and_the_library_are_compared(patched, capsys):
     assert max(map(len, str(found).splitlines())) <= module.WIDTH
     patched(compare, "compute", lambda *args: from_lax.compute(*args).at[:].add(1.0))
     differences = {one.what.split()[2]: one.difference for one in report.compare().listed}
-    assert differences["coarse"] == 0  # the operation of the library
-    assert min(differences["fine"], differences["kernel"]) > 0
+    assert differences["forward"] == 0  # the operation of the library
+    assert min(differences["data"], differences["weights"]) > 0
 
 
 def test_what_is_not_compared():

@@ -10,8 +10,5 @@ import jax
 #: The argument of `jaxconv.forced`.
 FORCED = jax.make_user_context(None)
 
-#: The platform that `jaxconv.install` was given; False where it does not hold.
+#: What `jaxconv.install` takes over, an `Extent` of `_lax/install.py`; False if it does not hold.
 INSTALLED = jax.make_user_context(False)
-
-#: What `jaxconv.install` was given as `only` and `without`: None, or names.
-CHOICE = jax.make_user_context((None, None))

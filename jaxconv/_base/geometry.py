@@ -23,6 +23,14 @@ OPERANDS: dict[Slot, tuple[Slot, Slot]] = {
     "kernel": ("fine", "coarse"),
 }
 
+#: What users call a contraction in a program of lax's, by the slot that it fills. A transposed
+#: convolution is written like a data gradient, and one of stride 1 like a forward convolution.
+DIRECTIONS: dict[str, Slot] = {
+    "forward": "coarse",
+    "data gradient": "fine",
+    "weights gradient": "kernel",
+}
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -7,11 +7,9 @@ the tests run on the oldest and the newest supported JAX.
 """
 
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import jax
 
@@ -26,6 +24,9 @@ from jax.experimental.xla_metadata import set_xla_metadata
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
 # `custom_transpose` that has a batching rule, should JAX get one back.
 from jax.extend.core import Primitive
+
+# The operations of a program that is being lowered, for `lower_or_leave_nothing`.
+from jax.extend.mlir import ir
 
 # `ad.defbilinear`: jvp and transpose of a product of two operands.
 # `batching.fancy_primitive_batchers`: vmap rules that see mesh axes.
@@ -43,17 +44,13 @@ __all__ = [
     "evaluate_jaxpr",
     "explicit_mesh_axes_of_vmap",
     "find_lowering_rule",
-    "find_maker",
-    "find_only_user",
-    "find_step_being_lowered",
     "infer_result_aval",
     "is_lowered_for_export",
     "jet",
+    "lower_or_leave_nothing",
     "mlir",
     "operand_and_result_avals",
     "persistent_cache_is_on",
-    "read_equation",
-    "read_literal",
     "replace_aval",
     "set_globally",
     "set_xla_metadata",
@@ -62,7 +59,6 @@ __all__ = [
     "vmap_axis_is_sharded",
     "walk_equation_sources",
     "walk_equations",
-    "walk_steps",
 ]
 
 #: Any, since type checkers know the options of `jax.config` in JAX 0.12, and not in 0.10.
@@ -83,6 +79,33 @@ def persistent_cache_is_on() -> bool:
     JAX documents how to set these two options, and not that they can be read.
     """
     return bool(_config.jax_enable_compilation_cache and _config.jax_compilation_cache_dir)
+
+
+def lower_or_leave_nothing(function: Callable[..., Any], ctx: Any, *operands: Any) -> Any:
+    """Lower a function of one result in place of a primitive; an error leaves nothing of it.
+
+    The error may come in the middle of a loop's body, say, which nobody then ends. JAX has no
+    `mlir.lower_fun` that would either succeed or do nothing; XLA refuses half an operation.
+    """
+    module = ctx.module_context.module.body.operations
+    block = ir.InsertionPoint.current.block.operations
+    before = len(module), len(block)
+    try:
+        return mlir.lower_fun(function, multiple_results=False)(ctx, *operands)
+    except Exception:
+        for operation in reversed([*block][before[1] :]):
+            operation.erase()
+        for half in [f for f in [*module][before[0] :] if not _is_whole(f)]:
+            half.erase()
+        raise
+
+
+def _is_whole(operation: Any) -> bool:
+    """Whether an operation is one that XLA takes."""
+    try:
+        return bool(operation.operation.verify())
+    except ir.MLIRError:
+        return False
 
 
 def count_spmd_devices(ctx: mlir.LoweringRuleContext) -> int:
@@ -157,26 +180,6 @@ def walk_equation_sources() -> Iterator[tuple[str, list[tuple[str, int]]]]:
                 yield str(known["name_stack"] + source.name_stack), lines[::-1]
 
 
-def find_step_being_lowered(
-    ctx: mlir.LoweringRuleContext, params: dict[str, Any]
-) -> tuple[Any, Any] | None:
-    """Find the step that a lowering rule is called for, as `walk_steps` yields it, or None.
-
-    JAX gives a lowering rule types and parameters alone, so the step is read from the local
-    variables of `jaxpr_subcomp`. If JAX renames these, convolutions of padded tensors are computed
-    as they are written.
-    """
-    for frame, _ in traceback.walk_stack(None):
-        if frame.f_code.co_name == "jaxpr_subcomp":
-            jaxpr: Any = frame.f_locals.get("jaxpr")
-            eqn: Any = frame.f_locals.get("eqn")
-            if getattr(eqn, "primitive", None) is not ctx.primitive or not hasattr(jaxpr, "eqns"):
-                return None
-            own = eqn.params == params and [v.aval for v in eqn.invars] == [*ctx.avals_in]
-            return (jaxpr, eqn) if own else None
-    return None
-
-
 def infer_result_aval(primitive: Primitive, *operands: Any, **params: Any) -> Any:
     """Infer the aval of a primitive's result by the primitive's abstract evaluation rule.
 
@@ -246,70 +249,15 @@ class Equation(NamedTuple):
     params: dict[str, Any]
 
 
-def walk_steps(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters.
-
-    A step is JAX's equation, and comes after the jaxpr that it stands in.
-    """
-    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
-    for eqn in jaxpr.eqns:
-        yield jaxpr, eqn
+def walk_equations(jaxpr: Any) -> Iterator[Equation]:
+    """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
+        yield Equation(eqn.primitive, operands, results, eqn.params)
         for param in eqn.params.values():
             for value in param if isinstance(param, tuple | list) else (param,):
                 if hasattr(getattr(value, "jaxpr", value), "eqns"):
-                    yield from walk_steps(value)
-
-
-def walk_equations(jaxpr: Any) -> Iterator[Equation]:
-    """Yield all steps of a jaxpr, in the order of `walk_steps`."""
-    return (read_equation(eqn) for _, eqn in walk_steps(jaxpr))
-
-
-def read_equation(eqn: Any) -> Equation:
-    """Read a step of a jaxpr."""
-    operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
-    return Equation(eqn.primitive, operands, results, eqn.params)
-
-
-def find_maker(jaxpr: Any, eqn: Any, operand: int) -> Any:
-    """Find the step of a jaxpr that makes an operand of another step; None if none does."""
-    variable = eqn.invars[operand]
-    return None if hasattr(variable, "val") else _links(jaxpr)[0].get(variable)
-
-
-def find_only_user(jaxpr: Any, eqn: Any) -> Any:
-    """Find the step whose first operand is the only use of the result of another step, or None."""
-    users = _links(jaxpr)[1][eqn.outvars[0]]
-    return users[0] if len(users) == 1 and users[0] is not None else None
-
-
-def _links(jaxpr: Any) -> tuple[dict[Any, Any], dict[Any, list[Any]]]:
-    """List the maker and all users of each variable, and None as a user of a jaxpr's results."""
-    if jaxpr not in _LINKS:
-        makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
-        users: dict[Any, list[Any]] = defaultdict(list)
-        for variables, eqn in (*((e.invars, e) for e in jaxpr.eqns), (jaxpr.outvars, None)):
-            for variable in variables:
-                if not hasattr(variable, "val"):
-                    users[variable].append(eqn if variable is variables[0] else None)
-        _LINKS[jaxpr] = makers, users
-    found: tuple[dict[Any, Any], dict[Any, list[Any]]] = _LINKS[jaxpr]
-    return found
-
-
-#: The variables of jaxprs, for as long as JAX keeps these.
-_LINKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
-
-def read_literal(jaxpr: Any, eqn: Any, operand: int) -> Any:
-    """Read the number that a step has as an operand, as it is written in the jaxpr; None if none.
-
-    JAX may convert a number, and makes it vary over mesh axes under shard_map.
-    """
-    maker = find_maker(jaxpr, eqn, operand)
-    if maker and maker.primitive.name in ("broadcast_in_dim", "convert_element_type", "pvary"):
-        return read_literal(jaxpr, maker, 0)
-    return getattr(eqn.invars[operand], "val", None)
+                    yield from walk_equations(value)
 
 
 def evaluate_jaxpr(closed: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:

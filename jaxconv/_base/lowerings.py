@@ -54,8 +54,8 @@ class Lowered(NamedTuple):
 #: Whom to tell: for each `jaxconv.profile` that is open.
 LISTENERS: list[Callable[[Lowered], None]] = []
 
-#: The convolution of lax's that is being lowered by a contraction.
-_OF_LAX: ContextVar[Equation | None] = ContextVar("_OF_LAX", default=None)
+#: The convolution of lax's that is being lowered by a contraction, and what is to tell of it.
+_OF_LAX: ContextVar[tuple[Equation, list[Lowered]] | None] = ContextVar("_OF_LAX", default=None)
 
 
 def heard(ctx: Any) -> bool:
@@ -69,20 +69,34 @@ def heard(ctx: Any) -> bool:
 def tell(equation: Equation, how: Steps | str, devices: int) -> None:
     """Tell the listeners of a contraction, or of a convolution of lax's that stays with lax."""
     contraction = None if isinstance(how, str) else equation
-    told = Lowered(_OF_LAX.get() or equation, contraction, how, devices, *_origin())
-    LOG.info("%s", told)
-    for listener in LISTENERS:
-        listener(told)
+    of_lax, waiting = _OF_LAX.get() or (equation, None)
+    lowered = Lowered(of_lax, contraction, how, devices, *_origin())
+    if waiting is None:
+        _publish(lowered)
+    else:
+        waiting.append(lowered)
 
 
 @contextmanager
 def of_lax(equation: Equation) -> Iterator[None]:
-    """A context in which contractions are those of a convolution of lax's."""
-    token = _OF_LAX.set(equation)
+    """A context in which contractions are those of a convolution of lax's.
+
+    The listeners hear of them at its end; of none, if an error ends it.
+    """
+    waiting: list[Lowered] = []
+    token = _OF_LAX.set((equation, waiting))
     try:
         yield
     finally:
         _OF_LAX.reset(token)
+    for lowered in waiting:
+        _publish(lowered)
+
+
+def _publish(lowered: Lowered) -> None:
+    LOG.info("%s", lowered)
+    for listener in LISTENERS:
+        listener(lowered)
 
 
 def told(how: Steps | str) -> str:

@@ -41,6 +41,20 @@ EMPTY = "an empty operand or result"
 BOTH_STRIDES = "a stride together with lhs_dilation"
 
 
+#: The parameters of `jax.lax.conv_general_dilated_p` that say what is summed, and those that the
+#: type of the result says, too.
+SIZES = (
+    "window_strides",
+    "padding",
+    "lhs_dilation",
+    "rhs_dilation",
+    "dimension_numbers",
+    "feature_group_count",
+    "batch_group_count",
+)
+IN_THE_RESULT = ("preferred_element_type", "out_sharding")
+
+
 @dataclass(frozen=True)
 class Mapped:
     """The contraction that computes a convolution of lax's."""
@@ -96,16 +110,17 @@ def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> M
 
     The parameters are the parameters of `jax.lax.conv_general_dilated_p`.
     """
+    if unknown := sorted(params.keys() - {*SIZES, "precision", *IN_THE_RESULT}):
+        return f"unknown parameter {unknown[0]}"
     lhs, rhs = operands
-    precision, dtype = params.pop("precision"), result.dtype
-    del params["preferred_element_type"], params["out_sharding"]
+    precision, dtype = params["precision"], result.dtype
     if lhs.dtype not in ACCUMULATION or lhs.dtype != rhs.dtype:
         return f"operands of type {lhs.dtype} and {rhs.dtype}"
     if dtype != lhs.dtype and (dtype not in ACCUMULATION or dtype.itemsize <= lhs.dtype.itemsize):
         return f"a result of type {dtype}"
     if not isinstance(precision, tuple | None):
         return f"precision {precision}"
-    return find_contraction(lhs.shape, rhs.shape, **params)
+    return find_contraction(lhs.shape, rhs.shape, **{name: params[name] for name in SIZES})
 
 
 def find_contraction(

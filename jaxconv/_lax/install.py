@@ -5,36 +5,31 @@ replaces its lowering on a platform. JAX's rules to trace, differentiate, batch 
 """
 
 import atexit
+import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
-from jax import Array, lax
+from jax import lax
 
 import jaxconv
 from jaxconv._base import dtypes, lowerings, meshes
-from jaxconv._base.contexts import CHOICE, INSTALLED
-from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.contexts import FORCED, INSTALLED
+from jaxconv._base.geometry import DIRECTIONS, OPERANDS, Slot
 from jaxconv._base.jax_names import (
     Equation,
     count_spmd_devices,
     find_lowering_rule,
-    find_step_being_lowered,
-    is_lowered_for_export,
+    lower_or_leave_nothing,
     mlir,
     operand_and_result_avals,
     set_globally,
-    skip_lowering_cache,
-    walk_equations,
 )
 from jaxconv._base.messages import either, shown
-from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
-from jaxconv._lax.interior import see_through
 
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
@@ -42,6 +37,27 @@ FASTER = "lax is faster: a weights gradient from one channel to one"
 
 #: What each platform that can be asked for is to JAX.
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
+
+
+class Extent(NamedTuple):
+    """What `install` takes over: the value of the context `INSTALLED`, where it holds."""
+
+    platform: str
+    #: slots that are taken over alone, and slots that are left to lax; None is no choice
+    only: tuple[Slot, ...] | None = None
+    without: tuple[Slot, ...] | None = None
+
+    def leaves(self, slot: Slot) -> str | None:
+        """Why a contraction into a slot is left to lax; None if it is not."""
+        if self.only is not None and slot not in self.only:
+            return f"left out by install(only={_list_directions(self.only)})"
+        if self.without is not None and slot in self.without:
+            return f"left out by install(without={_list_directions(self.without)})"
+        return None
+
+
+def _list_directions(slots: Sequence[Slot]) -> str:
+    return ", ".join(name for name, slot in DIRECTIONS.items() if slot in slots)
 
 
 def install(
@@ -70,12 +86,14 @@ def install(
         are, also in a program that is exported for several platforms. No GPU or TPU has run these
         forms: XLA's compilers judged them, without a device, and `python -m jaxconv --selftest`
         checks values on yours.
-      only, without: names of contractions or of forms, one or several, to find out by halves what
-        is to blame for a suspicion. A contraction is named by the slot that it fills: "coarse" (a
-        convolution, or a data gradient of stride 1), "fine" (a transposed convolution, or another
-        data gradient) or "kernel" (a weights gradient); a form as :func:`profile` shows it,
-        "onednn" say. Convolutions stay with lax unless one of their names is in `only`, and where
-        one is in `without`.
+      only, without: directions, one or several, to find out by halves what is to blame for a
+        suspicion: "forward", "data gradient", "weights gradient". Convolutions of other directions
+        than `only` stay with lax, and those of `without`. lax writes a data gradient of stride 1
+        like a forward convolution, and a transposed convolution like another data gradient: these
+        count as what they are written like. JAXCONV_ONEDNN=0 in the environment leaves oneDNN out.
+
+    A convolution that this function cannot compute, by an error of its own, is computed by lax,
+    and one warning says so; JAXCONV_STRICT=1 in the environment raises the error instead.
 
     Raises:
       ValueError: another platform, or an unknown name.
@@ -90,10 +108,9 @@ def install(
     if platform not in [*PLATFORMS]:  # a list, for what has no hash
         known = either(map(repr, PLATFORMS))
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
-    choice = _names("only", only), _names("without", without)
+    extent = Extent(platform, _slots("only", only), _slots("without", without))
     register(platform)
-    set_globally(CHOICE, choice)
-    set_globally(INSTALLED, platform)
+    set_globally(INSTALLED, extent)
 
 
 def enabled() -> bool:
@@ -133,13 +150,13 @@ def uninstall() -> None:
       >>> jaxconv.uninstall()
     """
     set_globally(INSTALLED, False)
-    set_globally(CHOICE, (None, None))
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
     """A context within which :func:`install` holds on CPU, or nowhere, in this thread alone.
 
-    JAX compiles a jitted function once for calls inside, and once for calls outside.
+    It takes over all directions, whatever `install` was given. JAX compiles a jitted function once
+    for calls inside, and once for calls outside.
 
     Args:
       yes: False for a context in which :func:`install` does not hold.
@@ -151,49 +168,33 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       [1.0, 12.0, 24.0, 40.0]
     """
     register()
-    context: AbstractContextManager[Any] = INSTALLED("cpu" if yes else False)
+    context: AbstractContextManager[Any] = INSTALLED(Extent("cpu") if yes else False)
     return context
 
 
-def to_install(
-    convolution: Equation, platform: str = "cpu", *, devices: int = 1, exported: bool = False
-) -> Mapped | str:
+def to_install(convolution: Equation, extent: Extent) -> Mapped | str:
     """The contraction that replaces a convolution of lax's, or why none does."""
     _, operands, (result,), params = convolution
     found = as_contraction(operands, result, **params)
     if isinstance(found, str):
         return found
-    if platform == "cpu" and not _gains(found, convolution):
+    if extent.platform == "cpu" and not _gains(found, convolution):
         return FASTER
-    only, without = CHOICE.value
-    names: set[str] = {found.result}
-    if {*(only or ()), *(without or ())} - {*OPERANDS}:  # forms, which take a plan to know
-        program = jax.make_jaxpr(partial(compute, found, params, result.dtype))(*operands)
-        plans = (
-            plan_in(e, platform, devices=devices, exported=exported)
-            for e in walk_equations(program)
-        )
-        names |= {form for plan in plans if plan for form, _ in plan.steps()}
-    if only is not None and not names & {*only}:
-        return f"left out by install(only={', '.join(only)})"
-    if without is not None and names & {*without}:
-        return f"left out by install(without={', '.join(without)})"
-    return found
+    return extent.leaves(found.result) or found
 
 
-def _names(argument: str, given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """The names that `install` was given; None for all."""
-    if given is None:
+def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[Slot, ...] | None:
+    """The slots that `install` was given, by directions or by their own names; None for all."""
+    if value is None:
         return None
-    from jaxconv._lowering import FORMS  # half of the package
-
-    known = (*OPERANDS, *FORMS)
-    names = (given,) if isinstance(given, str) else given
-    if not (isinstance(names, Sequence) and names and all(name in known for name in names)):
+    known: dict[str, Slot] = DIRECTIONS | {slot: slot for slot in OPERANDS}
+    names = (value,) if isinstance(value, str) else value
+    if not (isinstance(names, Sequence) and names and all(name in [*known] for name in names)):
         raise ValueError(
-            f"install: `{argument}` must be one or several of {either(known)}; got {shown(given)}"
+            f"install: `{argument}` must be one or several of {either(map(repr, DIRECTIONS))}; "
+            f"got {shown(value)}"
         )
-    return tuple(names)
+    return tuple(known[name] for name in names)
 
 
 def _gains(found: Mapped, convolution: Equation) -> bool:
@@ -212,32 +213,42 @@ def _gains(found: Mapped, convolution: Equation) -> bool:
 def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **params: Any) -> Any:
     """The lowering rule of lax's convolution on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
-    devices, heard = count_spmd_devices(ctx), lowerings.heard(ctx)
     equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
-    found: Mapped | str = NOT_INSTALLED
-    view = None
-    if INSTALLED.value == platform:
-        program: dict[str, Any] = {"devices": devices, "exported": is_lowered_for_export(ctx)}
-        # Elsewhere nobody has measured, and a slice of an axis that is split would move data.
-        if platform == "cpu" and devices == 1 and meshes.explicit(result) is None:
-            step = find_step_being_lowered(ctx, params)
-            view = see_through(*step) if step else None
-        if view:
-            found = to_install(view.equation, platform, **program)
-        if isinstance(found, str):
-            view, found = None, to_install(equation, platform, **program)
-    if isinstance(found, str):
-        if heard:
-            lowerings.tell(equation, found, devices)
-        return original(ctx, lhs, rhs, **params)
-    if view:
-        skip_lowering_cache(ctx)
-        equation = view.equation
-    dtype, sharding = dtypes.canonical(result.dtype), meshes.explicit(result)
-    ours: Callable[..., Array] = partial(compute, found, equation.params, dtype, sharding=sharding)
-    with lowerings.of_lax(equation):
-        ours = view.around(ours) if view else ours
-        return mlir.lower_fun(ours, multiple_results=False)(ctx, lhs, rhs)
+    listened, extent = lowerings.heard(ctx), INSTALLED.value
+    reason = NOT_INSTALLED
+    if extent and extent.platform == platform:
+        try:
+            contraction = to_install(equation, extent)
+            if isinstance(contraction, Mapped):
+                sharding, dtype = meshes.explicit(result), dtypes.canonical(result.dtype)
+                ours = partial(compute, contraction, params, dtype, sharding=sharding)
+                with lowerings.of_lax(equation):
+                    return lower_or_leave_nothing(ours, ctx, lhs, rhs)
+            reason = contraction
+        except Exception as error:
+            asked = isinstance(FORCED.value, str)  # for a form that cannot compute this, say
+            if asked or os.environ.get("JAXCONV_STRICT", "0") not in ("", "0"):
+                raise
+            reason = f"jaxconv failed with {type(error).__name__}: {error}"
+            _warn_of_failure(reason)
+    if listened:
+        lowerings.tell(equation, reason, count_spmd_devices(ctx))
+    return original(ctx, lhs, rhs, **params)
+
+
+def _warn_of_failure(reason: str) -> None:
+    """Warn of the first failure of this process; `profile` and the log have all."""
+    if not _FAILURES:
+        _FAILURES.append(reason)
+        warnings.warn(
+            f"{reason}\nlax computes this convolution instead. Please report this to the "
+            "developers of jaxconv; JAXCONV_STRICT=1 shows the whole error.",
+            stacklevel=2,
+        )
+
+
+#: The first failure that a user was warned of.
+_FAILURES: list[str] = []
 
 
 def register(platform: str = "cpu") -> None:

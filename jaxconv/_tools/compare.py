@@ -62,7 +62,7 @@ class Comparison:
         ours = sum(c.count * c.jaxconv for c in self.listed)
         laxs = sum(c.count * c.lax for c in self.listed)
         slower = sum(c.jaxconv > NOISE * c.lax for c in self.listed)
-        head = f"{'jaxconv':>9}{'lax, ms':>9}{'times':>7}{'off':>7}{'x':>4}{'MFLOP':>8}  to"
+        head = f"{'jaxconv':>9}{'lax, ms':>9}{'times':>7}{'off':>7}{'x':>4}{'MFLOP':>8}  what"
         lines = [head, *map(str, self.listed), f"{ours:9.1f}{laxs:9.1f}  all of them"]
         lines += [
             f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 from jax import lax
 
+from jaxconv._base.contexts import INSTALLED
 from jaxconv._base.geometry import Geometry, Slot
-from jaxconv._base.jax_names import Equation, read_equation, walk_equations, walk_steps
+from jaxconv._base.jax_names import Equation, walk_equations
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import compute
-from jaxconv._lax.install import to_install
-from jaxconv._lax.interior import see_through
+from jaxconv._lax.install import Extent, to_install
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,8 @@ def explain_jaxpr(function: Callable[..., Any], /, *args: Any, **kwargs: Any) ->
       ['coarse', 'kernel', 'fine']
     """
     program = jax.make_jaxpr(function)(*args, **kwargs)
-    equations = (_see_through(*step) for step in walk_steps(program))
-    found = Counter(filter(None, map(_convolution, equations)))
+    found = Counter(filter(None, map(_convolution, walk_equations(program))))
     return Convolutions(tuple(replace(one, count=count) for one, count in found.items()))
-
-
-def _see_through(jaxpr: Any, step: Any) -> Equation:
-    """Read a step of a jaxpr; of a convolution of a padded tensor, the one that is computed."""
-    view = see_through(jaxpr, step) if step.primitive is lax.conv_general_dilated_p else None
-    if view and not isinstance(to_install(view.equation), str):
-        return view.equation
-    return read_equation(step)
 
 
 def _convolution(equation: Equation) -> Convolution | None:
@@ -88,7 +79,8 @@ def _convolution(equation: Equation) -> Convolution | None:
     primitive, types, results, params = equation
     if primitive is lax.conv_general_dilated_p:
         first, second = (t.str_short() for t in types)
-        found = to_install(equation)
+        extent = INSTALLED.value or Extent("cpu")
+        found = to_install(equation, extent._replace(platform="cpu"))
         if isinstance(found, str):
             return Convolution("lax", (first, second), None, None, found)
         run = partial(compute, found, params, results[0].dtype)

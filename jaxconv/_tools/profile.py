@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from jaxconv._base import lowerings
+from jaxconv._base.geometry import Slot
 from jaxconv._base.lowerings import Lowered
 from jaxconv._lax import install
 from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
@@ -32,9 +33,18 @@ NOTHING = """\
 No convolution was compiled here. JAX keeps the programs that it has compiled, and runs them again:
 profile the first call, or call jax.clear_caches() before."""
 
+#: Each slot that a contraction fills, in one word of the benchmarks' tables.
+WORDS: dict[Slot | None, str] = {
+    "coarse": "forward",
+    "fine": "data",
+    "kernel": "weights",
+    None: "lax",
+}
+
 LEGEND = """\
-x: how often; MFLOP: of all of them. To coarse: convolutions, and data gradients of stride 1. To
-fine: transposed convolutions, and other data gradients. To kernel: weights gradients."""
+x: how often; MFLOP: of all of them. forward: convolutions, and data gradients of stride 1, which
+look the same to lax. data: other data gradients, and transposed convolutions. weights: weights
+gradients."""
 
 
 @dataclass
@@ -99,8 +109,8 @@ class Report:
             groups.setdefault(row.how, []).append(row)
         for how, group in groups.items():
             percent = _percent(sum(row.work for row in group), total)
-            lines += ["", textwrap.fill(f"{how} ({percent} of the work)", WIDTH)]
-            lines += [f"{'x':>4}{'MFLOP':>8}  {'to':8}{'operands':46}  line, layer"]
+            lines += ["", textwrap.fill(f"{how} ({percent} of the convolutions' work)", WIDTH)]
+            lines += [f"{'x':>4}{'MFLOP':>8}  {'what':8}{'operands':46}  line, layer"]
             lines += (_line_of(row, len(written) > 1) for row in group[:MOST_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
@@ -110,11 +120,11 @@ class Report:
         rows = self.rows
         if not rows:
             return NOTHING
-        lines = [self._summary(rows), "", "| x | MFLOP | to | operands | how | line, layer |"]
+        lines = [self._summary(rows), "", "| x | MFLOP | what | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
         for row in rows[:MOST_IN_A_TABLE]:
-            work, to = _mega(row.flops and row.work), row.to or ""
-            cells = (row.count, work, to, _operands(row), row.how, _written(row, True))
+            work, what = _mega(row.flops and row.work), WORDS[row.to]
+            cells = (row.count, work, what, _operands(row), row.how, _written(row, True))
             lines.append(f"| {' | '.join(str(c).replace('|', '/') for c in cells)} |")
         left = len(rows) - MOST_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
@@ -127,7 +137,7 @@ class Report:
             programs = [*programs[:MOST_LISTED], f"{len(more)} more"]
         return (
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
-            f"computes {taken} of them: {100 * self.share:.1f} % of "
+            f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
             f"{_mega(sum(r.work for r in rows))} MFLOP. JAX took {self.lowering_seconds:.1f} s to "
             f"lower these programs, and XLA {self.compiling_seconds:.1f} s to compile them."
         )
@@ -143,8 +153,6 @@ class Report:
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Note how long a program took, if it has convolutions."""
         program = str(kwargs.get("fun_name", "a program"))
-        if "jaxconv_probe" in program:  # while the program is lowered
-            return
         if event == LOWERING and self._not_yet_of_a_program:
             self.programs.add(program)
             self.lowering_seconds += duration_secs
@@ -193,7 +201,7 @@ def profile() -> Iterator[Report]:
 
 def _cells(row: Row) -> str:
     """A row in one line, but for where it was written."""
-    return f"{row.count:>4}{_mega(row.flops and row.work):>8}  {row.to or 'lax':8}{_operands(row)}"
+    return f"{row.count:>4}{_mega(row.flops and row.work):>8}  {WORDS[row.to]:8}{_operands(row)}"
 
 
 def _line_of(row: Row, with_line: bool) -> str:

@@ -12,7 +12,7 @@ from jaxconv._base.geometry import Slot
 from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import SLOTS
-from jaxconv._lax.from_lax import Mapped, find_contraction
+from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction
 from jaxconv._lowering import problem_of
 from jaxconv._tools.explain import count_pairs
 
@@ -111,8 +111,7 @@ def _count_flops(equation: Equation) -> int | None:
     else:
         _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
         channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
-        apart = ("precision", "preferred_element_type", "out_sharding")
-        sizes = {name: value for name, value in params.items() if name not in apart}
+        sizes = {name: params[name] for name in SIZES}
         found = find_contraction(first.shape, second.shape, **sizes)
         if isinstance(found, Mapped):
             pairs = list(map(count_pairs, found.geometry.axes))

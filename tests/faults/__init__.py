@@ -10,10 +10,9 @@ those of its hint, then all others. What was found is written to tests/FAULTS.md
 
 from tests.faults.fault import Fault
 from tests.faults.graphs import GRAPHS
-from tests.faults.interior import INTERIOR
 from tests.faults.lowering import LOWERING
 from tests.faults.onnx import ONNX
 from tests.faults.rules import RULES
 from tests.faults.sizes import SIZES
 
-FAULTS: tuple[Fault, ...] = (*SIZES, *RULES, *INTERIOR, *GRAPHS, *ONNX, *LOWERING)
+FAULTS: tuple[Fault, ...] = (*SIZES, *RULES, *GRAPHS, *ONNX, *LOWERING)
