@@ -82,20 +82,18 @@ def persistent_cache_is_on() -> bool:
 
 
 def lower_or_leave_nothing(function: Callable[..., Any], ctx: Any, *operands: Any) -> Any:
-    """Lower a function of one result in place of a primitive; an error leaves nothing of it.
+    """Lower a function of one result in place of a primitive; an error leaves nothing half done.
 
-    The error may come in the middle of a loop's body, say, which nobody then ends. JAX has no
-    `mlir.lower_fun` that would either succeed or do nothing; XLA refuses half an operation.
+    JAX writes each cacheable primitive as a function of the program, and ends none that meets an
+    error. XLA would refuse the program. A `mlir.lower_fun` that succeeds or does nothing would
+    replace this function.
     """
-    module = ctx.module_context.module.body.operations
-    block = ir.InsertionPoint.current.block.operations
-    before = len(module), len(block)
+    functions = ctx.module_context.module.body.operations
+    before = len(functions)
     try:
         return mlir.lower_fun(function, multiple_results=False)(ctx, *operands)
     except Exception:
-        for operation in reversed([*block][before[1] :]):
-            operation.erase()
-        for half in [f for f in [*module][before[0] :] if not _is_whole(f)]:
+        for half in [f for f in [*functions][before:] if not _is_whole(f)]:
             half.erase()
         raise
 
