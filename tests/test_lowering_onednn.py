@@ -19,8 +19,7 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import onednn as form
-from jaxconv._lowering.forms import onednn_call, slide
+from jaxconv._lowering.forms import onednn_call, onednn_weights, slide
 from tests.support import oracle
 
 HERE = pytest.mark.skipif(
@@ -209,21 +208,40 @@ def test_bfloat16_rows_of_many_depthwise_taps_are_widened(taps, strides, widened
 
 
 @HERE
-def test_a_weights_gradient_reads_rows_in_blocks(patched):
-    patched(form, "MAX_COARSE_BYTES", 1 << 10)
-    patched(form, "MAX_COPIES_BYTES", 1 << 12)
-    patched(form, "MIN_BLOCK_WINDOWS", 1)
-    rng = np.random.default_rng(4)
-    src, diff = (rng.integers(-3, 4, (2, n, n, 16)).astype(np.float32) for n in (21, 9))
+@pytest.mark.parametrize("dilations", [1, (1, 2)])
+@pytest.mark.parametrize(("batch", "rows"), [(1, 20), (6, 15)])
+def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, patched):
+    """Bands of one image; of six, three at a time, and some rows of each. A NaN of the fine tensor
+    reaches the taps that read it, and one of the coarse tensor the results of its channel."""
+    patched(onednn_weights, "MAX_WHOLE_BYTES", 1 << 10)
+    patched(onednn_weights, "MAX_COARSE_BYTES", 1 << 12)
+    patched(onednn_weights, "IMAGES", 4)
+    patched(onednn_weights, "MANY_IMAGES", 4)
+    rng, attributes = np.random.default_rng(4), {"strides": 2, "dilations": dilations}
+    attributes |= {"pads_begin": (1, 2), "pads_end": (2, 3)}
+    shape = (batch, 2 * rows, 19, 16)
+    src = rng.integers(-3, 4, shape).astype(np.float32)
+    dst = jax.eval_shape(partial(jaxconv.convolution, **attributes), src, np.ones((3, 4, 16, 24)))
+    diff = rng.integers(-3, 4, dst.shape).astype(np.float32)
 
     def gradient(src, diff):
-        return jaxconv.convolution_backward_weights(src, diff, (5, 5, 16, 16), strides=2)
+        weights = 3, 4, 16, 24
+        return jaxconv.convolution_backward_weights(src, diff, weights, **attributes)
 
-    with jaxconv.forced("onednn"):
+    with jaxconv.forced("onednn-weights"):
         assert "stablehlo.while" in jax.jit(gradient).lower(src, diff).as_text()
-        found = gradient(src, diff)
-    expected = oracle.convolution_backward_weights(src, diff, (5, 5, 16, 16), strides=2)
-    np.testing.assert_array_equal(found, expected)
+        compiled = jax.jit(gradient)
+        expected = oracle.convolution_backward_weights(src, diff, (3, 4, 16, 24), **attributes)
+        np.testing.assert_array_equal(compiled(src, diff), expected)
+        src[0, 0, 9, 5] = np.nan  # no window's third row reads the first
+        found = np.asarray(compiled(src, diff))
+        pixel, ones = np.isnan(src).astype(float), np.ones_like(diff)
+        reads = oracle.convolution_backward_weights(pixel, ones, found.shape, **attributes) > 0
+        np.testing.assert_array_equal(np.isnan(found), reads)
+        src[0, 0, 9, 5], diff[0, 0, 0, 7] = 0, np.nan
+        bad = np.isnan(np.asarray(compiled(src, diff)))
+        assert bad[..., 7].any()
+        assert not bad[..., np.arange(24) != 7].any()
 
 
 @HERE
@@ -359,7 +377,8 @@ for number, problem in enumerate(draw({seed}, {count})):
     for slot in SLOTS:
         dtype = jnp.float32 if slot == "kernel" else dtype
         try:  # forced, so that what is too little work is tried, too
-            taken = "onednn" in dict(problem.plan(slot, "onednn").steps())
+            name = "onednn-weights" if slot == "kernel" else "onednn"
+            taken = name in dict(problem.plan(slot, name).steps())
         except ValueError:
             taken = False
         if taken:
@@ -371,9 +390,12 @@ for number, problem in enumerate(draw({seed}, {count})):
             expected = problem.expected(slot, tensors)
             calls.append((problem, slot, dtype, given, expected, order))
 for some in (calls[n : n + 20] for n in range(0, len(calls), 20)):  # a program for many calls
-    run = jax.jit(lambda many: [p.operation(s, o)(*x) for (p, s, *_, o), x in zip(some, many)])
-    with jaxconv.forced("onednn"):
-        results = run([c[3] for c in some])
+    def one(problem, slot, order, operands):
+        with jaxconv.forced("onednn-weights" if slot == "kernel" else "onednn"):
+            return problem.operation(slot, order)(*operands)
+
+    run = jax.jit(lambda many: [one(p, s, o, x) for (p, s, *_, o), x in zip(some, many)])
+    results = run([c[3] for c in some])
     for (problem, slot, dtype, _, expected, _), found in zip(some, results):
         if not np.array_equal(found, expected):
             sys.exit(f"wrong {{slot}} in {{np.dtype(dtype)}}: {{problem}}")

@@ -58,6 +58,10 @@ class Axis:
         """The padding after the fine axis that makes the geometry exact; negative crops."""
         return self.span - 1 + self.extent - self.fine - self.pad_low
 
+    def exchanged(self) -> "Axis":
+        """The axis on which the coarse pixels are the taps, and the taps the coarse pixels."""
+        return Axis(self.fine, self.coarse, self.kernel, self.dilation, self.stride, self.pad_low)
+
 
 #: One pixel and one tap: the rows of an image of one row.
 UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)

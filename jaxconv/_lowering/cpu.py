@@ -7,6 +7,7 @@ does not ask again what its form cannot compute.
 """
 
 import math
+from dataclasses import replace
 
 import jax.numpy as jnp
 
@@ -19,6 +20,7 @@ from jaxconv._lowering.forms import (
     im2col,
     multiply_adds,
     onednn,
+    onednn_weights,
     phases,
     reference,
     repeat,
@@ -176,6 +178,21 @@ def _pays_for_onednn(p: Problem) -> bool:
     return p.work >= MIN_ONEDNN_WORK and not (few and copied and _small_image(p))
 
 
+#: Multiply-adds of a weights gradient that are worth a call of oneDNN; coarse channels, at least,
+#: and at most for each fine channel and tap of the last axis.
+MIN_WEIGHTS_WORK, MIN_COARSE_CHANNELS, MAX_COARSE_PER_ROW = 1e6, 8, 7
+
+
+def _pays_for_onednn_weights(p: Problem) -> bool:
+    """Whether several taps, and enough results of each, are worth to move images last."""
+    i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
+    if p.pointwise or p.work < MIN_WEIGHTS_WORK or p.bits > 32:
+        return False
+    if p.rank == 1:  # XLA takes many signals of few channels as channels itself
+        return not p.dilated and (p.strided or ((p.batch or 0) < MIN_IMAGES and i >= 32))
+    return MIN_COARSE_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
+
+
 def _fast_dense(p: Problem) -> bool:
     """Whether few channels result from large windows, or a weights gradient has several images."""
     if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
@@ -191,6 +208,9 @@ def _fast_dense(p: Problem) -> bool:
 
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
+    one = replace(p, geometry=replace(p.geometry, groups=1))
+    if p.result == "kernel" and onednn_weights.FORM.fills(one) and _pays_for_onednn_weights(one):
+        return True
     if not p.counted or p.work < MIN_GROUP_WORK * p.geometry.groups:
         return False
     windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
@@ -270,6 +290,12 @@ TABLE: Table = (
         "few pixels: a dot reads the weights, which are most of the data, as they lie",
     ),
     Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
+    Line(
+        "onednn-weights",
+        onednn_weights.FORM,
+        _pays_for_onednn_weights,
+        "a weights gradient: oneDNN, with images as channels",
+    ),
     Line("fast-dense", convolution.FORM, _fast_dense, "XLA's dense convolution, on all cores"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
     Line(

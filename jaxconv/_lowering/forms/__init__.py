@@ -1,6 +1,7 @@
 """The forms: each file has ways to compute a contraction in lax, and their records.
 
     onednn.py, onednn_call.py   oneDNN; its private call, and the sizes where it is safe
+    onednn_weights.py           weights gradients by the same call, with images as channels
     dot.py, dots.py             one dot; a dot for each tap, or for each image
     im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
     multiply_adds.py            few channels a group

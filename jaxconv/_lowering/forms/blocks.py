@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 
 import jax
 import jax.numpy as jnp
@@ -54,13 +54,23 @@ def find_divisor(total: int, most: int) -> int:
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
 
 
-def sum_over_blocks(block: Callable[[Index], Array], count: int, *operands: Array) -> Array:
-    """Sum `block(n)` over n below `count`; blocks read `operands`."""
+def sum_over_blocks(
+    block: Callable[[Index], Array], count: int, *operands: Array, side_by_side: int = 1
+) -> Array:
+    """Sum `block(n)` over n below `count`; blocks read `operands`.
+
+    XLA may compute up to `side_by_side` blocks at a time.
+    """
     if count == 1:
         return block(0)
+    side = find_divisor(count, side_by_side)
     shape = jax.eval_shape(block, 0)
     zeros, *_ = meshes.vary_alike(jnp.zeros(shape.shape, shape.dtype), *operands)
-    out: Array = lax.fori_loop(0, count, lambda n, out: out + block(n), zeros)
+
+    def add(n: Index, out: Array) -> Array:
+        return reduce(lax.add, (block(n * side + m) for m in range(side)), out)
+
+    out: Array = lax.fori_loop(0, count // side, add, zeros)
     return out
 
 
@@ -106,10 +116,12 @@ def loop_over_groups(
     first: Array,
     second: Array,
     groups: int,
+    side_by_side: int = 1,
 ) -> Array:
     """Call `form(groups, first, second)` in a loop over equal parts of at most `most` groups.
 
-    Groups are on the last axis of the operands and of the result.
+    Groups are on the last axis of the operands and of the result. XLA may compute up to
+    `side_by_side` parts at a time.
     """
     size = find_divisor(groups, most)
     if size == groups:
@@ -120,4 +132,11 @@ def loop_over_groups(
         operands = (lax.dynamic_index_in_dim(x, n, -2, keepdims=False) for x in parts)
         return form(size, *(bits.to_floats(x, first.dtype) for x in operands))
 
-    return merge_groups(jnp.moveaxis(lax.map(part, jnp.arange(groups // size)), 0, -2))
+    side = find_divisor(groups // size, side_by_side)
+
+    def some(n: Array) -> Array:
+        return jnp.stack([part(n * side + m) for m in range(side)])
+
+    out = lax.map(some, jnp.arange(groups // size // side))
+    out = out.reshape(groups // size, *out.shape[2:])
+    return merge_groups(jnp.moveaxis(out, 0, -2))

@@ -63,10 +63,7 @@ def _view_rows(problem: Problem) -> tuple[Axis, ...]:
 
 def _split_images(problem: Problem) -> tuple[Problem, ...]:
     channels = problem.geometry.groups * problem.fine_channels * problem.coarse_channels
-    axes = tuple(
-        Axis(a.fine, a.coarse, a.kernel, a.dilation, a.stride, a.pad_low)
-        for a in _view_rows(problem)
-    )
+    axes = tuple(a.exchanged() for a in _view_rows(problem))
     geometry = replace(problem.geometry.canonical(), axes=axes).with_groups(channels)
     part = replace(problem, result="coarse", geometry=geometry, batch=1)
     return (replace(part, fine_channels=1, coarse_channels=1),)

@@ -33,6 +33,9 @@ MAX_DEPTHWISE_TAPS, MAX_TAPS = 32, 64
 # By group: XLA:CPU runs a group alone twice as fast as within a grouped convolution. A weights
 # gradient in 16 bits is one in float32, since to transpose a group costs more than to widen it.
 
+#: Weights gradients that XLA may compute at a time: it copies a group while oneDNN multiplies.
+GROUPS_SIDE_BY_SIDE = 4
+
 
 def _split_groups(problem: Problem) -> tuple[Problem, ...]:
     one = replace(problem, geometry=replace(problem.geometry, groups=1))
@@ -50,11 +53,18 @@ def groups_to_result(
     def widened(first: Array, second: Array, numerics: Numerics) -> Array:
         return part(first.astype(dtype), second.astype(dtype), numerics)
 
-    return _compute_groups(1, (widened,), first, second, problem.geometry, numerics)
+    side = GROUPS_SIDE_BY_SIDE if problem.result == "kernel" else 1
+    return _compute_groups(1, (widened,), first, second, problem.geometry, numerics, side)
 
 
 def _compute_groups(
-    most: int, parts: Parts, first: Array, second: Array, geometry: Geometry, numerics: Numerics
+    most: int,
+    parts: Parts,
+    first: Array,
+    second: Array,
+    geometry: Geometry,
+    numerics: Numerics,
+    side_by_side: int = 1,
 ) -> Array:
     """Compute the one part, of at most `most` groups at a time."""
     (part,) = parts
@@ -62,7 +72,7 @@ def _compute_groups(
     def of_groups(_: int, first: Array, second: Array) -> Array:
         return part(first, second, numerics)
 
-    return loop_over_groups(most, of_groups, first, second, geometry.groups)
+    return loop_over_groups(most, of_groups, first, second, geometry.groups, side_by_side)
 
 
 GROUPS = Form(

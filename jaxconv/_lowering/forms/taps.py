@@ -103,7 +103,7 @@ def axis_to_coarse(
     (part,) = parts
     sums = [
         part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
-        for tap, slab in enumerate(_read_slabs(fine, geometry))
+        for tap, slab in enumerate(read_slabs(fine, geometry))
     ]
     return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
 
@@ -114,24 +114,24 @@ def axis_to_kernel(
     """Put the weights of the taps of the first axis side by side."""
     geometry = problem.geometry
     (part,) = parts
-    coarse = _merge_into_batch(coarse)
-    return jnp.stack([part(slab, coarse, numerics) for slab in _read_slabs(fine, geometry)])
+    coarse = merge_into_batch(coarse)
+    return jnp.stack([part(slab, coarse, numerics) for slab in read_slabs(fine, geometry)])
 
 
-def _read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
+def read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
     """Read the slab of each tap of the first axis, with that axis in the batch."""
     a = geometry.axes[0]
     config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
     fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
     return [
-        _merge_into_batch(
+        merge_into_batch(
             lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)
         )
         for t in range(a.kernel)
     ]
 
 
-def _merge_into_batch(x: Array) -> Array:
+def merge_into_batch(x: Array) -> Array:
     """Reshape (N, X1, ...) to ((N, X1), ...): a batch in front may stay sharded."""
     return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
 
