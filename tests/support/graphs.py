@@ -91,13 +91,12 @@ def integers(*shape, seed=0, least=-4, most=4, dtype=np.float32):
     return drawn.astype(dtype)
 
 
-def exact(kind, first, second, bias=None):
+def exact(kind, first, second):
     """By the oracle, which takes shapes by position."""
     attributes = dict(KINDS[kind][2])
     shape = [attributes.pop(name) for name in ("dst_shape", "weights_shape") if name in attributes]
     name = re.sub("(?<!^)([A-Z])", r"_\1", kind).lower()
-    given = [first, second, *shape] if bias is None else [first, second, bias]
-    return getattr(oracle, name)(*map(np.asarray, given[:2]), *given[2:], **attributes)
+    return getattr(oracle, name)(np.asarray(first), np.asarray(second), *shape, **attributes)
 
 
 def written(kind, *, dtype="f32", then=(), int8=None):
