@@ -78,11 +78,8 @@ def _beats_im2col(problem: Problem) -> bool:
     The coarse tensor slides over some taps of each residue. With one tap, the call copies as much
     as im2col, and with two taps, a large result is copied once more.
     """
-    if (
-        not problem.dense
-        or problem.bits <= 16
-        or min(problem.fine_channels, problem.coarse_channels) < MIN_CHANNELS
-    ):
+    few = min(problem.fine_channels, problem.coarse_channels) < MIN_CHANNELS
+    if problem.bits <= 16 or few:
         return False
     taps = max((-(-a.kernel // a.stride) for a in problem.geometry.axes[:-1]), default=1)
     large = 4 * math.prod(problem.shape("kernel")) > MAX_RESULT_BYTES
@@ -212,8 +209,11 @@ def may_call(problem: Problem) -> bool:
     return problem.onednn and onednn_call.is_safe(problem)
 
 
-def _cannot(problem: Problem) -> bool:
-    return not may_call(problem) or (problem.result == "kernel" and not _beats_im2col(problem))
+def _cannot(problem: Problem) -> bool | str:
+    if not may_call(problem) or (problem.result == "kernel" and not problem.dense):
+        return True
+    slower = problem.result == "kernel" and not _beats_im2col(problem)
+    return "im2col is faster" if slower else False
 
 
 FORM = Form(
