@@ -6,7 +6,6 @@ replaces its lowering on a platform. JAX's rules to trace, differentiate, batch 
 
 import atexit
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -113,10 +112,6 @@ def install_as_told(told: str) -> None:
 
     The programs that are profiled end before the report is printed, on stderr.
     """
-    if told not in ("1", "profile"):
-        said = f"JAXCONV_INSTALL must be 1, profile or 0; got {told!r}, so nothing is installed"
-        warnings.warn(said, stacklevel=2)
-        return
     if told == "profile":
         profiling = jaxconv.profile()
         report = profiling.__enter__()
@@ -201,7 +196,7 @@ def _gains(found: Mapped, convolution: Equation) -> bool:
 
     Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
     lax's time on two AVX-512 cores. They stay with lax unless it would crop: XLA:CPU may then
-    compute with what lies beyond the data (see `_lowering.reference`).
+    compute with what lies beyond the data (see `_lowering/forms/reference.py`).
     """
     specs = zip(convolution.operands, convolution.params["dimension_numbers"], strict=False)
     one_to_one = all(operand.shape[spec[0]] == 1 for operand, spec in specs)

@@ -28,6 +28,9 @@ INDENT = 22
 LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILING = "/jax/core/compile/backend_compile_duration"
 
+#: The program that `_lax/probe.py` lowers, by the names that JAX gives it.
+PROBES = ("jaxconv_probe", "jit(jaxconv_probe)")
+
 NOTHING = """\
 No convolution was compiled here. JAX keeps the programs that it has compiled, and runs them again:
 profile the first call, or call jax.clear_caches() before."""
@@ -143,7 +146,7 @@ class Report:
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Note how long a program took, if it has convolutions."""
         program = str(kwargs.get("fun_name", "a program"))
-        if "jaxconv_probe" in program:  # while the program is lowered
+        if program in PROBES:  # while the program is lowered
             return
         if event == LOWERING and self._not_yet_of_a_program:
             self.programs.add(program)

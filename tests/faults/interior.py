@@ -45,7 +45,7 @@ INTERIOR = faults(
     ),
     ("_tools/profile.py",
      ("profile: the probe of JAX's cache is one of the programs",
-      'if "jaxconv_probe" in program:', "if not program:", "test_install_interior.py -k hear"),
+      "if program in PROBES:", "if not program:", "test_install_interior.py -k hear"),
     ),
     ("_tools/explain_jaxpr.py",
      ("explain_jaxpr: interior zeros are not seen",
