@@ -10,7 +10,6 @@ relative to the document:
     overall FILE... [ENGINE...]  a line a file: each engine's time over PyTorch's, geometric mean
     counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
     classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
-    rows FILE LAYER...           a line a layer: milliseconds of all engines, a column an op
     networks FILE [TYPE] [ENGINE...]  a line a network's training step or inference: milliseconds
     compiled FILE [ENGINE...]    the same of training steps' seconds to compile
     estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
@@ -149,21 +148,6 @@ def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["class", "rows", *titles], lines)
 
 
-def rows(runs: list[dict], layers: list[str]) -> list[str]:
-    """A line a layer; all engines in a cell."""
-    run = runs[0]
-    engines = list(run["engines"])
-    by_key = {(row["layer"], row["op"]): row for row in run["rows"]}
-    missing = [name for name in layers if any((name, op) not in by_key for op in OPS)]
-    if missing or len(runs) > 1:
-        raise SystemExit(f"figures:rows takes one file; not in it: {', '.join(missing) or '-'}")
-    lines = [
-        [name, *(" / ".join(_ms(by_key[name, op], e) for e in engines) for op in OPS)]
-        for name in layers
-    ]
-    return _table([f"ms, {' / '.join(engines)}", *PASSES.values()], lines)
-
-
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a step or an inference, and the mean over PyTorch's time, the faster one's of two."""
     run, engines = _steps(runs, [word for word in wanted if word not in TYPES])
@@ -292,7 +276,6 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "formats": formats,
     "counts": counts,
     "classes": classes,
-    "rows": rows,
     "networks": networks,
     "compiled": compiled,
     "estimates": estimates,

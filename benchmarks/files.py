@@ -4,8 +4,7 @@
     layer,class,problem,op,dtype,layout,jaxconv median_ms,jaxconv min_ms,...
     resnet50-stem,dense 2-D,conv g1mb4...,forward,f32,NXC,12.31,12.1,...
 
-A header line is a name and JSON. Times are rounded to four digits; work, rates and roofline follow
-from the problem and are not stored.
+A header line is a name and JSON. Times are rounded to four digits.
 """
 
 import csv
@@ -13,8 +12,6 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from benchmarks import problem, roofline
 
 SCHEMA = 2
 ROW = ("layer", "class", "problem", "op", "dtype", "layout")
@@ -65,7 +62,7 @@ def save_table(path: str, header: dict, lines: Sequence[Sequence]) -> None:
 
 
 def read(path: str | Path) -> dict:
-    """The results that `write` wrote, with the work and the rates of every row."""
+    """The results that `write` wrote."""
     results = load(path)
     if results.get("schema") != SCHEMA:
         raise SystemExit(f"{path}: not results of schema {SCHEMA}, as benchmarks.layers writes")
@@ -122,20 +119,6 @@ def _row(cells: dict[str, str], results: dict) -> dict:
     row["engines"] = {
         label: entry for label in results["engines"] if (entry := _entry(cells, label))
     }
-    if not row["problem"]:
-        return row  # a training step: its work is not counted
-    family, descriptor = row["problem"].split(" ", 1)
-    layer = problem.parse(f'{descriptor}n"{row["layer"]}"', family)
-    row["problem"] = f"{family} {problem.spell(layer)}"
-    row["flops"], row["bytes"] = layer.flops, layer.bytes(row["op"], row["dtype"])
-    for entry in row["engines"].values():
-        if entry["status"] == "ok":
-            seconds = entry["median_s"]
-            entry["flops_per_s"] = row["flops"] / seconds
-            entry["bytes_per_s"] = row["bytes"] / seconds
-            if "roofline" in results:
-                work = (row["dtype"], row["flops"], row["bytes"], seconds)
-                entry["roofline"] = roofline.share(results["roofline"], *work)
     return row
 
 

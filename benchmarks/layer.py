@@ -142,11 +142,6 @@ class Layer(_sizes.Layer):
         fine, coarse = self.channels
         return 2 * self.batch * fine // self.groups * coarse * pairs
 
-    def bytes(self, op: str, dtype: str) -> int:
-        """Bytes of the two inputs and the output, each moved once."""
-        shapes = (*self.operand_shapes(op), self.result_shape(op))
-        return ITEMSIZE[dtype] * sum(math.prod(s) for s in shapes)
-
     def with_batch(self, batch: int) -> "Layer":
         return dataclasses.replace(self, batch=batch)
 

@@ -16,7 +16,6 @@ from benchmarks import (
     machine,
     problem,
     random_layers,
-    roofline,
     run,
     table,
     verdicts,
@@ -164,14 +163,11 @@ def main(argv: Sequence[str]) -> None:
     cpu = asked.preset in ("cpu-small", "tiny")
     with run.open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        size = "tiny" if asked.preset == "tiny" else "cpu" if pool.on_cpu() else "accelerator"
-        roof = roofline.calibrate(pool, labels, asked.dtypes, size, machine.cores(), folder)
 
         def measured(job: dict) -> dict:
             return run_case(pool, labels, job, plan, folder)
 
-        extra = {"preset": asked.preset, "roofline": roof}
-        rows = run.collect(asked, pool, todo, measured, _line, extra)
+        rows = run.collect(asked, pool, todo, measured, _line, {"preset": asked.preset})
     if asked.summary:
         print(summary({"engines": dict.fromkeys(labels), "rows": rows}), end="")
 

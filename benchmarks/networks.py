@@ -45,10 +45,10 @@ def conv(ops, p, x, cin, cout, k, s=1, g=1, train=True):
     return ops.conv(x, w, "conv", s, tuple((n - 1) // 2 for n in k), g)
 
 
-def deconv(ops, p, x, cin, cout, k, s, pad, train=True):
+def deconv(ops, p, x, cin, cout, k, s, pad):
     """A transposed convolution without bias."""
     std = math.sqrt(2 / (cin * math.prod(k) / s ** len(k)))
-    return ops.conv(x, p(*k, cout, cin, std=std, train=train), "deconv", s, pad, 1)
+    return ops.conv(x, p(*k, cout, cin, std=std), "deconv", s, pad, 1)
 
 
 def norm(ops, p, x, c, train=True):

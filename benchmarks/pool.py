@@ -56,10 +56,6 @@ class Pool:
         if label not in self._running:
             self._start(label)
 
-    def on_cpu(self) -> bool:
-        """Whether no engine that started has found an accelerator."""
-        return all(v["platform"] == "cpu" for v in self.versions.values())
-
     def pid(self, label: str) -> int:
         """The process of a running engine."""
         return self._running[label].pid

@@ -77,7 +77,10 @@ def measure(
     others = [key for key in good if key not in long and key.partition("/")[0] not in failures]
     turns, failed = _take_turns(pool, others, plan)
     failures |= failed
-    turns |= {key: [_single(facts[key]["first_s"]), *again[key]] for key in long}
+    for key in long:
+        seconds = facts[key]["first_s"]
+        first = {"min": seconds, "median": seconds, "calls": 1, "round": 0}
+        turns[key] = [first, *again[key]]
     for label in labels:
         if label not in rows:
             rows[label] = _row(label, facts, notes, turns, failures)
@@ -107,16 +110,6 @@ def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str
                 failures[label] = error
             spent[key] += time.perf_counter() - start
     return turns, failures
-
-
-def of_calls(seconds: Sequence[float]) -> dict:
-    """An engine's entry of single calls, a round each."""
-    return {"status": "ok", **_statistics([_single(s, n) for n, s in enumerate(seconds)])}
-
-
-def _single(seconds: float, round_: int = 0) -> dict:
-    """One call as a burst."""
-    return {"min": seconds, "median": seconds, "calls": 1, "round": round_}
 
 
 def _row(label: str, facts: dict, notes: dict, turns: dict, failures: dict) -> dict:

@@ -1,4 +1,4 @@
-"""Is a result right? The sum of `jaxconv/_reference.py`, on a sample, and the tolerance."""
+"""Is a result right? The sum of `jaxconv/_checks/reference.py`, on a sample, and the tolerance."""
 
 import dataclasses
 import math

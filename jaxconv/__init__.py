@@ -59,10 +59,10 @@ Malformed arguments raise TypeError or ValueError, which name the argument and i
 `jaxconv.install` changes how the convolutions of `jax.lax` are compiled, whoever calls them.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from jaxconv._base import environment
 from jaxconv._ops.conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
@@ -161,5 +161,5 @@ def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("_"))]
 
 
-if (_told := os.environ.get("JAXCONV_INSTALL", "0")) not in ("", "0"):
-    import_module("jaxconv._lax.install").install_as_told(_told)
+if (_mode := environment.read("JAXCONV_INSTALL", ("1", "profile", "0"), "0")) != "0":
+    import_module("jaxconv._lax.install").install_as_told(_mode)

@@ -300,13 +300,13 @@ def _differentiate(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _time_in_turn(
-    functions: list[Callable[..., Any]], arguments: tuple[Any, ...], budget: float = 0.4
+    functions: list[Callable[..., Any]], arguments: tuple[Any, ...]
 ) -> tuple[float, float]:
-    """Compile both, compare their results, then run them in turn for about `budget` seconds."""
+    """Compile both, compare their results, then run them in turn for a while."""
     ours, plain = (jax.block_until_ready(function(*arguments)) for function in functions)
     jax.tree.map(_check_agreement, ours, plain)
     seconds: list[list[float]] = [[], []]
-    end = time.perf_counter() + budget
+    end = time.perf_counter() + 0.4
     while len(seconds[0]) < 3 or (time.perf_counter() < end and len(seconds[0]) < 100):
         for function, times in zip(functions, seconds, strict=True):
             start = time.perf_counter()

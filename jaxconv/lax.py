@@ -82,7 +82,14 @@ def conv_general_dilated(
       ... ).shape
       (8, 16, 16, 16)
     """
-    return compute_as(lax.conv_general_dilated, locals())
+    return compute_as(
+        lax.conv_general_dilated,
+        lhs=lhs, rhs=rhs, window_strides=window_strides, padding=padding,
+        lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+        dimension_numbers=dimension_numbers, feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count, precision=precision,
+        preferred_element_type=preferred_element_type, out_sharding=out_sharding,
+    )  # fmt: skip
 
 
 def conv(
@@ -105,7 +112,11 @@ def conv(
       >>> jaxconv.lax.conv(jnp.ones((8, 6, 32)), jnp.ones((4, 6, 3)), (2,), "VALID").shape
       (8, 4, 15)
     """
-    return compute_as(lax.conv, locals())
+    return compute_as(
+        lax.conv,
+        lhs=lhs, rhs=rhs, window_strides=window_strides, padding=padding, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
 
 
 def conv_with_general_padding(
@@ -131,7 +142,12 @@ def conv_with_general_padding(
       >>> jaxconv.lax.conv_with_general_padding(lhs, rhs, (1,), [(0, 4)], (2,), (2,)).shape
       (8, 4, 63)
     """
-    return compute_as(lax.conv_with_general_padding, locals())
+    return compute_as(
+        lax.conv_with_general_padding,
+        lhs=lhs, rhs=rhs, window_strides=window_strides, padding=padding,
+        lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
 
 
 def conv_transpose(
@@ -168,7 +184,13 @@ def conv_transpose(
       >>> jaxconv.lax.conv_transpose(lhs, rhs, (2, 2), "SAME").shape
       (8, 32, 32, 4)
     """
-    return compute_as(lax.conv_transpose, locals())
+    return compute_as(
+        lax.conv_transpose,
+        lhs=lhs, rhs=rhs, strides=strides, padding=padding, rhs_dilation=rhs_dilation,
+        dimension_numbers=dimension_numbers, transpose_kernel=transpose_kernel,
+        precision=precision, preferred_element_type=preferred_element_type,
+        use_consistent_padding=use_consistent_padding,
+    )  # fmt: skip
 
 
 def conv_general_dilated_patches(
@@ -198,7 +220,13 @@ def conv_general_dilated_patches(
       >>> jaxconv.lax.conv_general_dilated_patches(lhs, (3, 3), (2, 2), "VALID").shape
       (8, 54, 15, 15)
     """
-    return compute_as(lax.conv_general_dilated_patches, locals())
+    return compute_as(
+        lax.conv_general_dilated_patches,
+        lhs=lhs, filter_shape=filter_shape, window_strides=window_strides, padding=padding,
+        lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+        dimension_numbers=dimension_numbers, precision=precision,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
 
 
 def conv_general_dilated_local(
@@ -228,4 +256,9 @@ def conv_general_dilated_local(
       >>> jaxconv.lax.conv_general_dilated_local(lhs, rhs, (2,), "VALID", (3,)).shape
       (8, 4, 15)
     """
-    return compute_as(lax.conv_general_dilated_local, locals())
+    return compute_as(
+        lax.conv_general_dilated_local,
+        lhs=lhs, rhs=rhs, window_strides=window_strides, padding=padding,
+        filter_shape=filter_shape, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+        dimension_numbers=dimension_numbers, precision=precision,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is written as CSV is read back, is small, and what follows from it is computed."""
+"""What is written as CSV is read back, and is small."""
 
 import pytest
 
@@ -6,8 +6,6 @@ from benchmarks import ablation, compiled, files
 from benchmarks.pool import ROOT
 from jaxconv._lowering import TABLES
 from tests.support.results import entry, results, row
-
-ROOF = {"flops_per_s": {"f32": 2e9}, "bytes_per_s": 1e12}
 
 
 @pytest.fixture
@@ -45,22 +43,9 @@ def test_entries_come_back(again):
     assert first["engines"]["torch"]["inexact"] is True
 
 
-def test_work_and_rates_follow_from_the_problem(again):
-    found = again(results(row("x", jaxconv=entry(2.0, 2.0, 2.0))) | {"roofline": ROOF})
-    (only,) = found["rows"]
-    inside = 8 * 3 - 2  # taps along an axis that read inside: all but two at the edges
-    assert only["flops"] == 2 * 8 * 8 * inside**2
-    assert only["bytes"] == 4 * (2 * 8 * 8 * 8 + 8 * 8 * 9)
-    assert only["problem"] == 'conv g1mb1ic8ih8iw8oc8oh8ow8kh3kw3sh1sw1ph1pw1dh0dw0n"x"'
-    got = only["engines"]["jaxconv"]
-    assert got["flops_per_s"] == only["flops"] / 2
-    assert got["roofline"] == pytest.approx(only["flops"] / 2e9 / 2)
-
-
-def test_a_training_step_has_no_work_but_a_loss(again):
+def test_a_training_step_has_a_loss(again):
     step = row("net", op="step", kind="training step", jaxconv=entry(1, 1, 1, loss=0.5))
     (only,) = again(results(step))["rows"]
-    assert "flops" not in only
     assert only["engines"]["jaxconv"]["loss"] == 0.5
 
 

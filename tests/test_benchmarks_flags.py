@@ -1,7 +1,6 @@
 """Each command has flags of its own: --help shows these, and what makes no sense is refused."""
 
 import re
-from importlib.util import find_spec
 
 import pytest
 
@@ -32,10 +31,6 @@ COMMANDS = {
     figures: {"check"},
     summary: set(),
 }
-if find_spec("matplotlib"):  # which draws reports
-    from benchmarks import report
-
-    COMMANDS[report] = {"html", "subject"}
 each_command = pytest.mark.parametrize("module", COMMANDS, ids=lambda m: m.__name__)
 
 

@@ -164,7 +164,6 @@ def test_a_run_from_the_command_line(results):
     assert found["machine"]["cores"] >= 1
     assert found["engines"]["lax"]["jax"]
     assert found["engines"]["lax@gone"] is None
-    assert found["roofline"]["flops_per_s"]["f32"] > 0
     assert [row["op"] for row in found["rows"]] == ["forward", "data", "weights"]
     for row in found["rows"]:
         assert row["engines"]["lax@gone"]["status"] == "missing"
@@ -176,11 +175,7 @@ def test_a_run_from_the_command_line(results):
             assert len(entry["rounds_s"]) == 3
             assert entry["compile_s"] > 0
             assert entry["xla_temp_bytes"] >= 0
-            assert entry["flops_per_s"] == pytest.approx(row["flops"] / entry["median_s"])
             assert 0 <= entry["error"] < 1e-5
-            roof, rate = found["roofline"], row["flops"] / row["bytes"]
-            best = min(roof["flops_per_s"]["f32"], rate * roof["bytes_per_s"])
-            assert entry["roofline"] == pytest.approx(entry["flops_per_s"] / best)
 
 
 def parsed(*argv):

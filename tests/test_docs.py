@@ -196,7 +196,6 @@ def test_the_api_pages_have_every_public_name():
         jaxconv.onednn,
         jaxconv.onnx,
         jaxconv.torch,
-        jaxconv.torch.grad,
     )
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     assert sorted(shown) == sorted({*public, "jaxconv"})

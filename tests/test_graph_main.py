@@ -14,7 +14,18 @@ from jaxconv import onednn
 from jaxconv.onednn import __main__ as main
 from jaxconv.onednn import _check, _timing
 from jaxconv.onednn._graphs.run import convolution_calls, evaluate
-from tests.support.graphs import KINDS, exact, integers, written
+from tests.support.graphs import (
+    BIAS,
+    FINE,
+    KINDS,
+    RELU,
+    exact,
+    graph,
+    integers,
+    node,
+    tensor,
+    written,
+)
 
 PUBLISHED = {
     "strides": [2],
@@ -26,10 +37,10 @@ PUBLISHED = {
     "weights_format": "XOI",  # (X, OC, IC/g): the groups on the other axis
 }
 PUBLISHED_SHAPES = {
-    "ConvTranspose": ((2, 4, 6), (3, 4, 3), PUBLISHED),
-    "ConvTransposeBackwardData": ((2, 8, 4), (3, 4, 3), PUBLISHED),
+    "ConvTranspose": ((2, 4, 6), (3, 4, 3), (2, 8, 4), PUBLISHED),
+    "ConvTransposeBackwardData": ((2, 8, 4), (3, 4, 3), (2, 4, 6), PUBLISHED),
     "ConvTransposeBackwardWeights": (
-        (2, 4, 6), (2, 8, 4), PUBLISHED | {"weights_shape": [3, 4, 3]},
+        (2, 4, 6), (2, 8, 4), (3, 4, 3), PUBLISHED | {"weights_shape": [3, 4, 3]},
     ),
 }  # fmt: skip
 
@@ -38,8 +49,9 @@ def graphs():
     """Of all six operations, with a bias where there may be one, and of the other reading."""
     for kind in KINDS:
         yield kind, written(kind)
-    for kind, (first, second, attributes) in PUBLISHED_SHAPES.items():
-        yield f"{kind}, published", onednn.write_graph(kind, first, second, attributes)
+    for kind, (first, second, out, attributes) in PUBLISHED_SHAPES.items():
+        tensors = [tensor(i, *shape) for i, shape in enumerate((first, second, out))]
+        yield f"{kind}, published", graph(node(0, kind, tensors[:2], tensors[2], **attributes))
     for kind, channels in {"Convolution": 6, "ConvTranspose": 4}.items():
         biased = written(kind)
         bias = {"id": 9, "dtype": "f32", "shape": [channels]}
@@ -119,7 +131,7 @@ def test_16_bits_are_held_to_one_rounding(name, dtype):
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "graph.json"
-    made = written("Convolution", int8="per_channel", dtype="bf16", then=["BiasAdd", "ReLU"])
+    made = written("Convolution", int8=[2**-4, 2**-5] * 3, dtype="bf16", then=[BIAS, RELU])
     path.write_text(json.dumps(made))
     return str(path)
 
@@ -192,7 +204,9 @@ def test_the_command(path):
 
 def test_each_convolution_and_the_graph_are_timed_beside_lax(monkeypatch):
     monkeypatch.setattr(_timing, "BUDGET_SECONDS", 0.0)
-    graph = onednn.load_graph(written("ConvTranspose", then=["BiasAdd"]))
+    graph = onednn.load_graph(
+        written("ConvTranspose", then=[("BiasAdd", [FINE[1:2]], {"data_format": "NCX"})])
+    )
     inputs = onednn.random_inputs(graph)
     [(node, ours, plain)] = _timing.time_convolutions(graph, inputs)
     assert node.kind == "ConvTranspose"

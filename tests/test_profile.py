@@ -18,7 +18,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv._base import lowerings
+from jaxconv._base import environment, lowerings
 from jaxconv._lax import from_lax
 from jaxconv._tools import compare
 from jaxconv._tools import profile as module
@@ -89,6 +89,17 @@ def test_an_operation_has_the_line_of_its_caller():
     assert row.lines == (f"{__file__}:{line}",)
 
 
+@pytest.mark.parametrize(
+    ("strides", "window"), [((2, 2, 2), "stride 2"), ((1, 2, 1), "stride 1x2x1")]
+)
+def test_a_window_has_one_number_or_one_for_each_axis(strides, window):
+    def model(x):
+        return jaxconv.convolution(x, jnp.ones((1, 1, 1, 4, 6)), strides=strides)
+
+    (row,) = profiled(model, jnp.ones((2, 4, 4, 4, 4))).rows
+    assert row.window == window
+
+
 def test_a_library_that_a_user_calls_has_the_line_of_the_user():
     scope = {}
     source = "def layer(x, w, conv): return conv(x, w)"
@@ -99,6 +110,15 @@ def test_a_library_that_a_user_calls_has_the_line_of_the_user():
 
     (row,) = profiled(block, IMAGE, IMAGE).rows
     assert row.lines == (f"{__file__}:{inspect.getsourcelines(block)[1] + 1}",)
+
+
+@pytest.mark.parametrize("folder", [Path(jaxconv.__file__).parent, sysconfig.get_path("stdlib")])
+def test_a_folder_whose_name_begins_like_one_of_the_library_is_a_user_s(folder):
+    scope, path = {}, f"{folder}_experiments/train.py"
+    exec(compile("def layer(x, w, conv): return conv(x, w)", path, "exec"), scope)
+    conv = partial(lax.conv, window_strides=(1, 1), padding="SAME")
+    (row,) = profiled(partial(scope["layer"], conv=conv), IMAGE, IMAGE).rows
+    assert row.lines == (f"{path}:1",)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +176,27 @@ def test_what_other_threads_compile_is_reported():
         thread.start()
         thread.join()
     assert len(outer.rows) == len(inner.rows) == 1
+
+
+def test_a_listener_that_leaves_keeps_no_other_from_hearing(monkeypatch):
+    """As where a profile of another thread ends."""
+    heard = []
+
+    def leaves(lowered):
+        lowerings.LISTENERS.remove(leaves)
+
+    monkeypatch.setattr(lowerings, "LISTENERS", [leaves, heard.append])
+    jax.jit(lambda x, w: jaxconv.convolution(x, w)).lower(X, W)
+    assert len(heard) == 1
+
+
+def test_a_program_of_a_name_like_the_probe_s_is_reported():
+    def my_jaxconv_probe(x, w):
+        return strided(x, w)
+
+    with jaxconv.profile() as report:
+        jax.jit(my_jaxconv_probe).lower(X, W)
+    assert report.programs == {"jit(my_jaxconv_probe)"}
 
 
 def test_a_report_of_nothing_says_why():
@@ -230,9 +271,12 @@ def test_the_environment_sets_up_the_log(monkeypatch, capsys):
     logger.debug("not heard")
     assert capsys.readouterr().err == "jaxconv: heard\n"
     monkeypatch.setenv("JAXCONV_LOG", "loud")
-    text = "^JAXCONV_LOG must be debug, info, warning, error or critical; got 'loud'$"
-    with pytest.raises(ValueError, match=text):
+    text = "^JAXCONV_LOG must be debug, info, warning, error or critical; got 'loud', which counts"
+    environment._check.cache_clear()
+    logger.setLevel(logging.NOTSET)
+    with pytest.warns(UserWarning, match=text):
         lowerings._set_up_log()
+    assert logger.level == logging.WARNING
 
 
 # `compare`.
@@ -264,6 +308,22 @@ def test_lax_and_the_library_are_compared(patched, capsys):
     differences = {one.what.split()[2]: one.difference for one in report.compare().listed}
     assert differences["forward"] == 0  # the operation of the library
     assert min(differences["data"], differences["weights"]) > 0
+
+
+def test_what_raises_is_a_row_beside_the_others(patched):
+    def model(x, w):
+        return strided(x, w), jaxconv.convolution(x, w)
+
+    def fail(*args):
+        raise ValueError("out of\nmemory")
+
+    report = profiled(model, X, W)
+    patched(compare, "compute", fail)
+    found = report.compare()
+    assert len(found.listed) == 1
+    [failed] = found.failed
+    assert failed.endswith("stride 2\n  failed: ValueError: out of")
+    assert failed in str(found)
 
 
 def test_what_is_not_compared():

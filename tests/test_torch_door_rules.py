@@ -119,24 +119,6 @@ CONV, WEIGHT, UP = (2, 4, 8, 9), (6, 4, 3, 3), (4, 6, 3, 3)
             "conv_transpose1d", ((3, 5), (3, 4, 2), (3,)), {},
             "expected bias to be 1-dimensional with 4 elements",
         ),
-        (
-            "unfold", (CONV,), {"kernel_size": 10},
-            "calculated shape of the array of sliding blocks as (-1, 0), but its components must",
-        ),
-        ("unfold", (CONV,), {"kernel_size": 0}, "kernel.size should be greater than zero"),
-        ("unfold", (CONV,), {"kernel_size": 2, "padding": -1}, "should be non-negative"),
-        (
-            "fold", ((2, 36, 41),), {"output_size": (8, 9), "kernel_size": 3},
-            "to match the calculated number of sliding blocks 6 * 7 = 42",
-        ),
-        (
-            "fold", ((2, 35, 42),), {"output_size": (8, 9), "kernel_size": 3},
-            "to be divisible by the product of kernel_size",
-        ),
-        (
-            "fold", ((1, 2, 36, 42),), {"output_size": (8, 9), "kernel_size": 3},
-            "expected 2D or 3D (batch mode)",
-        ),
     ],
 )  # fmt: skip
 def test_errors_have_the_words_of_pytorch(name, sizes, arguments, words):
@@ -172,8 +154,6 @@ def test_errors_with_a_remedy():
         ours.conv2d(np.zeros(CONV, np.float32), w.astype(jnp.bfloat16))
     with pytest.raises(TypeError, match="conv2d: `weight` must be a JAX or NumPy array"):
         ours.conv2d(x, torch.zeros(WEIGHT))
-    with pytest.raises(ValueError, match=r"size of the layer's output, \(2, 6, 6, 7\)"):
-        ours.grad.conv2d_input(CONV, w, np.zeros((2, 6, 6, 6), np.float32))
     with pytest.raises(ValueError, match="except for the batch"):
         ours.conv2d(np.zeros((2, 0, 8, 9), np.float32), w[:, :0])
 
@@ -228,8 +208,6 @@ EXAMPLES = [
     pytest.param(
         "conv_transpose3d", ((20, 16, 50, 10, 20), (16, 33, 3, 3, 3)), {}, marks=pytest.mark.slow
     ),
-    ("unfold", ((1, 3, 10, 12),), {"kernel_size": (4, 5)}),
-    ("fold", ((1, 3 * 2 * 2, 12),), {"output_size": (4, 5), "kernel_size": (2, 2)}),
 ]
 
 
@@ -239,19 +217,6 @@ def test_the_examples_of_pytorch(name, sizes, arguments):
     arrays = [integers(np.random.default_rng(12), size, most=9) for size in sizes]
     their = getattr(F, name)(*map(torch.tensor, arrays), **arguments)
     np.testing.assert_array_equal(getattr(ours, name)(*arrays, **arguments), their)
-
-
-def test_the_examples_of_unfold_and_fold():
-    """A convolution is unfold, a product and fold; and fold of unfold divides by a divisor."""
-    rng = np.random.default_rng(13)
-    x, w = integers(rng, (1, 3, 10, 12)), integers(rng, (2, 3, 4, 5))
-    products = jnp.einsum("nkl,ok->nol", ours.unfold(x, (4, 5)), w.reshape(2, -1))
-    expected = F.conv2d(torch.tensor(x), torch.tensor(w))
-    np.testing.assert_array_equal(ours.fold(products, (7, 8), (1, 1)), expected)
-    window = {"kernel_size": 3, "dilation": 1, "padding": 1, "stride": 2}
-    again = ours.fold(ours.unfold(x, **window), (10, 12), **window)
-    divisor = ours.fold(ours.unfold(np.ones_like(x), **window), (10, 12), **window)
-    np.testing.assert_array_equal(again, divisor * x)
 
 
 def test_the_example_of_an_output_size():
@@ -270,42 +235,17 @@ def test_the_example_of_an_output_size():
     np.testing.assert_array_equal(out, their)
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3])
-def test_the_functions_of_torch_nn_grad(rank):
-    """By position, in their order."""
-    rng = np.random.default_rng(15)
-    x, w = integers(rng, (2, 4, *(7, 6, 5)[:rank])), integers(rng, (6, 2, *(3, 2, 3)[:rank]))
-    rest = 2, 1, 1, 2
-    dst = getattr(F, f"conv{rank}d")(torch.tensor(x), torch.tensor(w), None, *rest)
-    slope = integers(rng, tuple(dst.shape))
-    for of, operands in (("input", (x.shape, w)), ("weight", (x, w.shape))):
-        name = f"conv{rank}d_{of}"
-        their = getattr(torch.nn.grad, name)(
-            *(torch.tensor(o) if isinstance(o, np.ndarray) else o for o in operands),
-            torch.tensor(slope), *rest,
-        )  # fmt: skip
-        np.testing.assert_array_equal(getattr(ours.grad, name)(*operands, slope, *rest), their)
-
-
 def signature_of(function):
     return {n: p.default for n, p in inspect.signature(function).parameters.items()}
 
 
-@pytest.mark.parametrize("name", [*EVERY, "fold", "unfold"])
+@pytest.mark.parametrize("name", EVERY)
 def test_the_signatures_of_the_functions(name):
     """Those of built-in functions stand in the first line of their docstrings."""
-    theirs = getattr(F, name)
-    if name in EVERY:
-        line = next(line for line in theirs.__doc__.splitlines() if line.startswith(f"{name}("))
-        namespace = {}
-        exec(f"def {line.replace('-> Tensor', '')}: ...", namespace)
-        theirs = namespace[name]
-    more = {"padding_mode": "zeros"} if name.startswith("conv") and "transpose" not in name else {}
+    lines = getattr(F, name).__doc__.splitlines()
+    line = next(line for line in lines if line.startswith(f"{name}("))
+    namespace = {}
+    exec(f"def {line.replace('-> Tensor', '')}: ...", namespace)
+    more = {} if "transpose" in name else {"padding_mode": "zeros"}
     found = signature_of(getattr(ours, name))
-    assert list(found.items()) == [*signature_of(theirs).items(), *more.items()]
-
-
-@pytest.mark.parametrize("name", [n for n in ours.grad.__all__ if "transpose" not in n])
-def test_the_signatures_of_gradients(name):
-    found = signature_of(getattr(ours.grad, name))
-    assert list(found.items()) == list(signature_of(getattr(torch.nn.grad, name)).items())
+    assert list(found.items()) == [*signature_of(namespace[name]).items(), *more.items()]

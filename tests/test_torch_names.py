@@ -1,11 +1,11 @@
 """The rules of `jaxconv.torch` without PyTorch, with which `test_torch_door*.py` compare."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxconv import torch as F
+from tests.support import oracle
 from tests.support.peers import integers
 
 X, ONE = np.float32([[1, 2, 4, 8]]), np.ones((1, 1, 1), np.float32)
@@ -35,35 +35,24 @@ def test_transposed_convolutions():
     assert found.tolist() == [[5, 50, 0, 0], [25, 250, 0, 0]]
 
 
-@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
-def test_gradients_are_those_of_jax(name):
+@pytest.mark.parametrize(
+    ("op", "rest", "rules"),
+    [
+        ("convolution", {"padding": "same"}, {"auto_pad": "same_upper", "weights_format": "OIX"}),
+        (
+            "conv_transpose", {"stride": 2, "output_padding": (2, 1)},
+            {"strides": 2, "output_padding": (2, 1), "weights_format": "IOX"},
+        ),
+    ],
+)  # fmt: skip
+def test_dilations_and_groups(op, rest, rules):
     """With an odd zero of padding="same", and an output_padding of the stride, dilated by more."""
     rng = np.random.default_rng(0)
-    x, w = integers(rng, (2, 4, 6, 5)), integers(rng, (4, 2, 2, 3))
-    rest = {"output_padding": (2, 1)} if "transpose" in name else {"padding": "same", "stride": 1}
-    rest = {"stride": 2, "dilation": 3, "groups": 2} | rest
-    out, pull_back = jax.vjp(lambda x, w: getattr(F, name)(x, w, **rest), x, w)
-    slope = integers(rng, out.shape)
-    found = [
-        getattr(F.grad, f"{name}_input")(x.shape, w, slope, **rest),
-        getattr(F.grad, f"{name}_weight")(x, w.shape, slope, **rest),
-    ]
-    for one, other in zip(found, pull_back(slope), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_windows():
-    x = np.float32([[[1, 2, 3], [4, 5, 6]]])
-    columns = F.unfold(x, (2, 1), stride=(1, 2), padding=(0, 1))
-    assert columns.tolist() == [[0, 2, 0], [0, 5, 0]]
-    assert F.unfold(x, (1, 2)).tolist() == [[1, 2, 4, 5], [2, 3, 5, 6]]
-    assert F.fold(F.unfold(x, (1, 2)), (2, 3), (1, 2)).tolist() == [[[1, 4, 3], [4, 10, 6]]]
-
-
-def test_fold_rounds_once():
-    columns = integers(np.random.default_rng(1), (2, 3 * 9, 20), most=250)
-    image = F.fold(jnp.asarray(columns, jnp.bfloat16), (6, 7), 3)
-    np.testing.assert_array_equal(image, F.fold(columns, (6, 7), 3).astype(jnp.bfloat16))
+    x, w, b = (integers(rng, size) for size in ((2, 4, 6, 5), (4, 2, 2, 3), (4,)))
+    name = op.replace("convolution", "conv") + "2d"
+    out = getattr(F, name)(x, w, b, dilation=3, groups=2, **rest)
+    expected = getattr(oracle, op)(x, w, b, data_format="NCX", dilations=3, groups=2, **rules)
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +72,6 @@ def test_fold_rounds_once():
         ),
         (lambda: F.conv_transpose1d(X, ONE, padding=2), "extents of at least 1"),
         (lambda: F.find_output_padding(X, ONE, (9,), stride=2), r"from \(7,\) to \(8,\)"),
-        (lambda: F.fold(np.ones((4, 4), np.float32), 3, 2, padding=1), "sliding blocks 4 \\* 4"),
-        (lambda: F.grad.conv1d_input((1, 1, 3), ONE, X[None]), "the size of the layer's output"),
         (lambda: F.load({"w": [1.0]}), "entry 'w' must be a dense tensor"),
     ],
 )

@@ -59,8 +59,15 @@ def test_the_variable_installs(path):
 def test_another_value_warns(path):
     ran = python("-c", ASKED, path=path, told="yes")
     assert ran.stdout.startswith("False")
-    said = "UserWarning: JAXCONV_INSTALL must be 1, profile or 0; got 'yes', so nothing is inst"
+    said = "UserWarning: JAXCONV_INSTALL must be 1, profile or 0; got 'yes', which counts as not"
     assert (ran.returncode, ran.stderr.count(said), ran.stderr.count("Warn")) == (0, 1, 1)
+
+
+def test_another_value_for_the_log_warns(path, monkeypatch):
+    monkeypatch.setenv("JAXCONV_LOG", "verbose")
+    ran = python("-c", "import jaxconv; print(jaxconv.enabled())", path=path)
+    said = "UserWarning: JAXCONV_LOG must be debug, info, warning, error or critical; got 'verbose'"
+    assert (ran.returncode, ran.stdout, ran.stderr.count(said)) == (0, "False\n", 1)
 
 
 @pytest.mark.parametrize("options", [(), ("-W", "error")])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-DEFAULT = ("jaxconv", "lax", "torch", "flax", "equinox", "haiku")
+DEFAULT = ("jaxconv", "lax", "torch")
 MODELS = "keras"  # computes whole models alone, in benchmarks.applications
 
 

@@ -33,12 +33,8 @@ def prepare(module: ModuleType, scope, job: dict, operands: list[np.ndarray]) ->
     dtype = jnp.dtype(DTYPES[job["dtype"]])
     if job["kind"] == "layer":
         function, arrays, fetch = _layer(module, job, operands, dtype)
-    elif job["kind"] in NETWORKS:
-        function, arrays, fetch = _network(module, job, operands, dtype)
-    elif job["kind"] == "copy":
-        return {"": _copy(job["n"])}
     else:
-        function, arrays, fetch = _matmul(job["n"], dtype)
+        function, arrays, fetch = _network(module, job, operands, dtype)
     jax.block_until_ready(arrays)
     with scope(function, arrays) if scope else contextlib.nullcontext():
         return {"": compiled(function, arrays, fetch)}
@@ -63,7 +59,7 @@ Job = tuple[Callable, list[jax.Array], Callable]
 
 def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
     layer, op = Layer.from_json(job["layer"]), job["op"]
-    layout = getattr(module, "LAYOUT", job["layout"])  # some have only one
+    layout = job["layout"]
     *kernels, result_is_kernel = is_kernel(op)
     arrays = [
         jax.device_put(to_layout(x, layout, k).astype(dtype))
@@ -81,28 +77,6 @@ def _network(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -
     arrays = [jax.device_put(x.astype(dtype)) for x in operands]
     function = NETWORKS[job["kind"]](job["network"], module)
     return function, arrays, lambda outputs: [_as_float(x) for x in outputs]
-
-
-def _matmul(n: int, dtype) -> Job:
-    x = jax.device_put(np.random.default_rng(1).standard_normal((n, n)).astype(dtype))
-    return lambda a, b: _dot(a, b), [x, x + x], lambda y: []
-
-
-def _copy(n: int) -> Timed:
-    """Negate an array in place: an identity would copy nothing, and new memory has page faults."""
-    held = [jax.device_put(np.arange(n, dtype=np.float32))]
-    negate = jax.jit(lambda x: -x, donate_argnums=0).lower(*held).compile()
-
-    def again() -> jax.Array:
-        held[0] = negate(held[0])
-        return held[0]
-
-    return Timed(again, jax.block_until_ready, lambda y: [], {})
-
-
-def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    wide = jnp.float64 if a.dtype == jnp.float64 else jnp.float32
-    return jax.lax.dot(a, b, preferred_element_type=wide)
 
 
 def compiled(function, arrays: list[jax.Array], fetch) -> Timed:

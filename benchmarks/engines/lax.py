@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.engines import _autodiff
+from benchmarks.arrays import data_shape, kernel_shape
 from benchmarks.engines._xla import letters
 from benchmarks.layer import Layer
 
@@ -14,8 +14,26 @@ PACKAGE = jax
 
 
 def contraction(layer: Layer, op: str, layout: str) -> Callable:
-    """`op` as a function of its two operands."""
-    return _autodiff.contraction(_forward(layer, layout), layer, op, layout)
+    """`op` as a function of its two operands.
+
+    The op is linear in each operand, so the gradient does not depend on the one it is taken
+    in: zeros stand for it, and the compiler drops the forward computation.
+    """
+    forward = _forward(layer, layout)
+    if op == "forward":
+        return forward
+
+    src_shape = data_shape(layer.batch, layer.src_size, layer.src_channels, layout)
+
+    def data(diff_dst, weights):
+        src = jnp.zeros(src_shape, diff_dst.dtype)
+        return jax.vjp(lambda s: forward(s, weights), src)[1](diff_dst)[0]
+
+    def weights(src, diff_dst):
+        kernel = jnp.zeros(kernel_shape(layer, layout), src.dtype)
+        return jax.vjp(lambda w: forward(src, w), kernel)[1](diff_dst)[0]
+
+    return data if op == "data" else weights
 
 
 def _forward(layer: Layer, layout: str) -> Callable:
@@ -33,12 +51,18 @@ def _forward(layer: Layer, layout: str) -> Callable:
             feature_group_count=layer.groups,
         )
 
+    # of the stride-1 convolution over dilated src that a transposed one is
+    pads = [
+        (extent - 1 - begin, extent - 1 - end)
+        for extent, begin, end in zip(layer.extents, layer.pads_begin, layer.pads_end, strict=True)
+    ]
+
     def deconv(src, weights):
         return lax.conv_general_dilated(
             src,
             grouped_transposed_kernel(layer, layout, weights),
             (1,) * layer.rank,
-            _autodiff.dilated_pads(layer),
+            pads,
             lhs_dilation=layer.strides,
             rhs_dilation=layer.dilations,
             dimension_numbers=(data, f"{x}OI" if layout == "NXC" else f"IO{x}", data),

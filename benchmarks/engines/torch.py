@@ -48,9 +48,7 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
         if _writes_past_its_workspace(layer, job["op"]):
             del formats["channels_last"]
         return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
-    if job["kind"] == "step":
-        return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
-    return {"": _roof(job)}
+    return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
 
 
 def _formats(rank: int) -> dict[str, torch.memory_format]:
@@ -213,16 +211,6 @@ def _of_rank(fmt: torch.memory_format, ndim: int) -> torch.memory_format | None:
     if fmt == torch.contiguous_format:
         return fmt
     return torch.channels_last if ndim == 4 else torch.channels_last_3d
-
-
-def _roof(job: dict) -> Timed:
-    n = job["n"]
-    if job["kind"] == "matmul":
-        x = _tensor(np.random.default_rng(1).standard_normal((n, n)), job["dtype"], None)
-        return _timed(lambda: x @ x, lambda y: [])
-    x = _tensor(np.arange(n, dtype=np.float32), "f32", None)
-    y = torch.empty_like(x)  # written again: new memory has page faults
-    return _timed(lambda: y.copy_(x), lambda y: [])
 
 
 def _timed(call: Callable, fetch: Callable) -> Timed:

@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 
 import jax
 
+from jaxconv._base import environment
 from jaxconv._base.jax_names import Equation, skip_lowering_cache, walk_equation_sources
-from jaxconv._base.messages import either
 
 #: A form's name and why it was chosen, for each form in use, the outermost first.
 Steps = tuple[tuple[str, str], ...]
 
 LOG = logging.getLogger("jaxconv")
+
+PACKAGE = Path(__file__).parents[1]
 
 #: Values of JAXCONV_LOG.
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -95,7 +97,7 @@ def of_lax(equation: Equation) -> Iterator[None]:
 
 def _publish(lowered: Lowered) -> None:
     LOG.info("%s", lowered)
-    for listener in LISTENERS:
+    for listener in tuple(LISTENERS):  # another thread may remove one
         listener(lowered)
 
 
@@ -114,7 +116,7 @@ def _origin() -> tuple[str, str]:
     """
     around = list(walk_equation_sources())
     stack = [(frame.f_code.co_filename, line) for frame, line in walk_stack(None)]
-    own = (str(Path(jax.__file__).parent), str(Path(__file__).parents[1]))
+    own = tuple(f"{folder}{os.sep}" for folder in (Path(jax.__file__).parent, PACKAGE))
     lines = [
         (path, line)
         for lines in (*(lines for _, lines in around), stack)
@@ -129,7 +131,8 @@ def _origin() -> tuple[str, str]:
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of Python and of what is installed beside it."""
-    return tuple({sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib")})
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in names})
 
 
 def _set_up_log() -> None:
@@ -138,12 +141,10 @@ def _set_up_log() -> None:
     Without it, a program that logs at INFO does not get a line for each of its convolutions, unless
     it sets the level of this logger.
     """
-    asked = os.environ.get("JAXCONV_LOG")
+    asked = environment.read("JAXCONV_LOG", LEVELS)
     if not asked:
         LOG.setLevel(LOG.level or logging.WARNING)
         return
-    if asked.lower() not in LEVELS:
-        raise ValueError(f"JAXCONV_LOG must be {either(LEVELS)}; got {asked!r}")
     LOG.setLevel(asked.upper())
     if not LOG.handlers:
         handler = logging.StreamHandler(sys.stderr)

@@ -5,7 +5,6 @@ replaces its lowering on a platform. JAX's rules to trace, differentiate, batch 
 """
 
 import atexit
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from jax import lax
 
 import jaxconv
-from jaxconv._base import dtypes, lowerings, meshes
+from jaxconv._base import dtypes, environment, lowerings, meshes
 from jaxconv._base.contexts import FORCED, INSTALLED
 from jaxconv._base.geometry import DIRECTIONS, OPERANDS, Slot
 from jaxconv._base.jax_names import (
@@ -130,10 +129,6 @@ def install_as_told(told: str) -> None:
 
     The programs that are profiled end before the report is printed, on stderr.
     """
-    if told not in ("1", "profile"):
-        said = f"JAXCONV_INSTALL must be 1, profile or 0; got {told!r}, so nothing is installed"
-        warnings.warn(said, stacklevel=2)
-        return
     if told == "profile":
         profiling = jaxconv.profile()
         report = profiling.__enter__()
@@ -202,7 +197,7 @@ def _gains(found: Mapped, convolution: Equation) -> bool:
 
     Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
     lax's time on two AVX-512 cores. They stay with lax unless it would crop: XLA:CPU may then
-    compute with what lies beyond the data (see `_lowering.reference`).
+    compute with what lies beyond the data (see `_lowering/forms/reference.py`).
     """
     specs = zip(convolution.operands, convolution.params["dimension_numbers"], strict=False)
     one_to_one = all(operand.shape[spec[0]] == 1 for operand, spec in specs)
@@ -227,7 +222,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **para
             reason = contraction
         except Exception as error:
             asked = isinstance(FORCED.value, str)  # for a form that cannot compute this, say
-            if asked or os.environ.get("JAXCONV_STRICT", "0") not in ("", "0"):
+            if asked or environment.read("JAXCONV_STRICT", ("0", "1")) == "1":
                 raise
             reason = f"jaxconv failed with {type(error).__name__}: {error}"
             _warn_of_failure(reason)

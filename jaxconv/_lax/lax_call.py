@@ -24,8 +24,8 @@ from jaxconv._rules import arguments as _arguments
 OPERANDS = ("lhs", "rhs")
 
 
-def compute_as(function: Callable[..., Array], given: dict[str, Any]) -> Array:
-    """Compute a function of `jax.lax` of these arguments, given by name."""
+def compute_as(function: Callable[..., Array], /, **given: Any) -> Array:
+    """Compute a function of `jax.lax` of all its arguments, by name."""
     name = function.__name__
     tensors = {n: x for n, x in given.items() if n in OPERANDS}
     if not all(hasattr(x, "shape") for x in tensors.values()):

@@ -25,8 +25,8 @@ Forced = str | Measured | None
 def forced(form: Forced) -> AbstractContextManager[Any]:
     """A context in which one form computes the contractions, on CPU.
 
-    The form of that name computes every contraction, or an error says that the form cannot. If the
-    form cannot compute data gradients, these are rewritten first, and the form computes the parts.
+    The form of that name computes every contraction, or an error says why not. If the form cannot
+    compute data gradients, these are rewritten first, and the form computes the parts.
     If the form is a rewrite itself, the parts are planned as usual.
 
     ``"portable"`` plans as usual, without oneDNN. ``"reference"`` is one

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
+from jaxconv._base import environment
 from jaxconv._base.jax_names import persistent_cache_is_on
 from jaxconv._base.typing import DType
 from jaxconv._lowering import onednn_verdict
@@ -54,9 +55,7 @@ class UntestedJaxlibWarning(UserWarning):
 
 def unavailable() -> str | None:
     """Say why programs that are lowered now do not call oneDNN; None if programs may."""
-    asked = os.environ.get("JAXCONV_ONEDNN", SAFE)
-    if asked not in (OFF, SAFE, ALWAYS):
-        raise ValueError(f"JAXCONV_ONEDNN must be {OFF}, {SAFE} or {ALWAYS}; got {asked!r}")
+    asked = environment.read("JAXCONV_ONEDNN", (OFF, SAFE, ALWAYS), SAFE)
     if asked == OFF:
         return "JAXCONV_ONEDNN=0 is set"
     if reason := why_impossible():

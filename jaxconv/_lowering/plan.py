@@ -108,9 +108,10 @@ def lower(
 def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
     """Plan a contraction; other forms than the reference are forced on CPU only."""
     on_cpu = platform == "cpu"
-    name, why = forced, "forced"
     if isinstance(forced, Measured):
         name, why = forced.form(problem) if on_cpu else (None, "")
+    else:
+        name, why = forced, "forced"
     if name == PORTABLE:
         return _plan(replace(problem, onednn=False), platform)
     if name is None or not (on_cpu or name == "reference"):
@@ -121,7 +122,10 @@ def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -
         return found
     if isinstance(forced, Measured):
         return _plan(problem, platform)
-    raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")
+    reason = FORMS[name].cannot(normalise(problem)[0])
+    leaves = f"leaves this contraction to others, since {reason}"
+    what = leaves if isinstance(reason, str) else "cannot compute this contraction"
+    raise ValueError(f"forced: {forced!r} {what}: {problem}")
 
 
 @lru_cache(maxsize=4096)

@@ -154,7 +154,7 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
 
 
 def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -> Sized:
-    """Undo a transposed convolution: the rest that no window reaches is output_"""
+    """Undo a transposed convolution: the rest that no window reaches is output_padding."""
     extent = a.extent(weights)
     low, high = a.pads(lambda: same_of_transpose(a.stride, extent))
     room = a.room("diff_dst", dst, weights, low, high)

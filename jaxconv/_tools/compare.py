@@ -57,6 +57,8 @@ class Comparison:
     listed: tuple[Compared, ...]
     #: how many kinds are split over devices, of unknown extents, or too large
     left_out: int
+    #: the words for each kind that raised an error, and the error's first line below
+    failed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         ours = sum(c.count * c.jaxconv for c in self.listed)
@@ -67,6 +69,7 @@ class Comparison:
         lines += [
             f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
         ]
+        lines += self.failed
         left = f"left out: {self.left_out}, split over devices, of symbolic extents or large"
         return "\n".join(lines + [left] * bool(self.left_out))
 
@@ -75,17 +78,21 @@ def compare(kinds: Iterable[tuple[str, int, Lowered]]) -> Comparison:
     """Time and check each kind of convolution that this library computes, one by one."""
     taken = [kind for kind in kinds if kind[2].contraction]
     fit = [kind for kind in taken if kind[2].devices == 1 and _bytes(kind[2]) <= MOST_BYTES]
-    found = []
+    found, failed = [], []
     with ThreadPoolExecutor(1) as thread:  # the caller's contexts do not hold there
         _tell(f"compare: {len(fit)} kinds of convolution, about {ABOUT * len(fit):.0f} s\n")
         for done, (what, count, lowered) in enumerate(fit):
             if sys.stderr.isatty():
                 _tell(f"\r\033[K[{'#' * (30 * done // len(fit)):30}] {done}/{len(fit)}")
-            found.append(Compared(what, count, *thread.submit(_both, lowered).result()))
+            try:
+                found.append(Compared(what, count, *thread.submit(_both, lowered).result()))
+            except Exception as error:
+                first = f"{type(error).__name__}: {error}".splitlines()[0]
+                failed.append(f"{fitted(what)}\n{fitted(f'  failed: {first}')}")
         if sys.stderr.isatty():
             _tell("\r\033[K")
     found.sort(key=lambda c: c.lax / c.jaxconv)
-    return Comparison(tuple(found), len(taken) - len(fit))
+    return Comparison(tuple(found), len(taken) - len(fit), tuple(failed))
 
 
 def fitted(text: str) -> str:

@@ -93,8 +93,12 @@ def _describe_window(params: dict[str, Any]) -> str:
             "groups": [params["feature_group_count"]],
             "batch groups": [params["batch_group_count"]],
         }
-    told = {name: dict.fromkeys(values) for name, values in named.items() if set(values) - {1}}
-    return ", ".join(f"{name} {'x'.join(map(str, values))}" for name, values in told.items())
+    words = (
+        f"{name} {'x'.join(map(str, values if len(set(values)) > 1 else values[:1]))}"
+        for name, values in named.items()
+        if set(values) - {1}
+    )
+    return ", ".join(words)
 
 
 def _count_flops(equation: Equation) -> int | None:

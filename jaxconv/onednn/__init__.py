@@ -17,11 +17,18 @@ graphs that come from there:
 [2521.0, 26052.0, 50520.0, 84200.0]
 
 `run_graph` runs whole graphs of the JSON format that oneDNN Graph dumps and that its benchmark
-driver reads. `load_graph` reads and `write_graph` writes a graph; `explain_graph` explains its
-convolutions. ``python -m jaxconv.onednn FILE.json --check --time`` runs, checks and times a file:
+driver reads. `load_graph` reads a graph; `explain_graph` explains its convolutions.
+``python -m jaxconv.onednn FILE.json --check --time`` runs, checks and times a file:
 
->>> graph = onednn.write_graph("Convolution", (1, 4, 1), (3, 1, 1), window, then=["ReLU"])
->>> [dst] = onednn.run_graph(graph, {"CONVOLUTION_0.src": src, 1: weights - 20}).values()
+>>> shapes = [1, 4, 1], [3, 1, 1], [1, 3, 1], [1, 3, 1]
+>>> t = [{"id": i, "dtype": "f32", "shape": shape} for i, shape in enumerate(shapes)]
+>>> attrs = {name: {"type": "s64[]", "value": value} for name, value in window.items()}
+>>> nodes = [
+...     {"kind": "Convolution", "attrs": attrs, "inputs": t[:2], "outputs": t[2:3]},
+...     {"kind": "ReLU", "attrs": {}, "inputs": t[2:3], "outputs": t[3:]},
+... ]
+>>> graph = {"graph": [{"id": i, "name": f"node{i}", **node} for i, node in enumerate(nodes)]}
+>>> [dst] = onednn.run_graph(graph, {"node0.src": src, 1: weights - 20}).values()
 >>> dst.ravel().tolist()
 [150.0, 281.0, 562.0]
 
@@ -44,7 +51,6 @@ from jaxconv.onednn._graphs.graph import Graph
 from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, random_inputs
 from jaxconv.onednn._graphs.load import load_graph
 from jaxconv.onednn._graphs.run import explain_graph, run_graph
-from jaxconv.onednn._graphs.write import write_graph
 from jaxconv.onednn._names import KINDS
 
 __all__ = [
@@ -56,5 +62,4 @@ __all__ = [
     "load_graph",
     "random_inputs",
     "run_graph",
-    "write_graph",
 ]

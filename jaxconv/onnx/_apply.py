@@ -163,9 +163,10 @@ def _read_size(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) ->
     rank, size = max(x.ndim - 2, 1), given["output_shape"]
     padding = 0 if given["output_padding"] is None else given["output_padding"]
     found = {"weights_format": "IOX", "output_padding": padding}
-    if size is None and given["auto_pad"].startswith("SAME"):
-        strides = given["strides"] or [1] * rank
-        size = [stride * extent for stride, extent in zip(strides, x.shape[2:], strict=False)]
+    strides = [1] * rank if given["strides"] is None else given["strides"]
+    same = given["auto_pad"].startswith("SAME") and len(strides) == len(x.shape[2:])
+    if size is None and same:  # the operation says what is wrong with other strides
+        size = [stride * extent for stride, extent in zip(strides, x.shape[2:], strict=True)]
     if size is None:
         return found
     if len(size) != rank:

@@ -14,8 +14,6 @@ of a convolution, (in, out/groups, X...) of a transposed one. So a state dict is
 >>> F.conv2d(image, jnp.ones((1, 1, 3, 3)), padding="same", padding_mode="circular")[0, 0].tolist()
 [60.0, 57.0, 66.0, 63.0]
 
-`grad` has the gradients of `torch.nn.grad`, and those of the transposed convolutions.
-
 Each function checks PyTorch's rules, computes by one of the six operations of :mod:`jaxconv`, and
 has derivatives of any order. An error is a ValueError or a TypeError. Four things differ from
 PyTorch: integers and complex numbers are refused, so are negative pads in every `padding_mode`, a
@@ -23,7 +21,6 @@ result without elements is an error (except for a batch of 0), and 16-bit number
 float32 and rounded once.
 """
 
-from jaxconv.torch import grad
 from jaxconv.torch._functional import (
     conv1d,
     conv2d,
@@ -34,7 +31,6 @@ from jaxconv.torch._functional import (
     find_output_padding,
 )
 from jaxconv.torch._load import load
-from jaxconv.torch._windows import fold, unfold
 
 __all__ = [
     "conv1d",
@@ -44,8 +40,5 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "find_output_padding",
-    "fold",
-    "grad",
     "load",
-    "unfold",
 ]

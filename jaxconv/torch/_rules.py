@@ -11,9 +11,6 @@ from jaxconv._rules import attributes as parse
 #: PyTorch's names of padding modes, and those of `jax.numpy.pad`.
 PADDING_MODES = {"zeros": "", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
-#: The functions that take an input without a batch, too.
-FORWARD = {f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3)}
-
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -157,7 +154,7 @@ def _check_sizes(name: str, rank: int, input: Shape, weight: Shape, transposed: 
     ):
         if len(size) != rank + 2:
             expected = f"{rank + 2}-dimensional {argument}, {meaning}"
-            if argument == "input" and name in FORWARD:
+            if argument == "input":
                 expected = f"{rank + 1}D (unbatched) or {rank + 2}D (batched) {argument}, {meaning}"
             raise ValueError(f"{name}: expected {expected}; got size {size}")
         if not all(isinstance(n, int) and n > 0 for n in size[argument == "input" :]):

@@ -2,9 +2,6 @@
 
 from tests.faults.fault import faults
 
-GRAPH, KINDS, WRITE = "test_graph.py", "test_graph_kinds.py", "test_graph_write.py"
-MAIN, NAMES = "test_graph_main.py", "test_onednn.py"
-
 GRAPHS = faults(
     ("onednn/_graphs/inputs.py",
      ("graphs: a shape that a node reads is drawn at random",
@@ -94,12 +91,6 @@ GRAPHS = faults(
      ("graphs: scales along an axis from the end are along no axis",
       "extents if a == axis % src.ndim else 1",
       "extents if a == axis else 1", "test_graph_kinds.py"),
-    ),
-    ("onednn/_graphs/write.py",
-     ("graphs: weights are scaled along the input channels",
-      'len(shape) - 2)["O"]', 'len(shape) - 2)["I"]', "test_graph_write.py"),
-     ("graphs: an int for all axes is written for one",
-      "value = [value] * rank", "value = [value]", "test_graph_write.py"),
     ),
     ("onednn/_check.py",
      ("graphs: the check forgives 16 bits four roundings",

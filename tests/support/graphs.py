@@ -1,14 +1,14 @@
-"""Graphs of oneDNN Graph's JSON format: tensors and nodes of a dump, and what is written.
+"""Graphs of oneDNN Graph's JSON format: tensors and nodes of a dump, and the six operations.
 
-The sums of both are the oracle's.
+Their sums are the oracle's.
 """
 
+import itertools
 import json
 import re
 
 import numpy as np
 
-from jaxconv import onednn
 from tests.support import oracle
 
 
@@ -51,7 +51,7 @@ def graph(*nodes, **more):
     return {**head, **more, "graph": list(nodes)}
 
 
-#: Of what is written.
+#: Of the tensors between which the six operations are.
 FINE, COARSE = (2, 4, 7, 6), (2, 6, 3, 6)
 TAPS = {"OIX": (6, 2, 3, 2), "XIO": (3, 2, 2, 6), "IOX": (6, 2, 3, 2), "XOI": (3, 2, 2, 6)}
 #: of one convolution, and of the transposed one between the same tensors, where I meets the coarse
@@ -91,16 +91,53 @@ def integers(*shape, seed=0, least=-4, most=4, dtype=np.float32):
     return drawn.astype(dtype)
 
 
-def exact(kind, first, second, bias=None):
+def exact(kind, first, second):
     """By the oracle, which takes shapes by position."""
     attributes = dict(KINDS[kind][2])
     shape = [attributes.pop(name) for name in ("dst_shape", "weights_shape") if name in attributes]
     name = re.sub("(?<!^)([A-Z])", r"_\1", kind).lower()
-    given = [first, second, *shape] if bias is None else [first, second, bias]
-    return getattr(oracle, name)(*map(np.asarray, given[:2]), *given[2:], **attributes)
+    return getattr(oracle, name)(np.asarray(first), np.asarray(second), *shape, **attributes)
 
 
-def written(kind, **more):
-    """A graph, as it comes back from a file."""
-    first, second, attributes, _ = KINDS[kind]
-    return json.loads(json.dumps(onednn.write_graph(kind, first, second, attributes, **more)))
+def written(kind, *, dtype="f32", then=(), int8=None):
+    """A graph of one convolution and the kinds that follow, as it comes back from a file.
+
+    Each of `then` is a kind, the shapes of its further inputs, and its attributes. `int8` are the
+    scales of the weights: one, or one for each output channel; src (u8) and the weights (s8) are
+    then dequantised, and the result is quantised to u8.
+    """
+    numbers, nodes = itertools.count(), []
+
+    def new(shape, dtype):
+        return tensor(next(numbers), *shape, dtype=dtype)
+
+    def add(kind, inputs, shape, dtype, **attributes):
+        nodes.append(node(len(nodes), kind, inputs, new(shape, dtype), **attributes))
+        return nodes[-1]["outputs"][0]
+
+    def cast(x, dtype):
+        return x if x["dtype"] == dtype else add("TypeCast", [x], x["shape"], dtype)
+
+    def scaled(kind, x, dtype, scales, zero):
+        axis = attributes["weights_format"].index("O") if len(scales) > 1 else 1
+        more = {"qtype": ["per_tensor", "per_channel"][len(scales) > 1], "axis": axis}
+        zps = [zero] * len(scales)
+        return add(kind, [x], x["shape"], dtype, scales=list(scales), zps=zps, **more)
+
+    first, second, attributes, out = KINDS[kind]
+    if int8 is None:
+        inputs = [new(first, dtype), new(second, dtype)]
+    else:
+        inputs = [cast(scaled("Dequantize", new(first, "u8"), "f32", SRC_SCALE, 128), dtype)]
+        inputs += [cast(scaled("Dequantize", new(second, "s8"), "f32", int8, 0), dtype)]
+    listed = {n: list(v) if isinstance(v, tuple) else v for n, v in attributes.items()}
+    last = add(kind, inputs, out, dtype, **listed)
+    for follower, shapes, more in then:
+        last = add(follower, [last, *(new(s, dtype) for s in shapes)], out, dtype, **more)
+    if int8 is not None:
+        scaled("Quantize", cast(last, "f32"), "u8", DST_SCALE, 128)
+    return json.loads(json.dumps(graph(*nodes)))
+
+
+SRC_SCALE, DST_SCALE = [1 / 16], [1 / 2]
+RELU, BIAS = ("ReLU", (), {}), ("BiasAdd", [COARSE[1:2]], {"data_format": "NCX"})

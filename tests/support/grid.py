@@ -196,7 +196,7 @@ def build(op, index, row, rng):
         name=f"{op}-{index:02d}-{row['rank']}d-{row['data_format']}-{row['weights_format']}"
         f"-g{groups}-{row['auto_pad']}",
         op=op,
-        attributes=spell(op, row, numbers | {"groups": groups}, rng),
+        attributes=spell(row, numbers | {"groups": groups}, rng),
         axes=axes,
         src_shape=data_shape(row, groups * ic, src),
         weights_shape=weights_shape(row, groups, ic, oc, kernel),
@@ -317,7 +317,7 @@ def weights_shape(row, groups, ic, oc, kernel):
     return sum(((channels | {"X": tuple(kernel)})[letter] for letter in row["weights_format"]), ())
 
 
-def spell(op, row, numbers, rng):
+def spell(row, numbers, rng):
     """The attributes as a user may write them; with plain ints, defaults are left out."""
     form = {"int": lambda each: each[0] if each else [], "tuple": tuple, "list": list}
     spelled = {

@@ -10,7 +10,6 @@ def entry(*rounds, **more):
         "median_s": middle,
         "min_s": min(rounds),
         "spread": (max(rounds) - min(rounds)) / middle,
-        "roofline": 0.5,
         **more,
     }
 
@@ -24,8 +23,6 @@ def row(name, op="forward", kind="dense 2-D", **engines):
         "dtype": "f32",
         "layout": "NXC",
         "problem": "" if op == "step" else f'conv mb1ic8ih8oc8kh3ph1n"{name}"',
-        "flops": 10**9,
-        "bytes": 10**8,
         "engines": engines,
     }
 
@@ -39,6 +36,5 @@ def results(*rows):
         "machine": {"cpu": "Some & Sons", "cores": 2, "isa": ["avx2"], "memory_bytes": 2**33},
         "git": {"commit": "0123456789abcdef", "changed": True},
         "engines": {"jaxconv": {"jax": "1.2.3"}, "lax": {"jax": "1.2.3"}, "torch": None},
-        "roofline": {"flops_per_s": {"f32": 1e11}, "bytes_per_s": 1e10},
         "rows": list(rows),
     }

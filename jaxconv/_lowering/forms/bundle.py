@@ -17,7 +17,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import reorder, replace_axes, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Form, Parts, Rewrite
+from jaxconv._lowering.form import Form, Parts
 from jaxconv._lowering.forms.blocks import find_divisor
 from jaxconv._lowering.problem import Numerics, Problem
 
@@ -73,38 +73,32 @@ def _own_pairs(count: int) -> Array:
     return jnp.eye(count, dtype=bool)[:, None, None, :, None]
 
 
-def _to_data(guarded: bool) -> Rewrite:
-    """Make the form that fills a slot of data; unguarded, infinities cross within bundles."""
+def to_data(
+    first: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
+) -> Array:
+    """Compute all bundles, or group by group where infinities would cross within bundles."""
+    bundles, group = parts
+    geometry = problem.geometry
+    kernel = reorder(kernel, geometry.kernel.spec, _with_taps_first(geometry).kernel.spec)
+    out = bundles(first, _spread(kernel, geometry.groups, count_groups(problem)), numerics)
+    channel = geometry.data.channel
 
-    def emit(
-        first: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-    ) -> Array:
-        bundles, group = parts
-        geometry = problem.geometry
-        kernel = reorder(kernel, geometry.kernel.spec, _with_taps_first(geometry).kernel.spec)
-        out = bundles(first, _spread(kernel, geometry.groups, count_groups(problem)), numerics)
-        if not guarded:
-            return out
-        channel = geometry.data.channel
+    def group_by_group() -> Array:
+        data = split_groups(first, geometry.groups, channel)
+        weights = split_groups(kernel, geometry.groups)
 
-        def group_by_group() -> Array:
-            data = split_groups(first, geometry.groups, channel)
-            weights = split_groups(kernel, geometry.groups)
+        def one(n: Index) -> Array:
+            return group(
+                lax.dynamic_index_in_dim(data, n, channel, keepdims=False),
+                lax.dynamic_index_in_dim(weights, n, -2, keepdims=False),
+                numerics,
+            )
 
-            def one(n: Index) -> Array:
-                return group(
-                    lax.dynamic_index_in_dim(data, n, channel, keepdims=False),
-                    lax.dynamic_index_in_dim(weights, n, -2, keepdims=False),
-                    numerics,
-                )
+        each = jnp.moveaxis(lax.map(one, jnp.arange(geometry.groups)), 0, channel)
+        return replace_axes(each, channel, 2, (out.shape[channel],))
 
-            each = jnp.moveaxis(lax.map(one, jnp.arange(geometry.groups)), 0, channel)
-            return replace_axes(each, channel, 2, (out.shape[channel],))
-
-        safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, group_by_group)
-        return safe
-
-    return emit
+    safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, group_by_group)
+    return safe
 
 
 def _spread(kernel: Array, groups: int, count: int) -> Array:
@@ -117,11 +111,7 @@ def _spread(kernel: Array, groups: int, count: int) -> Array:
 
 FORM = Form(
     "bundle",
-    {
-        "coarse": _to_data(guarded=True),
-        "fine": _to_data(guarded=True),
-        "kernel": to_kernel,
-    },
+    {"coarse": to_data, "fine": to_data, "kernel": to_kernel},
     cannot=lambda p: p.dense or count_groups(p) < 2,
     gathers=True,
     parts=_split_bundles,

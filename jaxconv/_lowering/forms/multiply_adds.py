@@ -137,13 +137,19 @@ def _choose_loop(geometry: Geometry, factors: int) -> tuple[int, int]:
     extent = geometry.axes[_count_rows(geometry) - 1].coarse
     row = geometry.axes[-1].kernel
     row = row if 3 <= row <= MAX_FACTORS else MAX_FACTORS
-    choices = []
-    for together in (n for n in (factors, row) if n <= MAX_FACTORS):
-        most = max(1, min(MAX_PRODUCTS // together, MAX_PIXEL_PRODUCTS // factors, extent))
-        choices += [(together, every) for every in range(most, MIN_NEIGHBOURS - 1, -1)]
+
+    def most(together: int) -> int:
+        return max(1, min(MAX_PRODUCTS // together, MAX_PIXEL_PRODUCTS // factors, extent))
+
+    choices = [
+        (together, every)
+        for together in (factors, row)
+        if together <= MAX_FACTORS
+        for every in range(most(together), MIN_NEIGHBOURS - 1, -1)
+    ]
     short = [each for each in choices if _count_products(*each, geometry) <= MAX_LOOP_PRODUCTS]
     whole = [(together, every) for together, every in short if extent % every == 0]
-    return next(iter(whole or short), (row, most))
+    return next(iter(whole or short), (row, most(row)))
 
 
 def _count_products(together: int, every: int, geometry: Geometry) -> int:

@@ -32,9 +32,12 @@ def to_coarse(
     return part(jnp.repeat(fine, problem.coarse_channels, axis=-1), kernel, numerics)
 
 
-def _cannot(problem: Problem) -> bool:
-    multiplier = problem.fine_channels == 1 < problem.coarse_channels <= MAX_MULTIPLIER
-    return problem.dense or not multiplier or not onednn.FORM.fills(_split_multiplier(problem)[0])
+def _cannot(problem: Problem) -> bool | str:
+    multiplier = problem.fine_channels == 1 < problem.coarse_channels
+    if problem.dense or not multiplier or not onednn.FORM.fills(_split_multiplier(problem)[0]):
+        return True
+    many = problem.coarse_channels > MAX_MULTIPLIER
+    return "so many channels of a group are faster together" if many else False
 
 
 FORM = Form(

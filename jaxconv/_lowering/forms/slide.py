@@ -102,11 +102,13 @@ def images_to_kernel(
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
-def _cannot(problem: Problem) -> bool:
+def _cannot(problem: Problem) -> bool | str:
     if problem.dense or not problem.counted or problem.empty or problem.rank > 2:
         return True
+    if not onednn.FORM.fills(_split_images(problem)[0]):
+        return True
     few = math.prod(a.coarse for a in _view_rows(problem)) < min(MIN_PIXELS, problem.positions)
-    return few or not onednn.FORM.fills(_split_images(problem)[0])
+    return "a block of so few pixels is not worth a call" if few else False
 
 
 FORM = Form(

@@ -1,4 +1,4 @@
-"""Graphs of oneDNN Graph: read from JSON, checked, run, written.
+"""Graphs of oneDNN Graph: read from JSON, checked, run.
 
 graph.py                   the records: a graph, its nodes and its tensors
 load.py                    reading a graph from JSON
@@ -6,5 +6,4 @@ kinds.py, quantisation.py  the kinds that are no convolution, as a table
 inputs.py                  the arrays that a graph is run on
 partitions.py              each convolution with the nodes that are computed together with it
 run.py                     `run_graph`, partition by partition and node by node
-write.py                   `write_graph`: a convolution and the kinds that follow
 """

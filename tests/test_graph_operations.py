@@ -1,0 +1,93 @@
+"""The six operations as nodes of graphs, of 16 and of 8 bits, too.
+
+Values of all are those of the NumPy oracle on integers, exactly; scales are powers of two.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxconv import onednn
+from tests.support.graphs import (
+    BIAS,
+    COARSE,
+    DST_SCALE,
+    FINE,
+    KINDS,
+    RELU,
+    SRC_SCALE,
+    TAPS,
+    exact,
+    integers,
+    written,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_operation(kind):
+    first, second, attributes, _ = KINDS[kind]
+    made = written(kind)
+    x, y = integers(*first, seed=1), integers(*second, seed=2)
+    [found] = jax.jit(lambda x: onednn.run_graph(made, x))([x, y]).values()
+    np.testing.assert_array_equal(found, exact(kind, x, y).astype(np.float32), strict=True)
+    np.testing.assert_array_equal(found, onednn.apply(kind, [x, y], attributes))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_follows_a_convolution(dtype):
+    """conv+bias+relu and conv+add+clamp, in one program, each rounded once."""
+    bias, other = integers(6, seed=3, most=40), integers(*COARSE, seed=4, most=40)
+    x, w = integers(*FINE, seed=1, most=60), integers(*TAPS["OIX"], seed=2)
+    clamp = ("Clamp", (), {"min": -8.0, "max": 600.0})
+    graphs = [
+        written("Convolution", dtype=dtype, then=[BIAS, RELU]),
+        written("Convolution", dtype=dtype, then=[("Add", [COARSE], {}), clamp]),
+    ]
+
+    kind = {"f32": jnp.float32, "bf16": jnp.bfloat16}[dtype]
+    given = [jnp.asarray(v, kind) for v in (x, w, bias, other)]
+
+    @jax.jit
+    def both(x, w, bias, other):
+        return [onednn.run_graph(g, [x, w, v]) for g, v in zip(graphs, (bias, other), strict=True)]
+
+    relu, clamped = (next(iter(found.values())) for found in both(*given))
+    sums = exact("Convolution", x, w)
+    assert np.any(sums != sums.astype(jnp.bfloat16))  # a rounding shows
+    expected = np.maximum(sums + bias.reshape(6, 1, 1), 0).astype(kind)
+    np.testing.assert_array_equal(np.asarray(relu), expected, strict=True)
+    expected = np.clip(sums + other, -8, 600).astype(kind)
+    np.testing.assert_array_equal(np.asarray(clamped), expected, strict=True)
+
+
+@pytest.mark.parametrize("kind", ["Convolution", "ConvTranspose"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_int8(kind, per_channel):
+    """u8 and s8 to u8: exact, as scales are powers of two and sums stay below 2**24."""
+    first, second, attributes, _ = KINDS[kind]
+    axis = attributes["weights_format"].index("O")
+    scales = [2.0 ** -(4 + o % 3) for o in range(second[axis])] if per_channel else [2**-5]
+    made = written(kind, int8=scales, then=[RELU])
+    x = integers(*first, seed=1, least=0, most=255, dtype=np.uint8)
+    w = integers(*second, seed=2, least=-128, most=127, dtype=np.int8)
+    [found] = jax.jit(lambda x: onednn.run_graph(made, x))([x, w]).values()
+    scales = np.reshape(scales, [-1 if a == axis else 1 for a in range(4)])
+    sums = exact(kind, (np.float64(x) - 128) * SRC_SCALE, np.float64(w) * scales)
+    expected = np.rint(np.maximum(sums, 0) / DST_SCALE + 128)
+    np.testing.assert_array_equal(found, np.clip(expected, 0, 255).astype(np.uint8), strict=True)
+    assert 0 < np.sum(expected < 255) < expected.size  # some saturate, and some do not
+
+
+def test_int8_of_mixed_precision():
+    scales = [2**-4, 2**-5, 2**-6] * 2
+    made = written("Convolution", int8=scales, dtype="bf16", then=[BIAS])
+    x = integers(*FINE, seed=1, least=0, most=255, dtype=np.uint8)
+    w = integers(*TAPS["OIX"], seed=2, least=-128, most=127, dtype=np.int8)
+    bias = integers(6, seed=3).astype(jnp.bfloat16)
+    [found] = jax.jit(lambda x: onednn.run_graph(made, x))([x, w, bias]).values()
+    # both fit into bf16, and sums stay in f32 until they are quantised
+    scales = np.reshape(scales, (6, 1, 1, 1))
+    sums = exact("Convolution", (np.float64(x) - 128) * SRC_SCALE, np.float64(w) * scales)
+    expected = np.rint((sums + np.float64(bias).reshape(6, 1, 1)) / DST_SCALE + 128)
+    np.testing.assert_array_equal(found, np.clip(expected, 0, 255).astype(np.uint8), strict=True)
