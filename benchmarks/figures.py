@@ -14,7 +14,7 @@ relative to the document:
     compiled FILE [ENGINE...]    the same of training steps' seconds to compile
     estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
     compilers FILE...            which compilers, targets, types and layouts those are
-    applications FILE OP         a line a model: milliseconds with and without jaxconv, and PyTorch
+    applications FILE OP         a line a model: Keras on JAX, the same with jaxconv, on PyTorch
     clients FILE [tests]         a line a project whose tests were run; or which tests
     formats FILE... [ENGINE]     a line a file: over PyTorch's time in each of its memory formats
     lines PLATFORM               the table of that platform: a line, its form, and why
@@ -224,8 +224,8 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
         first = [_digits(row["engines"][e]["compile_s"], 2) for e in compiled_by]
         cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}", *first])
     means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
-    head = ["ms", "JAX", "JAX with jaxconv", "PyTorch", "times faster than JAX", "than PyTorch"]
-    head += ["first call, s: JAX", "with jaxconv"]
+    head = ["ms", "Keras on JAX", "with jaxconv", "Keras on PyTorch", "times faster than on JAX"]
+    head += ["than on PyTorch", "first call, s: on JAX", "with jaxconv"]
     return _table(head, [*cells, ["geometric mean", "", "", "", *means, "", ""]])
 
 
@@ -294,11 +294,11 @@ READERS = {
 
 
 def _columns(runs: list[dict], wanted: list[str]) -> list[tuple[dict, str]]:
-    """The engines of each run that are held against PyTorch, of those wanted."""
-    columns = [(run, e) for run in runs for e in sides(run)[1] if sides(run)[0]]
-    if unknown := set(wanted) - {e for _, e in columns}:
+    """The engines of each run that are held against PyTorch: all, or those wanted, in order."""
+    compared = [(run, engines) for run in runs for base, engines in [sides(run)] if base]
+    if unknown := set(wanted) - {e for _, engines in compared for e in engines}:
         raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))} beside torch")
-    return [(run, e) for run, e in columns if not wanted or e in wanted]
+    return [(run, e) for run, engines in compared for e in wanted or engines if e in engines]
 
 
 def _mean(run: dict, rows: list[dict], engine: str) -> str:

@@ -123,7 +123,11 @@ def applications(ink="black", paper="white"):
     results = files.read(FOLDER.parent / "benchmarks" / "results" / "applications.csv")
     rows = [row for row in results["rows"] if row["op"] == "step"]
     engines = {"keras": GREY_BAR, "keras@torch": SKY, "keras+install": GREEN}
-    names = {"keras": "JAX", "keras@torch": "PyTorch", "keras+install": "JAX with jaxconv"}
+    names = {
+        "keras": "Keras on JAX",
+        "keras@torch": "Keras on PyTorch",
+        "keras+install": "Keras on JAX with jaxconv",
+    }
     figure, ax = plt.subplots(figsize=(8, 0.62 * len(rows) + 0.7))
     for n, row in enumerate(rows):
         ms = {e: 1e3 * row["engines"][e]["min_s"] for e in engines}

@@ -65,7 +65,10 @@ BLOCKS = {
         ["type, layout", "jaxconv", "lax"],
         ["float32, channels last (NXC)", "2.11", "36.84"],  # (4*2*.5*5)^1/4, (5000*10)^1/3
     ],
-    "overall run.csv lax": [["type, layout", "lax"], ["float32, channels last (NXC)", "36.84"]],
+    "overall run.csv lax jaxconv": [
+        ["type, layout", "lax", "jaxconv"],
+        ["float32, channels last (NXC)", "36.84", "2.11"],
+    ],
     "counts run.csv jaxconv": [
         ["", "jaxconv"],
         ["rows", "4"],

@@ -167,6 +167,17 @@ def test_the_figures_of_a_page_are_those_of_the_results(page):
     assert figures.written(text, (ROOT / page).parent) == text
 
 
+def test_the_means_in_the_readme_are_those_of_the_tables():
+    """What stands in sentences is in a table of figures, too."""
+    cells = re.findall(r"(?<=\| )[\d.]+(?= \|)", (ROOT / "docs" / "benchmarks.md").read_text())
+    text = (ROOT / "README.md").read_text()
+    section = text.split("## How fast")[1].split("\n## ")[0].replace("JAX 0.12", "")
+    means = re.findall(r"(?<![\d.])\d\.\d\d(?![\d.])", section)
+    assert len(means) == 12
+    assert {"2.9", "14.2", *means} <= {*cells}
+    assert "1 to 14 times faster on CPU, by geometric mean of eight Keras\nmodels 2.9 times" in text
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
