@@ -22,6 +22,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.lowerings import Steps
 from jaxconv._base.typing import Shape, Typed
 
 #: Most taps of a window. With 100, XLA compiles for three times as long as lax's loop; with 125,
@@ -36,8 +38,10 @@ EMPTY = "an empty operand or result"
 SYMBOLIC = "a symbolic extent"
 MANY_TAPS = f"lax compiles faster: a window of more than {MAX_TAPS} taps"
 FAR = "windows far apart"
+ONE_DEVICE = "a max pool in a program that is exported, or split over devices"
 
-TYPES = ("float32", "float64", "bfloat16", "float16")
+#: How a pool is computed.
+STEPS: Steps = (("max pool gradient", "XLA's own loop takes one element at a time"),)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def as_max_pool(operands: Sequence[Typed], **params: Any) -> MaxPool | str:
     taps, strides = params["window_dimensions"], params["window_strides"]
     if params["select_prim"] is not lax.ge_p:
         return f"a pool by {params['select_prim']}"
-    if str(operand.dtype) not in TYPES or cotangent.dtype != operand.dtype:
+    if operand.dtype not in ACCUMULATION or cotangent.dtype != operand.dtype:
         return f"operands of type {cotangent.dtype} and {operand.dtype}"
     if not all(isinstance(n, int) for n in (*operand.shape, *cotangent.shape)):
         return SYMBOLIC
@@ -102,25 +106,24 @@ def compute(pool: MaxPool, cotangent: Array, operand: Array) -> Array:
 
 def _choose(pool: MaxPool, windows: Shape, operand: Array) -> Array:
     """Number the taps that lax chooses: the first of equal ones, and what follows a NaN."""
-    operand = operand.astype(jnp.promote_types(operand.dtype, jnp.float32))
+    operand = operand.astype(ACCUMULATION[operand.dtype])
     frames = [n + j - 1 for n, j in zip(windows, pool.overlaps, strict=True)]
     ends = zip(operand.shape, pool.low, frames, pool.strides, strict=True)
     pads = [(low, m * s - n - low, 0) for n, low, m, s in ends]
     framed = lax.pad(operand, jnp.array(-jnp.inf, operand.dtype), pads)
     framed = framed.reshape([n for frame in zip(frames, pool.strides, strict=True) for n in frame])
-    largest = chosen = None
+    largest: Array | None = None
+    chosen = jnp.zeros(windows, jnp.int32)  # the number of the first tap
     for tap in itertools.product(*map(range, pool.taps)):
         at = [divmod(t, s) for t, s in zip(tap, pool.strides, strict=True)]
         first = [n for j, r in at for n in (j, r)]
         last = [n for w, (j, r) in zip(windows, at, strict=True) for n in (w + j, r + 1)]
         value = lax.slice(framed, first, last).reshape(windows)
-        number = jnp.full(windows, pool.number(tap), jnp.int32)
-        if largest is None:
-            largest, chosen = value, number
-        else:
+        if largest is not None:
             stays = largest >= value
-            largest, chosen = jnp.where(stays, largest, value), jnp.where(stays, chosen, number)
-    assert chosen is not None
+            chosen = jnp.where(stays, chosen, jnp.int32(pool.number(tap)))
+            value = jnp.where(stays, largest, value)
+        largest = value
     return chosen
 
 
@@ -129,7 +132,7 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
     dtype, overlaps, strides = cotangent.dtype, pool.overlaps, pool.strides
     frames = [n + j - 1 for n, j in zip(cotangent.shape, overlaps, strict=True)]
     full = [n for frame in zip(frames, strides, strict=True) for n in frame]
-    cotangent = cotangent.astype(jnp.promote_types(dtype, jnp.float32))
+    cotangent = cotangent.astype(ACCUMULATION[dtype])
     around = [(j - 1, j - 1, 0) for j in overlaps]
     cotangent = lax.pad(cotangent, jnp.zeros((), cotangent.dtype), around)
     chosen = lax.pad(chosen, jnp.int32(-1), around)
@@ -150,5 +153,7 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
     assert out is not None
     ends = zip(shape, pool.low, frames, strides, strict=True)
     out = out.reshape([m * s for m, s in zip(frames, strides, strict=True)])
-    out = lax.pad(out, jnp.zeros((), out.dtype), [(-l, n + l - m * s, 0) for n, l, m, s in ends])
+    out = lax.pad(
+        out, jnp.zeros((), out.dtype), [(-low, n + low - m * s, 0) for n, low, m, s in ends]
+    )
     return out.astype(dtype)
