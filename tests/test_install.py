@@ -623,5 +623,5 @@ def test_names_that_are_none(argument, given):
         jaxconv.install(**{argument: given})
     text = str(caught.value)
     assert text.startswith(f"install: `{argument}` must be ")
-    assert "'forward', 'data gradient' or 'weights gradient'" in text
+    assert "'data gradient', 'weights gradient' or 'max pool gradient'" in text
     assert text.endswith(f"; got {shown(given)}")

@@ -101,7 +101,10 @@ def compute(pool: MaxPool, cotangent: Array, operand: Array) -> Array:
     spread = partial(_spread, pool, operand.shape)
     if are_small(cotangent, operand):
         return spread(cotangent, choose(operand))
-    return call_apart(spread, cotangent, call_apart(choose, operand))
+    chosen = call_apart(choose, operand)
+    if max(pool.overlaps) > 1:  # fused with what gives the cotangent, it takes 0.6 to 1.0 times
+        return spread(cotangent, chosen)
+    return call_apart(spread, cotangent, chosen)  # fused, 0.9 to 1.7 times
 
 
 def _choose(pool: MaxPool, windows: Shape, operand: Array) -> Array:
