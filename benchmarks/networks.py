@@ -113,6 +113,24 @@ def cnn(groups, ops, p, x, labels):
     return head(ops, p, x, cin, labels)
 
 
+def mnist(ops, p, x, labels):
+    """Two convolutions of 3x3, each with a max pool, then two dense layers."""
+    for cin, cout in ((1, 32), (32, 64)):
+        x = ops.max_pool(ops.relu(conv(ops, p, x, cin, cout, 3)))
+    x = ops.relu(ops.linear(ops.flatten(x), p(7 * 7 * 64, 128, std=(2 / 3136) ** 0.5)))
+    return ops.cross_entropy(ops.linear(x, p(128, 10, std=128**-0.5)), labels)
+
+
+def vgg(ops, p, x, labels):
+    """Three pairs of 3x3, each with a max pool."""
+    cin = 3
+    for width in (64, 128, 256):
+        for _ in range(2):
+            x, cin = ops.relu(norm(ops, p, conv(ops, p, x, cin, width, 3), width)), width
+        x = ops.max_pool(x)
+    return head(ops, p, x, cin, labels)
+
+
 def unet(ops, p, x, labels):
     """Three levels, two 3x3 down and one up, each 4x4 transposed convolution doubling the sides."""
 
@@ -184,6 +202,8 @@ def unet3d(ops, p, x, labels):
 NETWORKS: dict[str, tuple[Callable, dict[str, Ints]]] = {
     "dense-cnn": (partial(cnn, 1), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
     "16-groups": (partial(cnn, 16), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
+    "mnist": (mnist, {"images": (128, 28, 28, 1), "labels": (128, 10)}),
+    "vgg": (vgg, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
     "unet": (unet, {"images": (4, 64, 64, 3), "labels": (4, 64, 64, 4)}),
     "convnext": (convnext, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
     "mobilenetv2-0.5": (mobilenetv2, {"images": (8, 96, 96, 3), "labels": (8, 10)}),

@@ -210,7 +210,7 @@ def test_an_engine_is_compiled_where_the_library_is_installed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["16-groups", "convnext", "dcgan-generator", "unet3d"])
+@pytest.mark.parametrize("name", ["16-groups", "convnext", "dcgan-generator", "mnist", "unet3d"])
 def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
     """Grouped, depthwise, transposed, in 3-D; each run of the benchmark judges its own network."""
     pytest.importorskip("torch")

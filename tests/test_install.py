@@ -522,7 +522,7 @@ def test_a_parameter_of_a_later_jax_stays_with_lax():
         return find_lowering_rule(of_lax, "cpu").keywords["original"](ctx, *operands, **params)
 
     install.register()
-    rule = partial(install._lower, original=original, platform="cpu")
+    rule = partial(install._lower, original=original, platform="cpu", primitive=of_lax)
     mlir.register_lowering(later_p, rule, platform="cpu")
     (equation,) = walk_equations(jax.make_jaxpr(depthwise)(X, K))
     expected = depthwise(X, K)
@@ -623,5 +623,5 @@ def test_names_that_are_none(argument, given):
         jaxconv.install(**{argument: given})
     text = str(caught.value)
     assert text.startswith(f"install: `{argument}` must be ")
-    assert "'forward', 'data gradient' or 'weights gradient'" in text
+    assert "'data gradient', 'weights gradient' or 'max pool gradient'" in text
     assert text.endswith(f"; got {shown(given)}")

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv._base import environment, lowerings
-from jaxconv._lax import from_lax
+from jaxconv._lax import from_lax, max_pool
 from jaxconv._tools import compare
 from jaxconv._tools import profile as module
 
@@ -368,7 +368,8 @@ def test_a_program_for_several_platforms():
 def test_the_page_has_each_reason_to_stay_with_lax():
     page = Path(__file__).parents[1].joinpath("docs/adopt.md").read_text()
     printed = re.findall(r"^\| ([^|]*) \|", page.split("## What stays with lax")[1], re.MULTILINE)
-    modules = vars(from_lax) | vars(module.install)
-    reasons = {x for name, x in modules.items() if name.isupper() and isinstance(x, str)}
-    assert len(reasons) == 6
+    modules = (from_lax, module.install, max_pool)
+    names = [(name, x) for m in modules for name, x in vars(m).items()]
+    reasons = {x for name, x in names if name.isupper() and isinstance(x, str)}
+    assert len(reasons) == 10
     assert reasons <= set(printed)

@@ -72,6 +72,13 @@ class Ops:
     def concat(self, x, y):
         return jnp.concatenate((x, y), axis=-1)
 
+    def max_pool(self, x):
+        square = (1, *(2,) * (x.ndim - 2), 1)
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, square, square, "VALID")
+
+    def flatten(self, x):
+        return x.reshape(x.shape[0], -1)
+
     def mean(self, x):
         return x.mean(tuple(range(1, x.ndim - 1)))
 

@@ -59,6 +59,12 @@ class Ops:
     def concat(self, x, y):
         return torch.cat((x, y), dim=1)
 
+    def max_pool(self, x):
+        return F.max_pool2d(x, 2)
+
+    def flatten(self, x):
+        return x.permute(0, 2, 3, 1).flatten(1)
+
     def mean(self, x):
         return x.mean(tuple(range(2, x.ndim)))
 

@@ -5,29 +5,32 @@ replaces its lowering on a platform. JAX's rules to trace, differentiate, batch 
 """
 
 import atexit
+import itertools
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
-from jax import lax
+from jax import Array, lax
 
 import jaxconv
 from jaxconv._base import dtypes, environment, lowerings, meshes
 from jaxconv._base.contexts import FORCED, INSTALLED
-from jaxconv._base.geometry import DIRECTIONS, OPERANDS, Slot
+from jaxconv._base.geometry import DIRECTIONS, OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
     count_spmd_devices,
     find_lowering_rule,
+    is_lowered_for_export,
     lower_or_leave_nothing,
     mlir,
     operand_and_result_avals,
     set_globally,
 )
 from jaxconv._base.messages import either, shown
+from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 
 #: Why a convolution stays with lax though it may have a contraction.
@@ -43,10 +46,10 @@ class Extent(NamedTuple):
 
     platform: str
     #: slots that are taken over alone, and slots that are left to lax; None is no choice
-    only: tuple[Slot, ...] | None = None
-    without: tuple[Slot, ...] | None = None
+    only: tuple[str, ...] | None = None
+    without: tuple[str, ...] | None = None
 
-    def leaves(self, slot: Slot) -> str | None:
+    def leaves(self, slot: str) -> str | None:
         """Why a contraction into a slot is left to lax; None if it is not."""
         if self.only is not None and slot not in self.only:
             return f"left out by install(only={_list_directions(self.only)})"
@@ -55,8 +58,12 @@ class Extent(NamedTuple):
         return None
 
 
-def _list_directions(slots: Sequence[Slot]) -> str:
-    return ", ".join(name for name, slot in DIRECTIONS.items() if slot in slots)
+#: What users call each slot; the gradient of a max pool stands beside the slots of the sum.
+NAMES: dict[str, str] = {**DIRECTIONS, "max pool gradient": "pool"}
+
+
+def _list_directions(slots: Sequence[str]) -> str:
+    return ", ".join(name for name, slot in NAMES.items() if slot in slots)
 
 
 def install(
@@ -78,6 +85,9 @@ def install(
     `precision`, and, because lax is faster, weights gradients from one channel to one.
     :func:`jaxconv.explain_jaxpr` lists how the convolutions of a program are computed.
 
+    On CPU, gradients of max pools are taken over as well, since XLA computes them one element at a
+    time: of float32, float64, bfloat16 and float16, on one device, unless a program is exported.
+
     Another call replaces the one before.
 
     Args:
@@ -86,10 +96,11 @@ def install(
         forms: XLA's compilers judged them, without a device, and `python -m jaxconv --selftest`
         checks values on yours.
       only, without: directions, one or several, to find out by halves what is to blame for a
-        suspicion: "forward", "data gradient", "weights gradient". Convolutions of other directions
-        than `only` stay with lax, and those of `without`. lax writes a data gradient of stride 1
-        like a forward convolution, and a transposed convolution like another data gradient: these
-        count as what they are written like. JAXCONV_ONEDNN=0 in the environment leaves oneDNN out.
+        suspicion: "forward", "data gradient", "weights gradient", "max pool gradient". What is not
+        of the directions in `only` stays with lax, and what is of those in `without`. lax writes a
+        data gradient of stride 1 like a forward convolution, and a transposed convolution like
+        another data gradient: these count as what they are written like. JAXCONV_ONEDNN=0 in the
+        environment leaves oneDNN out.
 
     A convolution that this function cannot compute, by an error of its own, is computed by lax,
     and one warning says so; JAXCONV_STRICT=1 in the environment raises the error instead.
@@ -178,15 +189,15 @@ def to_install(convolution: Equation, extent: Extent) -> Mapped | str:
     return extent.leaves(found.result) or found
 
 
-def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[Slot, ...] | None:
+def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """The slots that `install` was given, by directions or by their own names; None for all."""
     if value is None:
         return None
-    known: dict[str, Slot] = DIRECTIONS | {slot: slot for slot in OPERANDS}
+    known = NAMES | {slot: slot for slot in OPERANDS}
     names = (value,) if isinstance(value, str) else value
     if not (isinstance(names, Sequence) and names and all(name in [*known] for name in names)):
         raise ValueError(
-            f"install: `{argument}` must be one or several of {either(map(repr, DIRECTIONS))}; "
+            f"install: `{argument}` must be one or several of {either(map(repr, NAMES))}; "
             f"got {shown(value)}"
         )
     return tuple(known[name] for name in names)
@@ -205,21 +216,45 @@ def _gains(found: Mapped, convolution: Equation) -> bool:
     return found.result != "kernel" or not one_to_one or crops
 
 
-def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **params: Any) -> Any:
-    """The lowering rule of lax's convolution on a platform."""
+def _convolution(ctx: Any, equation: Equation, extent: Extent) -> Callable[..., Array] | str:
+    """What computes a convolution of lax's, or why lax does."""
+    contraction = to_install(equation, extent)
+    if isinstance(contraction, str):
+        return contraction
+    (result,) = equation.results
+    sharding, dtype = meshes.explicit(result), dtypes.canonical(result.dtype)
+    return partial(compute, contraction, equation.params, dtype, sharding=sharding)
+
+
+def _pool(ctx: Any, equation: Equation, extent: Extent) -> Callable[..., Array] | str:
+    """What computes the gradient of a max pool, or why lax does."""
+    pool = max_pool.as_max_pool(equation.operands, **equation.params)
+    if isinstance(pool, str):
+        return pool
+    split = count_spmd_devices(ctx) > 1 or meshes.explicit(equation.results[0]) is not None
+    if split or is_lowered_for_export(ctx):
+        return max_pool.ONE_DEVICE
+    return extent.leaves("pool") or partial(max_pool.compute, pool)
+
+
+def _lower(
+    ctx: Any, *values: Any, original: Any, platform: str, primitive: Any, **params: Any
+) -> Any:
+    """The lowering rule of a primitive of lax's on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
-    equation = Equation(lax.conv_general_dilated_p, operands, [result], params)
+    equation = Equation(primitive, operands, [result], params)
     listened, extent = lowerings.heard(ctx), INSTALLED.value
     reason = NOT_INSTALLED
     if extent and extent.platform == platform:
         try:
-            contraction = to_install(equation, extent)
-            if isinstance(contraction, Mapped):
-                sharding, dtype = meshes.explicit(result), dtypes.canonical(result.dtype)
-                ours = partial(compute, contraction, params, dtype, sharding=sharding)
+            ours = (_pool if primitive is POOL_P else _convolution)(ctx, equation, extent)
+            if not isinstance(ours, str):
                 with lowerings.of_lax(equation):
-                    return lower_or_leave_nothing(ours, ctx, lhs, rhs)
-            reason = contraction
+                    lowered = lower_or_leave_nothing(ours, ctx, *values)
+                    if listened and primitive is POOL_P:  # contractions tell of themselves
+                        lowerings.tell(equation, max_pool.STEPS, 1)
+                    return lowered
+            reason = ours
         except Exception as error:
             asked = isinstance(FORCED.value, str)  # for a form that cannot compute this, say
             if asked or environment.read("JAXCONV_STRICT", ("0", "1")) == "1":
@@ -228,7 +263,7 @@ def _lower(ctx: Any, lhs: Any, rhs: Any, *, original: Any, platform: str, **para
             _warn_of_failure(reason)
     if listened:
         lowerings.tell(equation, reason, count_spmd_devices(ctx))
-    return original(ctx, lhs, rhs, **params)
+    return original(ctx, *values, **params)
 
 
 def _warn_of_failure(reason: str) -> None:
@@ -236,11 +271,14 @@ def _warn_of_failure(reason: str) -> None:
     if not _FAILURES:
         _FAILURES.append(reason)
         warnings.warn(
-            f"{reason}\nlax computes this convolution instead. Please report this to the "
+            f"{reason}\nlax computes it instead. Please report this to the "
             "developers of jaxconv; JAXCONV_STRICT=1 shows the whole error.",
             stacklevel=2,
         )
 
+
+#: The primitive that is the gradient of pools.
+POOL_P = lax.select_and_scatter_add_p
 
 #: The first failure that a user was warned of.
 _FAILURES: list[str] = []
@@ -248,8 +286,9 @@ _FAILURES: list[str] = []
 
 def register(platform: str = "cpu") -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
-    for name in PLATFORMS[platform]:
-        original = find_lowering_rule(lax.conv_general_dilated_p, name)
+    primitives = [lax.conv_general_dilated_p, *([POOL_P] if platform == "cpu" else [])]
+    for primitive, name in itertools.product(primitives, PLATFORMS[platform]):
+        original = find_lowering_rule(primitive, name)
         if not (isinstance(original, partial) and original.func is _lower):
-            rule = partial(_lower, original=original, platform=platform)
-            mlir.register_lowering(lax.conv_general_dilated_p, rule, platform=name)
+            rule = partial(_lower, original=original, platform=platform, primitive=primitive)
+            mlir.register_lowering(primitive, rule, platform=name)

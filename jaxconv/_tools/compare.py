@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ from jaxconv._base.contexts import FORCED
 from jaxconv._base.lowerings import Lowered
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 from jaxconv._lax.install import installed
+from jaxconv._lax.max_pool import MaxPool, as_max_pool
+from jaxconv._lax.max_pool import compute as compute_pool
 from jaxconv._tools.measure import race, time_call
 
 #: Columns of what is printed.
@@ -138,11 +141,14 @@ def _compiled(run: Callable[..., Any], operands: list[jax.Array]) -> Callable[[]
 def _ways(lowered: Lowered) -> dict[str, Callable[..., Any]]:
     """The convolution as it was compiled, and as lax would."""
     (primitive, types, (result,), params), contraction = lowered[:2]
-    forced = contraction.params["forced"] if contraction else None
+    forced = contraction.params.get("forced") if contraction else None
 
     def bound(**changes: Any) -> Callable[..., Any]:
         return lambda *operands: primitive.bind(*operands, **params | changes)
 
+    pool = as_max_pool(types, **params) if primitive is lax.select_and_scatter_add_p else None
+    if isinstance(pool, MaxPool):
+        return {"jaxconv": partial(compute_pool, pool), "lax": bound()}
     if primitive is not lax.conv_general_dilated_p:
         return {"jaxconv": bound(sharding=None), "lax": bound(sharding=None, forced="reference")}
     found = as_contraction(types, result, **params)

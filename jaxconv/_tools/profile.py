@@ -13,7 +13,6 @@ from typing import Any
 import jax
 
 from jaxconv._base import lowerings
-from jaxconv._base.geometry import Slot
 from jaxconv._base.lowerings import Lowered
 from jaxconv._lax import install
 from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
@@ -34,17 +33,18 @@ No convolution was compiled here. JAX keeps the programs that it has compiled, a
 profile the first call, or call jax.clear_caches() before."""
 
 #: Each slot that a contraction fills, in one word of the benchmarks' tables.
-WORDS: dict[Slot | None, str] = {
+WORDS: dict[str | None, str] = {
     "coarse": "forward",
     "fine": "data",
     "kernel": "weights",
+    "pool": "pool",
     None: "lax",
 }
 
 LEGEND = """\
 x: how often; MFLOP: of all of them. forward: convolutions, and data gradients of stride 1, which
 look the same to lax. data: other data gradients, and transposed convolutions. weights: weights
-gradients."""
+gradients. pool: gradients of max pools, which count among the convolutions."""
 
 
 @dataclass
@@ -165,11 +165,11 @@ class Report:
 def profile() -> Iterator[Report]:
     """A context that reports each convolution that JAX compiles within it, in all threads.
 
-    The report has the convolutions of this library and those of `jax.lax` on CPU, taken over by
-    :func:`install` or not: how often, what computes them and why, the share of the work that this
-    library computes, the lines of Python that wrote them, and how long the programs took to
-    compile. `print` shows it, notebooks show a table, `rows` and `to_csv` have all of it, and
-    `compare` times each convolution against lax's.
+    The report has the convolutions of this library, those of `jax.lax` on CPU, and the gradients
+    of max pools, taken over by :func:`install` or not: how often, what computes them and why, the
+    share of the work that this library computes, the lines of Python that wrote them, and how long
+    the programs took to compile. `print` shows it, notebooks show a table, `rows` and `to_csv` have
+    all of it, and `compare` times each convolution against lax's.
 
     JAX compiles a program once. So profile the first call of a function, or its `lower`, which runs
     nothing; or call `jax.clear_caches` before. Functions that are compiled already do not become

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from jax import lax
 
@@ -30,13 +30,14 @@ class Row:
     result: str
     #: strides, dilations and groups other than 1
     window: str
-    #: the slot that the contraction fills; None for what stays with lax
-    to: Slot | None
+    #: the slot that the contraction fills, "pool" for a max pool's gradient; None for what stays
+    #: with lax
+    to: Slot | Literal["pool"] | None
     #: the forms that compute it, the outermost first; "lax" for what stays with it
     form: str
     #: the reasons for the forms, or why it stays with lax
     why: str
-    #: multiplications and additions of one; None for symbolic extents
+    #: multiplications and additions of one, 0 for a pool; None for symbolic extents
     flops: int | None
     #: over how many devices XLA splits it
     devices: int
@@ -59,7 +60,7 @@ class Row:
 def make_row(alike: list[Lowered]) -> Row:
     """Make the row of convolutions that were lowered in the same way."""
     equation, contraction, how, devices = alike[0][:4]
-    by_lax = equation.primitive is lax.conv_general_dilated_p
+    by_lax = equation.primitive in (lax.conv_general_dilated_p, lax.select_and_scatter_add_p)
     forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
     return Row(
         count=len(alike),
@@ -67,7 +68,7 @@ def make_row(alike: list[Lowered]) -> Row:
         operands=" ".join(t.str_short() for t in equation.operands[:2]),
         result=equation.results[0].str_short(),
         window=_describe_window(equation.params),
-        to=SLOTS[contraction.primitive] if contraction else None,
+        to=SLOTS.get(contraction.primitive, "pool") if contraction else None,
         form=", ".join(forms),
         why=how if isinstance(how, str) else lowerings.told(how),
         flops=_count_flops(equation),
@@ -85,6 +86,8 @@ def _describe_window(params: dict[str, Any]) -> str:
             "dilation": [a.dilation for a in geometry.axes],
             "groups": [geometry.groups],
         }
+    elif window := params.get("window_dimensions"):
+        named = {"window": window, "stride": params["window_strides"]}
     else:
         named = {
             "stride": params["window_strides"],
@@ -107,6 +110,8 @@ def _count_flops(equation: Equation) -> int | None:
     Products with the zeros of lhs_dilation count only where there is a stride, too.
     """
     (first, second, *_), (result,), params = equation[1:]
+    if equation.primitive is lax.select_and_scatter_add_p:
+        return 0
     if geometry := params.get("geometry"):
         slot, dtype = SLOTS[equation.primitive], params["dtype"]
         p = problem_of(slot, first, second, geometry, dtype, platform=None)
