@@ -8,15 +8,14 @@ gets the window's cotangent. Here, along each axis,
 
 for r in 0..stride-1 and j in 0..ceil(taps/stride)-1. So all loops run over contiguous elements,
 and the last axis may be a channel or a place. Of the windows that took one element, cotangents are
-summed in the order of lax, and so to its result. 2-byte floats are summed in float32, and rounded
-once, where lax rounds each sum.
+summed in the order of lax. 2-byte floats are summed in float32; lax rounds each sum.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,8 +25,7 @@ from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.lowerings import Steps
 from jaxconv._base.typing import Shape, Typed
 
-#: Most taps of a window. With 100, XLA compiles for three times as long as lax's loop; with 125,
-#: the time gained is gone as well.
+#: Most taps of a window. With 100, XLA compiles three times as long as with lax's loop.
 MAX_TAPS = 64
 
 #: Most numbers that tell the taps of a window and the gaps between windows apart.
@@ -68,7 +66,7 @@ class MaxPool:
 def as_max_pool(operands: Sequence[Typed], **params: Any) -> MaxPool | str:
     """Find the windows of a max pool's gradient, or why it stays with lax.
 
-    The parameters are the parameters of `jax.lax.select_and_scatter_add_p`.
+    The parameters are those of `jax.lax.select_and_scatter_add_p`.
     """
     known = {"select_prim", "window_dimensions", "window_strides", "padding"}
     if unknown := sorted(params.keys() - known):
@@ -142,7 +140,7 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
     place = pool.number(
         [lax.broadcasted_iota(jnp.int32, full, 2 * a + 1) for a in range(len(strides))]
     )
-    out = None
+    terms = []
     for back in itertools.product(*(range(j - 1, -1, -1) for j in overlaps)):
         first = [j - 1 - b for j, b in zip(overlaps, back, strict=True)]
         last = [n + m for n, m in zip(first, frames, strict=True)]
@@ -151,11 +149,9 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
             for x in (chosen, cotangent)
         )
         start = pool.number([s * b for s, b in zip(strides, back, strict=True)])
-        term = jnp.where(window == place + start, gradient, jnp.zeros((), gradient.dtype))
-        out = term if out is None else out + term
-    assert out is not None
+        terms.append(jnp.where(window == place + start, gradient, jnp.zeros((), gradient.dtype)))
     ends = zip(shape, pool.low, frames, strides, strict=True)
-    out = out.reshape([m * s for m, s in zip(frames, strides, strict=True)])
+    out = reduce(jnp.add, terms).reshape([m * s for m, s in zip(frames, strides, strict=True)])
     out = lax.pad(
         out, jnp.zeros((), out.dtype), [(-low, n + low - m * s, 0) for n, low, m, s in ends]
     )
