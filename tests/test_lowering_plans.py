@@ -402,11 +402,11 @@ def test_forced_takes_the_first_place_that_it_can():
     assert names(found) == ["phases", *["im2col"] * 4]
     with pytest.raises(ValueError, match="forced: 'by group' cannot compute this contraction"):
         _lowering.choose_plan(strided, "cpu", "by group")
-    few = problem("kernel", [axis()] * 2, fine=4, onednn=True)
-    with pytest.raises(ValueError, match="leaves this contraction to others, since im2col is fast"):
-        _lowering.choose_plan(few, "cpu", "onednn")
+    many = problem("coarse", [axis()] * 2, 4, 1, 9, onednn=True)
+    with pytest.raises(ValueError, match="leaves this contraction to others, since so many"):
+        _lowering.choose_plan(many, "cpu", "repeat")
     with pytest.raises(ValueError, match="forced: 'onednn' cannot compute this contraction"):
-        _lowering.choose_plan(replace(few, onednn=False), "cpu", "onednn")
+        _lowering.choose_plan(replace(many, onednn=False), "cpu", "onednn")
     assert _lowering.choose_plan(strided, "gpu", "im2col") == _lowering.choose_plan(strided, "gpu")
     with pytest.raises(ValueError, match=r"`form` must be one of portable, reference, .*onednn"):
         jaxconv.forced("fast")

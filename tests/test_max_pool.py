@@ -191,7 +191,7 @@ def test_profile_lists_pools_and_compares_them():
         jax.jit(lambda x: jax.grad(loss)(x)).lower(X)
     (row,) = report.rows
     assert (row.count, row.written_by, row.to, row.flops) == (1, "lax", "pool", 0)
-    assert (row.form, row.window) == ("max pool gradient", "window 1x3, stride 1x2")
+    assert (row.form, row.window) == ("max pool gradient", "window 1x3x3x1, stride 1x2x1x1")
     assert report.share == 1
     assert "pool" in str(report)
     (compared,) = report.compare().listed

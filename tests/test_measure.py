@@ -307,4 +307,5 @@ def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):
 
 def test_the_fast_forms_contend():
     names = {"portable", "onednn", "convolution", "im2col", "col2im", "dot", "by group"}
+    names |= {"onednn-weights"}
     assert {*_measure.CONTENDERS} == names | {"multiply-adds", "slide", "repeat"}

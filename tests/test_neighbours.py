@@ -17,7 +17,7 @@ from tests.support.timing import takes_at_most
 pytestmark = pytest.mark.usefixtures("however_little")
 
 DEPTHWISE = replace(DENSE, channels=(4, 4), groups=4, strides=(1, 1))
-GROUPED = replace(DENSE, channels=(24, 24), groups=2, strides=(1, 1))
+GROUPED = replace(DENSE, channels=(24, 24), groups=8, strides=(1, 1))
 POINTWISE = replace(DENSE, kernel=(1, 1), dilations=(1, 1))
 
 
