@@ -56,13 +56,18 @@ else:
 
 @pytest.mark.timed
 def test_importing_adds_little_to_importing_jax():
+    """A part of JAX's own time, since processors differ: 0.08 to 0.10 where it was measured."""
     code = """
-import time, jax
+import time
 start = time.process_time()
+import jax
+between = time.process_time()
 import jaxconv
-print(time.process_time() - start)
+print(between - start, time.process_time() - between)
 """
-    assert min(float(python(code).stdout) for _ in range(7)) < 0.06  # seconds
+    runs = [tuple(map(float, python(code).stdout.split())) for _ in range(7)]
+    of_jax, added = map(min, zip(*runs, strict=True))
+    assert added < 0.12 * of_jax
 
 
 LATER = {f"jaxconv.{module}" for module in jaxconv._MODULES.values()}
