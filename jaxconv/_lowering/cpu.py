@@ -182,14 +182,19 @@ def _pays_for_onednn(p: Problem) -> bool:
 #: and at most for each fine channel and tap of the last axis.
 MIN_WEIGHTS_WORK, MIN_COARSE_CHANNELS, MAX_COARSE_PER_ROW = 1e6, 8, 7
 
+#: Fine channels of few signals of stride 1 that are worth the call.
+MIN_SIGNAL_CHANNELS = 32
+
 
 def _pays_for_onednn_weights(p: Problem) -> bool:
     """Whether several taps, and enough results of each, are worth to move images last."""
     i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
-    if p.pointwise or p.work < MIN_WEIGHTS_WORK or p.bits > 32:
+    if p.pointwise or p.work < MIN_WEIGHTS_WORK:
         return False
     if p.rank == 1:  # XLA takes many signals of few channels as channels itself
-        return not p.dilated and (p.strided or ((p.batch or 0) < MIN_IMAGES and i >= 32))
+        return not p.dilated and (
+            p.strided or ((p.batch or 0) < MIN_IMAGES and i >= MIN_SIGNAL_CHANNELS)
+        )
     return MIN_COARSE_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
 
 
