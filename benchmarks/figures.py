@@ -246,10 +246,13 @@ def clients(runs: list[dict], words: list[str]) -> list[str]:
 
 
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
-    """A line a line of the platform's table."""
+    """A line a line of the platform's tables."""
     [platform] = platforms
-    table = LOWERINGS.get(platform, LOWERINGS[None])
-    return _table(["line", "form", "why"], [[x.name, x.form.name, x.why] for x in table], "---")
+    tables = LOWERINGS.get(platform, LOWERINGS[None])
+    whys = [[slot, x.name, x.form.name, x.why] for slot, table in tables.items() for x in table]
+    if len(set(tables.values())) == 1:
+        return _table(["line", "form", "why"], [row[1:] for row in whys if row[0] == "fine"], "---")
+    return _table(["to", "line", "form", "why"], whys, "---")
 
 
 def worth(runs: list[dict], _: list[str]) -> list[str]:

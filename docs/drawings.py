@@ -99,7 +99,7 @@ def inside():
         (9, 15, "plan.py", "what JAX calls", "to compile"),
         (27, 15, "problem.py", "all sizes that", "may decide"),
         (45, 15, "normal.py", "without what", "adds nothing"),
-        (62.5, 14.5, "a table", "cpu.py, gpu.py", "or tpu.py"),
+        (62.5, 14.5, "a table", "cpu/, gpu.py", "or tpu.py"),
         (79.5, 12, "a plan", "a tree", "of forms"),
     ):
         _room(ax, x, 28.2, wide, 10, PART, name, *lines)

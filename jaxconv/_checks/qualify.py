@@ -28,7 +28,8 @@ import numpy as np
 import jaxconv
 from jaxconv._checks import selftest
 from jaxconv._checks.selfcheck import DTYPES, OPERATIONS
-from jaxconv._lowering import cpu, onednn_here, onednn_verdict
+from jaxconv._lowering import onednn_here, onednn_verdict
+from jaxconv._lowering.cpu import to_coarse, to_kernel
 from jaxconv._lowering.onednn_verdict import Verdict
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 
@@ -146,7 +147,7 @@ def sweep(seed: int) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if named := selftest.check_named():
         sys.exit(named[0].split(";")[0])
-    cpu.MIN_ONEDNN_WORK = 0  # so that small cases call oneDNN, too
+    to_coarse.MIN_ONEDNN_WORK = to_kernel.MIN_ONEDNN_WORK = 0  # so that small cases call it, too
     rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
     while done < MIN_CASES or time.monotonic() < end:
         done += 1

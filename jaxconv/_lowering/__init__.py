@@ -3,7 +3,8 @@
 problem.py                      a contraction in sizes: all that a choice may look at
 normal.py                       a problem without taps, pixels and axes that add nothing
 form.py                         the records: a form, and a line of a table
-cpu.py, gpu.py, tpu.py          a table each: which form when, and why
+cpu/                            a table for each slot: which form when, and why
+gpu.py, tpu.py                  a table each
 plan.py                         from a primitive to a plan, the first line that holds, and to lax
 force.py, measured.py           `forced`: a form by name, or those that were measured
 isolate.py                      keeps XLA from fusing a form with its neighbours

@@ -12,8 +12,15 @@ from jaxconv._lowering.measured import Measured
 #: All forms that can be forced on CPU, by name: XLA:CPU may abort on forms of the GPU's table.
 FORMS: dict[str, Form] = {
     form.name: form
-    for form in (reference.FORM, *(line.form for line in (*cpu.TABLE, *tpu.TABLE)))
-    if form is not reference.ZEROS
+    for form in (
+        reference.FORM,
+        *(
+            line.form
+            for tables in (cpu.TABLES, tpu.TABLES)
+            for table in tables.values()
+            for line in table
+        ),
+    )
 }
 
 #: The table of the CPU without oneDNN.

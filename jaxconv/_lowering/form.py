@@ -37,9 +37,8 @@ class Form:
     name: str
     #: a function for each slot that the form can fill
     emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
-    #: whether the form cannot compute a contraction to one of these slots; or, in words, what is
-    #: faster, where the form could and leaves it to others
-    cannot: Callable[[Problem], bool | str] = lambda p: False
+    #: whether the form cannot compute a contraction to one of these slots; tables say what is fast
+    cannot: Callable[[Problem], bool] = lambda p: False
     #: the parts of a rewrite: the contractions that the form makes of a contraction
     parts: Callable[[Problem], tuple[Problem, ...]] | None = None
     #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
@@ -82,4 +81,6 @@ class Line:
         return self.form.fills(problem) and not gathers and self.when(problem)
 
 
+#: The lines for one slot, in order; and the tables of a platform.
 Table = tuple[Line, ...]
+Tables = Mapping[Slot, Table]

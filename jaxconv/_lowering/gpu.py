@@ -8,8 +8,9 @@ residues of the stride. Several convolutions would be more calls, and take no le
 compiler shows that the lines help (`python -m benchmarks.compiled`); nothing has been timed.
 """
 
-from jaxconv._lowering.form import Line, Table
-from jaxconv._lowering.forms import cudnn, dot, dots, phases, reference, taps
+from jaxconv._base.geometry import OPERANDS
+from jaxconv._lowering.form import Line, Table, Tables
+from jaxconv._lowering.forms import cudnn, dot, dots, phases, taps
 from jaxconv._lowering.problem import Problem
 
 
@@ -32,8 +33,7 @@ def _one_kind(p: Problem) -> bool:
     return parts is not None and _no_backward_data(p) and len(parts(p)) == 1
 
 
-TABLE: Table = (
-    Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
+_LINES: Table = (
     Line(
         "stride 1",
         phases.FLIP,
@@ -78,3 +78,5 @@ TABLE: Table = (
     ),
     Line("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),
 )
+
+TABLES: Tables = dict.fromkeys(OPERANDS, _LINES)

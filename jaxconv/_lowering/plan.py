@@ -23,14 +23,15 @@ from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE, Forced
-from jaxconv._lowering.form import Form, Table
+from jaxconv._lowering.form import Form, Tables
+from jaxconv._lowering.forms import reference
 from jaxconv._lowering.isolate import are_small, call_apart
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Numerics, Problem, may_call_onednn, problem_of
 
 #: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
-TABLES: dict[str | None, Table] = {None: tpu.TABLE, "cpu": cpu.TABLE, "gpu": gpu.TABLE}
+TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}
 
 #: A bias and a residual, as far as they are there.
 Extras = Sequence[Array]
@@ -122,10 +123,7 @@ def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -
         return found
     if isinstance(forced, Measured):
         return _plan(problem, platform)
-    reason = FORMS[name].cannot(normalise(problem)[0])
-    leaves = f"leaves this contraction to others, since {reason}"
-    what = leaves if isinstance(reason, str) else "cannot compute this contraction"
-    raise ValueError(f"forced: {forced!r} {what}: {problem}")
+    raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")
 
 
 @lru_cache(maxsize=4096)
@@ -145,8 +143,10 @@ def _plan(
     force = forced is not None and forced.fills(normal) and not normal.empty
     if forced is not None and force:
         form, why, forced = forced, why_forced, None
+    elif normal.empty:
+        form, why = reference.ZEROS, "nothing is summed"
     else:
-        table = TABLES.get(platform, TABLES[None])
+        table = TABLES.get(platform, TABLES[None])[normal.result]
         form, why = next((line.form, line.why) for line in table if line.holds(normal))
     if form.any_sizes:
         normal, trim = problem, None

@@ -146,6 +146,11 @@ class Problem:
         return self.pixels * self.taps * self.geometry.groups * self.pairs
 
     @property
+    def bytes_of_data(self) -> int:
+        """Bytes of both tensors of data in float32, of a batch that is known."""
+        return 4 * sum(math.prod(self.shape(slot)) for slot in ("fine", "coarse"))
+
+    @property
     def strided(self) -> bool:
         """Whether some stride is not 1."""
         return any(a.stride > 1 for a in self.geometry.axes)

@@ -4,7 +4,8 @@ By XLA:TPU's own estimates of cycles (`python -m benchmarks.compiled`), each oth
 least 1.5 on layers that nobody tuned for. Nothing has been timed.
 """
 
-from jaxconv._lowering.form import Line, Table
+from jaxconv._base.geometry import OPERANDS
+from jaxconv._lowering.form import Line, Table, Tables
 from jaxconv._lowering.forms import bundle, dot, dots, phases, reference
 from jaxconv._lowering.problem import Problem
 
@@ -76,8 +77,7 @@ def _taps(p: Problem) -> bool:
     return p.result != "kernel" and plain and small and _few_images(p) and p.pixels >= MIN_PIXELS
 
 
-TABLE: Table = (
-    Line("empty", reference.ZEROS, lambda p: p.empty, "nothing is summed"),
+_LINES: Table = (
     Line(
         "few channels a group",
         bundle.FORM,
@@ -90,3 +90,5 @@ TABLE: Table = (
     Line("few images", dots.BY_TAP, _taps, "few images and taps: a dot for each tap"),
     Line("all others", reference.FORM, lambda p: True, "one convolution"),
 )
+
+TABLES: Tables = dict.fromkeys(OPERANDS, _LINES)

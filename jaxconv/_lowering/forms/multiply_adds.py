@@ -24,7 +24,7 @@ from jaxconv._lowering.forms.blocks import (
     sum_over_blocks,
 )
 from jaxconv._lowering.forms.window import Tap
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Numerics
 
 Box = list[range]
 
@@ -40,14 +40,6 @@ MAX_PIXEL_PRODUCTS = 490
 MIN_NEIGHBOURS = 4
 #: Data in a block of planes.
 MAX_BLOCK_BYTES = 4 << 20
-#: Products of a result that cost less than two transpositions.
-MAX_TERMS = 49
-#: Pixels of a row that are worth a vector.
-MIN_ROW_PIXELS = 16
-#: Planes of a multiple of these bytes share few lines of a cache: to transpose them is slow.
-ALIASED_BYTES = 2048
-#: Taps for which rows cost less than to transpose such planes, and others.
-MAX_TAPS_OF_ALIASED, MAX_TAPS = 64, 9
 
 
 def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
@@ -254,26 +246,6 @@ def _slice_box(x: Array, box: Box, spatial: Sequence[int]) -> Array:
 def _widen(x: Array, dtype: DType) -> Array:
     """Convert `x` to `dtype` once: inside the fused loop, each tap would convert again."""
     return x if x.dtype == dtype else lax.optimization_barrier(x.astype(dtype))
-
-
-# Channels first, where a table asks.
-
-
-def has_few_terms(p: Problem) -> bool:
-    """Whether grouped sums cost less than two transpositions."""
-    few = not p.dense and p.fine_channels <= (1 if p.strided else 4)
-    asked = p.channels_first and p.result == "coarse"
-    return asked and few and p.taps * p.fine_channels <= MAX_TERMS
-
-
-def has_rows(p: Problem) -> bool:
-    """Whether rows of pixels make vectors, and cost less than to transpose the planes."""
-    if p.result != "kernel" or not p.channels_first:
-        return False
-    aliased = math.prod(a.fine for a in p.geometry.axes) * p.bits // 8 % ALIASED_BYTES == 0
-    few = p.taps <= (MAX_TAPS_OF_ALIASED if aliased else MAX_TAPS)
-    long = p.geometry.axes[-1].coarse >= MIN_ROW_PIXELS
-    return long and few and (p.strided or aliased)
 
 
 FORM = Form("multiply-adds", {"coarse": to_coarse, "kernel": to_kernel}, contender=True)

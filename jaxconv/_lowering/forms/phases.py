@@ -25,7 +25,6 @@ from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
 from jaxconv._base.reshape import move_groups, replace_axes
 from jaxconv._lowering.form import Form, Parts
-from jaxconv._lowering.forms import multiply_adds
 from jaxconv._lowering.problem import Numerics, Problem
 
 #: Contractions in one program; a dilated kernel may need more.
@@ -34,9 +33,6 @@ MAX_PARTS = 64
 #: Residues of a depthwise contraction that have a contraction each. As channels, residues would be
 #: a channel multiplier, which few forms are good at.
 MAX_SEPARATE_RESIDUES = 16
-
-#: Pixels for each coarse pixel, with the zeros that spread the coarse pixels apart.
-MAX_SPREAD = 16
 
 #: Residues of all axes together: a plan looks at each residue.
 MAX_RESIDUES = 1 << 16
@@ -107,7 +103,7 @@ FLIP = Form(
 # Larger strides, as stride 1 over a coarse tensor with zeros between its pixels.
 
 
-def _spread_problem(problem: Problem) -> tuple[Problem, ...]:
+def spread_problem(problem: Problem) -> tuple[Problem, ...]:
     axes = tuple(
         replace(a, coarse=a.stride * (a.coarse - 1) + 1, stride=1) for a in problem.geometry.axes
     )
@@ -126,18 +122,11 @@ def spread(
     return flip(coarse, kernel, problem=problem, numerics=numerics, parts=parts)
 
 
-def pays_to_spread(problem: Problem) -> bool:
-    """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
-    [part] = _spread_problem(problem)
-    pixels = math.prod(a.stride for a in problem.geometry.axes)
-    return multiply_adds.has_few_terms(part) and problem.bits > 16 and pixels <= MAX_SPREAD
-
-
 SPREAD = Form(
     "spread",
     {"fine": spread},
     cannot=lambda p: not p.strided,
-    parts=_spread_problem,
+    parts=spread_problem,
     any_layout=True,
     one_part=True,
 )

@@ -11,14 +11,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxconv._lowering.form import Form, Parts
-from jaxconv._lowering.forms import onednn
 from jaxconv._lowering.problem import Numerics, Problem
 
-#: Coarse channels of a group: more are a dense contraction's work.
-MAX_MULTIPLIER = 8
 
-
-def _split_multiplier(problem: Problem) -> tuple[Problem, ...]:
+def split_multiplier(problem: Problem) -> tuple[Problem, ...]:
     groups = problem.geometry.groups * problem.coarse_channels
     geometry = problem.geometry.with_groups(groups)
     return (replace(problem, geometry=geometry, coarse_channels=1),)
@@ -32,19 +28,11 @@ def to_coarse(
     return part(jnp.repeat(fine, problem.coarse_channels, axis=-1), kernel, numerics)
 
 
-def _cannot(problem: Problem) -> bool | str:
-    multiplier = problem.fine_channels == 1 < problem.coarse_channels
-    if problem.dense or not multiplier or not onednn.FORM.fills(_split_multiplier(problem)[0]):
-        return True
-    many = problem.coarse_channels > MAX_MULTIPLIER
-    return "so many channels of a group are faster together" if many else False
-
-
 FORM = Form(
     "repeat",
     {"coarse": to_coarse},
-    cannot=_cannot,
-    parts=_split_multiplier,
+    cannot=lambda p: p.dense or not p.fine_channels == 1 < p.coarse_channels,
+    parts=split_multiplier,
     any_kernel=True,
     isolated=(),
     one_part=True,

@@ -19,30 +19,9 @@ from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Form, Parts
-from jaxconv._lowering.forms import onednn, onednn_call, window
+from jaxconv._lowering.forms import onednn_call, window
 from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
 from jaxconv._lowering.problem import Numerics, Problem
-
-#: Coarse pixels in a block, as far as an image has so many: fewer are not worth a call.
-MIN_PIXELS = 256
-
-#: Factors (pairs of a tap and a fine channel) that multiply-adds take in one loop, at most.
-MAX_FACTORS = 64
-#: Pairs of channels in a group, of more taps than that, and of fewer.
-MAX_PAIRS, MAX_PAIRS_OF_FEW_TAPS = 64, 4
-#: Pixels of an image, and taps, that are worth a call where multiply-adds are an alternative.
-MIN_CALL_PIXELS, MIN_CALL_TAPS = 64, 9
-
-
-def pays_to_slide(p: Problem) -> bool:
-    """Whether a call for each image beats multiply-adds, and dots of windows."""
-    many, large = p.taps > MAX_FACTORS, p.positions >= MIN_CALL_PIXELS
-    if p.pairs > (MAX_PAIRS if many else MAX_PAIRS_OF_FEW_TAPS):
-        return False
-    added = p.taps * p.fine_channels <= MAX_FACTORS
-    if p.pairs == 1 or (added and (p.coarse_channels % 2 == 1 or p.taps < MIN_CALL_TAPS)):
-        return many and large
-    return many or (p.bits == 32 and large)
 
 
 def _choose_rows(problem: Problem) -> int:
@@ -61,7 +40,7 @@ def _view_rows(problem: Problem) -> tuple[Axis, ...]:
     return (first, *others)
 
 
-def _split_images(problem: Problem) -> tuple[Problem, ...]:
+def split_images(problem: Problem) -> tuple[Problem, ...]:
     channels = problem.geometry.groups * problem.fine_channels * problem.coarse_channels
     axes = tuple(a.exchanged() for a in _view_rows(problem))
     geometry = replace(problem.geometry.canonical(), axes=axes).with_groups(channels)
@@ -102,21 +81,12 @@ def images_to_kernel(
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
-def _cannot(problem: Problem) -> bool | str:
-    if problem.dense or not problem.counted or problem.empty or problem.rank > 2:
-        return True
-    if not onednn.FORM.fills(_split_images(problem)[0]):
-        return True
-    few = math.prod(a.coarse for a in _view_rows(problem)) < min(MIN_PIXELS, problem.positions)
-    return "a block of so few pixels is not worth a call" if few else False
-
-
 FORM = Form(
     "slide",
     {"kernel": images_to_kernel},
-    cannot=_cannot,
+    cannot=lambda p: p.dense or not p.counted or p.empty or p.rank > 2,
     any_layout=True,
     gathers=True,
-    parts=_split_images,
+    parts=split_images,
     contender=True,
 )

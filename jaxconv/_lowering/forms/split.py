@@ -102,38 +102,23 @@ MIN_GROUPS = 64
 #: Data, and data of one image, that a contraction to coarse takes at once.
 MAX_COARSE_BYTES = 32 << 20
 
-#: Channels whose multiples make pixels share few lines of a cache; a row of pixels that a cache can
-#: not hold then; and channels of a group up to which oneDNN reads such pixels for each tap.
-ALIASED_CHANNELS, MIN_ROW_BYTES, MAX_GROUP_CHANNELS = 512, 48 << 10, 16
-
-#: Channels that a contraction to coarse takes at once where more would be aliased.
+#: Channels that a contraction to coarse of less data takes at once.
 FEW_CHANNELS = 256
 
 #: Data of one image that a weights gradient of few taps takes at once: groups would be slivers.
 MAX_IMAGE_BYTES, MAX_IMAGE_TAPS = 8 << 20, 9
 
 
-def reads_aliased(problem: Problem) -> bool:
-    """Whether a contraction to coarse reads, tap by tap, pixels that share few lines of a cache."""
-    if problem.result != "coarse" or problem.bits != 32 or problem.phase or problem.pointwise:
-        return False
-    few = not problem.dense and 1 < problem.fine_channels <= MAX_GROUP_CHANNELS
-    channels = problem.geometry.groups * problem.fine_channels
-    row = 4 * channels * problem.geometry.axes[-1].fine
-    return few and channels % ALIASED_CHANNELS == 0 and row >= MIN_ROW_BYTES
-
-
 def _choose_block(problem: Problem) -> tuple[int, int]:
     """Choose how many images and groups a block has: divisors of the batch and the groups."""
     batch, groups = problem.batch or 1, problem.geometry.groups
-    data = 4 * sum(math.prod(problem.shape(slot)) for slot in ("fine", "coarse"))
+    data = problem.bytes_of_data
     image = data // batch
     if problem.result == "fine":
         images = max(MAX_FINE_BLOCK_BYTES // max(image, 1), MIN_FINE_BLOCK_IMAGES)
         return find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
     if problem.result == "coarse" and data <= MAX_COARSE_BYTES:
-        few = FEW_CHANNELS // problem.fine_channels
-        return batch, find_divisor(groups, few) if reads_aliased(problem) else groups
+        return batch, find_divisor(groups, FEW_CHANNELS // problem.fine_channels)
     whole = MAX_IMAGE_BYTES if problem.taps <= MAX_IMAGE_TAPS else MAX_BLOCK_BYTES
     if problem.result == "coarse":
         whole = MAX_COARSE_BYTES

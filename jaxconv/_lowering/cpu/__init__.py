@@ -1,0 +1,21 @@
+"""CPU: which form computes which contraction.
+
+    to_coarse.py, to_fine.py, to_kernel.py   a table for the result in each slot
+    common.py                                the lines that several of these have
+
+The first line that holds, and whose form can compute the contraction, decides. Contractions to the
+fine tensor are mostly rewritten as contractions to the coarse tensor. oneDNN, where jaxlib carries
+oneDNN, computes what oneDNN is fast at. The last lines of a table are the portable forms.
+
+A form says what it cannot compute. All that says what is faster stands here: each limit on a line
+of its own, above the function that reads it.
+"""
+
+from jaxconv._lowering.cpu import to_coarse, to_fine, to_kernel
+from jaxconv._lowering.form import Tables
+
+TABLES: Tables = {
+    "coarse": to_coarse.TABLE,
+    "fine": to_fine.TABLE,
+    "kernel": to_kernel.TABLE,
+}

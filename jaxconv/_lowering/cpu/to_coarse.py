@@ -1,0 +1,266 @@
+"""CPU, to coarse: the forward pass, and data gradients that were rewritten."""
+
+from jaxconv._lowering.cpu.common import (
+    ALL_OTHERS,
+    FAR,
+    MAX_COARSE_CHANNELS,
+    MAX_WIDENED_CHANNELS,
+    MIN_COARSE_PER_FINE,
+    ONE_TAP_CHANNELS_FIRST,
+    may_call_onednn,
+    wide_groups,
+)
+from jaxconv._lowering.form import Line, Table
+from jaxconv._lowering.forms import (
+    col2im,
+    convolution,
+    dot,
+    dots,
+    im2col,
+    multiply_adds,
+    onednn,
+    repeat,
+    split,
+    taps,
+)
+from jaxconv._lowering.problem import Problem
+
+#: Summed channels of a group for which multiply-adds beat XLA's grouped convolution.
+MAX_GROUP_CHANNELS = 8
+
+#: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
+MAX_TERMS = 100
+
+
+def _few_terms(p: Problem) -> bool:
+    """Whether there are groups, and few enough multiply-adds a result for one fused loop."""
+    few = not p.dense and p.fine_channels <= MAX_GROUP_CHANNELS
+    return few and p.taps * p.fine_channels <= MAX_TERMS
+
+
+#: Channels whose multiples make pixels share few lines of a cache.
+ALIASED_CHANNELS = 512
+
+#: Bytes of a row of pixels that a core's cache does not hold.
+MIN_ALIASED_ROW_BYTES = 48 << 10
+
+#: Channels of a group up to which oneDNN reads such pixels again for each tap.
+MAX_ALIASED_GROUP_CHANNELS = 16
+
+
+def _much_data(p: Problem) -> bool:
+    """Whether data is copied, or read by multiply-adds, and is more than a cache holds."""
+    if _reads_aliased(p):
+        return may_call_onednn(p)
+    multiplied = p.depthwise and p.rank > 1 and not may_call_onednn(p)
+    much = p.counted and p.bytes_of_data > split.MAX_COARSE_BYTES
+    return multiplied and much and p.channels_last and not p.phase
+
+
+def _reads_aliased(p: Problem) -> bool:
+    """Whether oneDNN would read, tap by tap, pixels that share few lines of a cache."""
+    if p.bits != 32 or p.phase or p.pointwise:
+        return False
+    few = not p.dense and 1 < p.fine_channels <= MAX_ALIASED_GROUP_CHANNELS
+    channels = p.geometry.groups * p.fine_channels
+    row = 4 * channels * p.geometry.axes[-1].fine
+    return few and channels % ALIASED_CHANNELS == 0 and row >= MIN_ALIASED_ROW_BYTES
+
+
+#: Pixels of images that are too few for oneDNN's call to finish sums in one pass.
+MAX_DOT_PIXELS = 14 * 14
+
+
+def _one_dot(p: Problem) -> bool:
+    """Whether one tap, or tiles, have one group, and oneDNN does not save a pass."""
+    called = may_call_onednn(p) and _pays_for_onednn(p)
+    if not p.dense or not called or not p.pointwise:
+        return p.dense and not called
+    finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
+    copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
+    return not (finishes or copies)
+
+
+#: Summed channels that XLA:CPU's fast dense convolution leaves to slower code.
+MAX_SLOW_CHANNELS = 16
+
+#: Elements of all windows over elements of the data, above which that convolution is faster than to
+#: add windows up.
+MAX_WINDOWS_RATIO = 2
+
+
+def _fast_dense(p: Problem) -> bool:
+    """Whether few channels result from large windows."""
+    if not (p.fast_dense and p.dense) or p.rank != 2 or p.bits != 32 or p.pointwise:
+        return False
+    i, o = p.fine_channels, p.coarse_channels
+    return i > MAX_SLOW_CHANNELS and p.taps * o > MAX_WINDOWS_RATIO * i and _few_results(p)
+
+
+#: Result channels for which adding windows up beats oneDNN.
+MAX_RESULT_CHANNELS = 8
+
+#: Summed channels for each result channel for which adding windows up is faster.
+MIN_SUMMED_PER_RESULT = 8
+
+
+def _few_results(p: Problem) -> bool:
+    """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
+    most = MAX_RESULT_CHANNELS if p.onednn else MAX_COARSE_CHANNELS
+    few = p.coarse_channels <= most
+    return p.counted and few and p.fine_channels >= MIN_SUMMED_PER_RESULT * p.coarse_channels
+
+
+#: Products of a result that cost less than two transpositions.
+MAX_PLANE_TERMS = 49
+
+#: Channels of a group of such a result, and with strides.
+MAX_PLANE_CHANNELS, MAX_STRIDED_PLANE_CHANNELS = 4, 1
+
+
+def few_terms_channels_first(p: Problem) -> bool:
+    """Whether grouped sums cost less than two transpositions."""
+    most = MAX_STRIDED_PLANE_CHANNELS if p.strided else MAX_PLANE_CHANNELS
+    few = not p.dense and p.fine_channels <= most
+    return p.channels_first and few and p.taps * p.fine_channels <= MAX_PLANE_TERMS
+
+
+#: Coarse channels of a group: more are a dense contraction's work.
+MAX_MULTIPLIER = 8
+
+
+def _multiplies_channels(p: Problem) -> bool:
+    """Whether there is one fine channel a group, and oneDNN computes it repeated."""
+    few = p.coarse_channels <= MAX_MULTIPLIER
+    return few and all(map(may_call_onednn, repeat.split_multiplier(p)))
+
+
+def _few_terms_beat_onednn(p: Problem) -> bool:
+    """Whether few channels give one, or phases, whose results fuse with the interleaving."""
+    divider = p.coarse_channels == 1 < p.fine_channels
+    return (divider or (p.phase and p.depthwise)) and _few_terms(p)
+
+
+#: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
+MIN_ONEDNN_WORK = 2e4
+
+#: Pixels whose sums cost less than to copy the kernel for oneDNN.
+MAX_COPIED_KERNEL_PIXELS = 49
+
+
+def _pays_for_onednn(p: Problem) -> bool:
+    """Whether there is enough work to start oneDNN, and to let oneDNN copy the kernel."""
+    few = p.pixels <= MAX_COPIED_KERNEL_PIXELS and p.bits == 32
+    copied = p.dense and p.rank == 2 and p.geometry.kernel == p.geometry.canonical().kernel
+    return p.work >= MIN_ONEDNN_WORK and not (few and copied and _small_image(p))
+
+
+def _dots_only(p: Problem) -> bool:
+    """Whether the stride is 1, or the contraction too much for multiply-adds.
+
+    At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
+    """
+    split_over_devices = p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
+    return split_over_devices and (not p.strided or not _few_terms(p))
+
+
+def _many_taps(p: Problem) -> bool:
+    """Whether there are groups, and too many taps for a program to write out one by one."""
+    return not p.dense and p.taps > (MAX_TERMS if p.depthwise else taps.MAX_TAPS)
+
+
+def _dots_of_windows(p: Problem) -> bool:
+    """Whether dots win: groups; 16 bits; small images, and few channels that give many."""
+    return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widens(p)))
+
+
+#: Pixels along an axis for which im2col beats XLA's convolution.
+MAX_SMALL_PIXELS = 14
+
+#: Fine channels for which im2col beats XLA's convolution of small images.
+MIN_WIDE_CHANNELS = 64
+
+
+def _small_image(p: Problem) -> bool:
+    """Whether an axis has few pixels, and there are enough results to be worth their windows."""
+    small = any(a.coarse <= MAX_SMALL_PIXELS for a in p.geometry.axes if a.kernel > 1)
+    wide = p.fine_channels >= MIN_WIDE_CHANNELS and p.coarse_channels > MAX_COARSE_CHANNELS
+    return small and wide
+
+
+def _widens(p: Problem) -> bool:
+    """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
+    many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
+    return 1 < p.fine_channels <= MAX_WIDENED_CHANNELS and many
+
+
+TABLE: Table = (
+    ONE_TAP_CHANNELS_FIRST,
+    Line(
+        "much-data",
+        split.BLOCKS,
+        _much_data,
+        "much data is copied, or read again: in blocks that a cache holds",
+    ),
+    Line("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
+    Line("fast-dense", convolution.FORM, _fast_dense, "XLA's dense convolution, on all cores"),
+    Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
+    FAR,
+    Line(
+        "few-terms-channels-first",
+        multiply_adds.CHANNELS_FIRST,
+        few_terms_channels_first,
+        "few channels a group: multiply-adds, and no transposition",
+    ),
+    Line(
+        "multiplier",
+        repeat.FORM,
+        _multiplies_channels,
+        "each fine channel repeated: depthwise",
+    ),
+    Line(
+        "few-terms-beat-onednn",
+        multiply_adds.FORM,
+        _few_terms_beat_onednn,
+        "oneDNN has no vector code for a few channels a group, nor for interleaved results",
+    ),
+    Line("onednn", onednn.FORM, _pays_for_onednn, "oneDNN, which jaxlib carries"),
+    # The portable forms: without oneDNN, or for what it cannot compute.
+    Line(
+        "grouped-sharded",
+        dots.BY_TAP,
+        _dots_only,
+        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
+    ),
+    Line(
+        "few-terms",
+        multiply_adds.FORM,
+        _few_terms,
+        "few channels a group: multiply-adds instead of XLA's scalar loops",
+    ),
+    Line(
+        "many-taps",
+        split.PIECES,
+        _many_taps,
+        "grouped, and too many taps for one program: a loop over pieces of the kernel",
+    ),
+    Line(
+        "wide-groups",
+        split.GROUPS,
+        wide_groups,
+        "one contraction for each group is twice as fast as one for all",
+    ),
+    Line(
+        "dots-of-windows",
+        im2col.FORM,
+        _dots_of_windows,
+        "dots are several times faster than XLA's convolution here",
+    ),
+    Line(
+        "3-D",
+        taps.FIRST_AXIS,
+        lambda p: p.rank > 2 and not p.partitioned,
+        "XLA's fast convolution has two spatial axes",
+    ),
+    ALL_OTHERS,
+)

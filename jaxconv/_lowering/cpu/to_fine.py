@@ -1,0 +1,91 @@
+"""CPU, to fine: data gradients and transposed convolutions. Most are rewritten as to coarse."""
+
+import math
+
+from jaxconv._lowering.cpu import to_coarse
+from jaxconv._lowering.cpu.common import (
+    ALL_OTHERS,
+    MAX_STEM_CHANNELS,
+    ONE_TAP_CHANNELS_FIRST,
+    may_call_onednn,
+)
+from jaxconv._lowering.form import Line, Table
+from jaxconv._lowering.forms import col2im, dot, phases, split, taps
+from jaxconv._lowering.problem import Problem
+
+
+def _much_data(p: Problem) -> bool:
+    """Whether data is copied; the form knows how much is too much."""
+    return (p.strided or p.depthwise) and not p.channels_last
+
+
+def _one_dot(p: Problem) -> bool:
+    """Whether there is one group: with groups, oneDNN is faster after a flip or by phases."""
+    return p.dense or not may_call_onednn(p)
+
+
+#: Coarse channels a pixel for which the weights are most of the data, with stride 1.
+MIN_CHANNELS_PER_PIXEL = 4
+
+
+def _few_pixels(p: Problem) -> bool:
+    """Whether to add up windows costs less than to copy the kernel, which phases do most."""
+    if not p.counted:
+        return False
+    coarse, fine, _ = p.geometry.kernel
+    as_it_lies = coarse in (0, 1 + p.rank) or (p.strided and fine == 1 + p.rank)
+    least = p.pixels * (1 if p.strided else MIN_CHANNELS_PER_PIXEL)
+    return as_it_lies and p.coarse_channels >= least
+
+
+#: Coarse channels that phases read faster than windows are added up.
+MAX_PHASED_CHANNELS = 64
+
+#: Coarse channels for each fine channel for which adding windows up is faster.
+MIN_SUMMED_PER_RESULT = 8
+
+
+def _few_results(p: Problem) -> bool:
+    """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
+    few = p.fine_channels <= MAX_STEM_CHANNELS
+    many = p.coarse_channels >= MIN_SUMMED_PER_RESULT * p.fine_channels
+    if p.onednn:
+        return (
+            p.counted and p.bits == 32 and few and many and p.coarse_channels > MAX_PHASED_CHANNELS
+        )
+    return p.counted and p.bits < 64 and (few or many)
+
+
+#: Pixels for each coarse pixel, with the zeros that spread the coarse pixels apart.
+MAX_SPREAD = 16
+
+
+def _spread(p: Problem) -> bool:
+    """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
+    pixels = math.prod(a.stride for a in p.geometry.axes)
+    few = p.strided and p.bits > 16 and pixels <= MAX_SPREAD
+    return few and all(map(to_coarse.few_terms_channels_first, phases.spread_problem(p)))
+
+
+TABLE: Table = (
+    ONE_TAP_CHANNELS_FIRST,
+    Line("much-data", split.BLOCKS, _much_data, "much data is copied: in blocks"),
+    Line("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
+    Line(
+        "few-pixels",
+        col2im.FORM,
+        _few_pixels,
+        "few pixels: a dot reads the weights, which are most of the data, as they lie",
+    ),
+    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
+    Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
+    Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
+    Line(
+        "strided",
+        phases.PHASES,
+        lambda p: True,
+        "stride-1 convolutions, one a kind of residues",
+    ),
+    Line("tap-by-tap", taps.TAPS, lambda p: True, "too many phases"),
+    ALL_OTHERS,
+)

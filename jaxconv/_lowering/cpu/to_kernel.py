@@ -1,0 +1,292 @@
+"""CPU, to kernel: weights gradients."""
+
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from jaxconv._lowering.cpu.common import (
+    ALL_OTHERS,
+    FAR,
+    MAX_COARSE_CHANNELS,
+    MAX_STEM_CHANNELS,
+    MAX_WIDENED_CHANNELS,
+    MIN_COARSE_PER_FINE,
+    MIN_GROUP_WORK,
+    image_by_image,
+    may_call_onednn,
+    wide_groups,
+)
+from jaxconv._lowering.form import Line, Table
+from jaxconv._lowering.forms import (
+    convolution,
+    dot,
+    dots,
+    im2col,
+    multiply_adds,
+    onednn_weights,
+    slide,
+    split,
+    swap,
+    taps,
+)
+from jaxconv._lowering.problem import Problem
+
+#: Factors (pairs of a tap and a fine channel) that multiply-adds take in one loop.
+MAX_FACTORS = 64
+
+#: Pairs of channels in a group for which multiply-adds beat dots.
+MAX_CHANNEL_PAIRS = 32
+
+#: Fine channels of such a group.
+MAX_GROUP_CHANNELS = 8
+
+
+def _few_pairs(p: Problem) -> bool:
+    return not p.dense and p.pairs <= MAX_CHANNEL_PAIRS
+
+
+def _few_terms(p: Problem) -> bool:
+    """Whether groups have few pairs of channels, and few factors, for one fused loop."""
+    few = p.fine_channels <= MAX_GROUP_CHANNELS and p.taps * p.fine_channels <= MAX_FACTORS
+    return _few_pairs(p) and few
+
+
+#: Pairs of channels in a group for which an image as a kernel beats other forms, of more taps than
+#: multiply-adds take in one loop, and of fewer.
+MAX_SLIDING_PAIRS, MAX_SLIDING_PAIRS_OF_FEW_TAPS = 64, 4
+
+#: Pixels of an image that are worth a call.
+MIN_CALL_PIXELS = 64
+
+#: Taps that are worth a call where multiply-adds are an alternative.
+MIN_CALL_TAPS = 9
+
+#: Pixels in a block of rows that are worth a call, if the image has so many.
+MIN_BLOCK_PIXELS = 256
+
+
+def _slides(p: Problem) -> bool:
+    """Whether a call for each image beats multiply-adds, and dots of windows."""
+    many, large = p.taps > MAX_FACTORS, p.positions >= MIN_CALL_PIXELS
+    if p.pairs > (MAX_SLIDING_PAIRS if many else MAX_SLIDING_PAIRS_OF_FEW_TAPS):
+        return False
+    added = p.taps * p.fine_channels <= MAX_FACTORS
+    if p.pairs == 1 or (added and (p.coarse_channels % 2 == 1 or p.taps < MIN_CALL_TAPS)):
+        pays = many and large
+    else:
+        pays = many or (p.bits == 32 and large)
+    if not pays:
+        return False
+    [part] = slide.split_images(p)
+    return may_call_onednn(part) and part.taps >= min(MIN_BLOCK_PIXELS, p.positions)
+
+
+#: Pixels of a row that are worth a vector.
+MIN_ROW_PIXELS = 16
+
+#: Planes of a multiple of these bytes share few lines of a cache: to transpose them is slow.
+ALIASED_BYTES = 2048
+
+#: Taps for which rows cost less than to transpose such planes, and others.
+MAX_TAPS_OF_ALIASED, MAX_TAPS_OF_ROWS = 64, 9
+
+
+def _rows(p: Problem) -> bool:
+    """Whether rows of pixels make vectors, and cost less than to transpose the planes."""
+    aliased = math.prod(a.fine for a in p.geometry.axes) * p.bits // 8 % ALIASED_BYTES == 0
+    few = p.taps <= (MAX_TAPS_OF_ALIASED if aliased else MAX_TAPS_OF_ROWS)
+    long = p.geometry.axes[-1].coarse >= MIN_ROW_PIXELS
+    return p.channels_first and long and few and (p.strided or aliased)
+
+
+def _much_data(p: Problem) -> bool:
+    """Whether data is copied, or read by multiply-adds; the form knows how much is too much."""
+    return _few_pairs(p) or (not p.channels_last and p.rank > 1 and not p.tiles)
+
+
+#: Sums that XLA:CPU computes in one dot on one core.
+MAX_ONE_CORE_SUMS = 96 * 96
+
+
+def _few_sums(p: Problem) -> bool:
+    """Whether a weights gradient has many rows and few sums, which XLA computes in float32."""
+    few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dot.MIN_PART_ROWS
+    return few and p.counted and p.bits < 64 and p.dtype != jnp.bfloat16
+
+
+#: Multiply-adds that are worth a call of oneDNN for a weights gradient.
+MIN_ONEDNN_WORK = 1e6
+
+#: Coarse channels that fill a vector of AVX2.
+MIN_COARSE_CHANNELS = 8
+
+#: Coarse channels for each fine channel and tap of the last axis.
+MAX_COARSE_PER_ROW = 7
+
+#: Fine channels of few signals of stride 1 that are worth the call.
+MIN_SIGNAL_CHANNELS = 32
+
+#: Signals, and images of strided layers, that XLA takes as channels itself.
+MIN_IMAGES = 8
+
+
+def _pays_for_onednn(p: Problem) -> bool:
+    """Whether several taps, and enough results of each, are worth to move images last."""
+    i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
+    if p.pointwise or p.work < MIN_ONEDNN_WORK:
+        return False
+    if p.rank == 1:
+        few = (p.batch or 0) < MIN_IMAGES and i >= MIN_SIGNAL_CHANNELS
+        return not p.dilated and (p.strided or few)
+    return MIN_COARSE_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
+
+
+#: Images for which XLA's weights gradient, which takes images as channels, beats im2col.
+MIN_MANY_IMAGES = 32
+
+#: Bytes of data that XLA's weights gradient may transpose to take images as channels.
+MAX_COPIED_BYTES = 16 << 20
+
+
+def _fast_dense(p: Problem) -> bool:
+    """Whether there are several images, and little to transpose, for XLA's convolution."""
+    if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
+        return False
+    several = (p.batch or 0) >= (MIN_IMAGES if p.strided else MIN_MANY_IMAGES)
+    many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
+    even = not many and (p.strided or not _narrow_coarse(p))
+    return several and even and p.bytes_of_data <= MAX_COPIED_BYTES
+
+
+def _narrow_coarse(p: Problem) -> bool:
+    """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
+    i, o = p.fine_channels, p.coarse_channels
+    return p.pixels * (i - o) >= 2 * i * o  # two copies of the result, for each tap
+
+
+def _dots_only(p: Problem) -> bool:
+    """Whether a program is split over devices, and the groups are too much for multiply-adds."""
+    split_over_devices = p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
+    return split_over_devices and not _few_terms(p)
+
+
+def _many_taps(p: Problem) -> bool:
+    """Whether there are groups, and too many taps for a program to write out one by one."""
+    return not p.dense and p.taps > (MAX_FACTORS if _few_pairs(p) else taps.MAX_TAPS)
+
+
+#: Bytes of windows in 16 bits that are worth a contraction for each group.
+MIN_GROUP_WINDOWS_BYTES = 4 << 20
+
+
+def _wide_groups(p: Problem) -> bool:
+    """Whether each of several groups is enough work for a contraction of its own."""
+    one = replace(p, geometry=replace(p.geometry, groups=1))
+    if onednn_weights.FORM.fills(one) and _pays_for_onednn(one):
+        return True
+    windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
+    much = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups
+    return wide_groups(p) or (much and (p.pointwise or windows >= MIN_GROUP_WINDOWS_BYTES))
+
+
+def _dots_of_windows(p: Problem) -> bool:
+    """Whether dots win: groups, and all but stems and long signals."""
+    return not p.dense or (not _is_stem(p) and (p.rank > 1 or _short_signals(p)))
+
+
+def _is_stem(p: Problem) -> bool:
+    """Whether there are few channels and several images, which XLA takes as channels."""
+    few = p.fine_channels <= MAX_WIDENED_CHANNELS and p.coarse_channels <= MAX_COARSE_CHANNELS
+    least = MIN_IMAGES if p.fine_channels <= MAX_STEM_CHANNELS else MIN_MANY_IMAGES
+    return few and (p.batch or 0) >= least and p.bits == 32
+
+
+#: Pixels of signals that im2col takes.
+MAX_SIGNAL_PIXELS = 1024
+
+
+def _short_signals(p: Problem) -> bool:
+    """Whether im2col beats XLA's weights gradient: signals few, and short or strided; bfloat16."""
+    few = p.counted and (p.batch or 0) < MIN_IMAGES and (p.strided or p.pixels <= MAX_SIGNAL_PIXELS)
+    return few or p.fine_channels == 1 or p.bits == 64 or p.dtype == jnp.bfloat16
+
+
+TABLE: Table = (
+    Line(
+        "one-tap-channels-first",
+        dots.BY_IMAGE,
+        lambda p: p.bits > 16 and image_by_image(p),
+        "one tap, channels first: a dot for each image, and no transposition",
+    ),
+    Line(
+        "depthwise-weights",
+        slide.FORM,
+        _slides,
+        "a depthwise weights gradient: each image of the coarse tensor as oneDNN's kernel",
+    ),
+    Line(
+        "rows",
+        multiply_adds.CHANNELS_FIRST,
+        _rows,
+        "a depthwise weights gradient, channels first: rows of pixels, and no transposition",
+    ),
+    Line(
+        "much-data",
+        split.BLOCKS,
+        _much_data,
+        "much data is copied, or read again: in blocks that a cache holds",
+    ),
+    Line(
+        "few-sums",
+        dot.IN_PARTS,
+        _few_sums,
+        "one dot of few sums keeps one core busy: several dots side by side, then their sum",
+    ),
+    Line("one-dot", dot.FORM, lambda p: p.dense, "one tap, or windows that tile: one dot"),
+    Line(
+        "onednn-weights",
+        onednn_weights.FORM,
+        _pays_for_onednn,
+        "a weights gradient: oneDNN, with images as channels",
+    ),
+    Line("fast-dense", convolution.FORM, _fast_dense, "XLA's dense convolution, on all cores"),
+    FAR,
+    Line(
+        "narrow-coarse",
+        swap.FORM,
+        _narrow_coarse,
+        "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
+    ),
+    Line(
+        "grouped-sharded",
+        dots.BY_TAP,
+        _dots_only,
+        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
+    ),
+    Line(
+        "few-terms",
+        multiply_adds.FORM,
+        _few_terms,
+        "few channels a group: multiply-adds instead of XLA's scalar loops",
+    ),
+    Line(
+        "many-taps",
+        split.PIECES,
+        _many_taps,
+        "grouped, and too many taps for one program: a loop over pieces of the kernel",
+    ),
+    Line(
+        "wide-groups",
+        split.GROUPS,
+        _wide_groups,
+        "one contraction for each group is twice as fast as one for all",
+    ),
+    Line(
+        "dots-of-windows",
+        im2col.FORM,
+        _dots_of_windows,
+        "dots are several times faster than XLA's convolution here",
+    ),
+    ALL_OTHERS,
+)
