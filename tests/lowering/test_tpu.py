@@ -10,11 +10,11 @@ import pytest
 import jaxconv
 from jaxconv._lowering.forms import bundle
 from jaxconv._lowering.plan import choose_plan
+from tests.lowering.test_plans import axis, names, problem
 from tests.support import exact, oracle
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
 from tests.support.random_problems import SLOTS
-from tests.test_lowering_plans import axis, names, problem
 
 F32, BF16 = np.float32, jnp.bfloat16
 

@@ -12,12 +12,12 @@ import jaxconv
 from jaxconv._base.geometry import Axis
 from jaxconv._lowering import gpu
 from jaxconv._lowering.forms import cudnn
+from tests.lowering.test_plans import axis, problem
 from tests.support import exact, oracle
 from tests.support.classes import BF16, CLASSES, F32, F64, OPERATIONS, each_slot
 from tests.support.forms import integers, operands
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
-from tests.test_lowering_plans import axis, problem
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
