@@ -1,4 +1,4 @@
-"""The oracle against sums done by hand; `test_literal.py` has those of oneDNN's own unit tests.
+"""The oracle against sums done by hand; `ops/test_literal.py` has those of oneDNN's own unit tests.
 
 The taps are powers of ten: the digits of a result show which elements met which taps.
 """

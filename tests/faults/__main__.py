@@ -81,7 +81,7 @@ def first_failure(copy: Path, arguments: list[str]) -> str | None:
     if found:
         return found[1]
     if "Fatal Python error" in done.stderr:  # of what XLA was told, say
-        frames = re.findall(r'tests/(test_\w+\.py)", line \d+ in (test_\w+)', done.stderr)
+        frames = re.findall(r'tests/((?:\w+/)?test_\w+\.py)", line \d+ in (test_\w+)', done.stderr)
         return "::".join(frames[-1]) + ENDS if frames else f"{arguments[0][6:]}{ENDS}"
     if done.returncode not in (0, 4, 5):  # 4, 5: no such test any more
         raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -95,7 +95,7 @@ def row(fault: Fault, caught: str | None, seconds: float) -> str:
 
 def before(row: str | None) -> list[str]:
     """The test that a row names, as an argument of pytest's."""
-    found = row and re.search(r"`(test_[^`]+)` \| \d+ \|$", row)
+    found = row and re.search(r"`((?:\w+/)?test_[^`]+)` \| \d+ \|$", row)
     return [f"tests/{found[1].removesuffix(ENDS)}".replace("\\|", "|")] if found else []
 
 

@@ -2,7 +2,7 @@
 
 from tests.faults.fault import faults
 
-NODES = "test_onnx_nodes.py"
+NODES = "onnx/test_nodes.py"
 MESSAGES, STATE = f"{NODES} -k message", f"{NODES} -k sequence"
 SUMS, LARGEST = f"{NODES} -k dots", f"{NODES} -k largest"
 ROUNDED, SCALES = f"{NODES} -k ties", f"{NODES} -k scales"

@@ -8,10 +8,13 @@ in fewer bits or reads a wrong element gives something else.
 import itertools
 import math
 import zlib
+from functools import partial
 
+import jax
 import ml_dtypes
 import numpy as np
 
+import jaxconv
 from tests.support import oracle
 from tests.support.oracle import round_to
 
@@ -56,6 +59,28 @@ def demand_equal(result, expected, case):
     np.testing.assert_array_equal(np.asarray(result).astype(F64), expected.astype(F64), case.name)
 
 
+def called(ops, arguments):
+    """Several operations, each with its arrays."""
+    return [op(*arrays) for op, arrays in zip(ops, arguments, strict=True)]
+
+
+def check_values(calls):
+    """All calls as one program: a case, the type read and the type asked for, or None.
+
+    Each result is the exact sum, rounded once. Returned are the program, what it got and gave.
+    """
+    ops = [case.bind(jaxconv, preferred_element_type=wider) for case, _, wider in calls]
+    run, given, expected = jax.jit(partial(called, ops)), [], []
+    for case, dtype, wider in calls:
+        arrays, sums = exact_arrays(case, dtype)
+        given.append([x.astype(dtype) for x in arrays])
+        expected.append(round_to(sums, wider or dtype))
+    found = run(given)
+    for (case, *_), *results in zip(calls, found, expected, strict=True):
+        demand_equal(*results, case)
+    return run, given, found
+
+
 # Non-finite values.
 
 
@@ -74,6 +99,22 @@ def demand_contained(case, which, at, result, finite):
     assert not np.isfinite(result[readers(case, which, at)]).any(), case.name
     spared = ~may_change(case, which, at)
     np.testing.assert_array_equal(result[spared], finite[spared], case.name)
+
+
+def check_contained(calls):
+    """The values, and those of the same program with one inf or nan in either array.
+
+    In float32, where there are elements: the other calls get again what they had.
+    """
+    run, given, finite = check_values(calls)
+    read = [n for n, (case, dtype, _) in enumerate(calls) if case.src_shape[0] and dtype is F32]
+    poisoned = {n: list(poisonings(calls[n][0], given[n])) for n in read}
+    for time in range(4):
+        found = run([poisoned[n][time][0] if n in poisoned else x for n, x in enumerate(given)])
+        for n in read:
+            _, which, at = poisoned[n][time]
+            results = np.asarray(found[n]), np.asarray(finite[n])
+            demand_contained(calls[n][0], which, at, *results)
 
 
 def readers(case, which, at):

@@ -13,7 +13,7 @@ import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import selfcheck
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 OPERATIONS = [
     "convolution",
     "convolution_backward_data",

@@ -12,12 +12,12 @@ import jaxconv
 from jaxconv._base.geometry import Axis
 from jaxconv._lowering import gpu
 from jaxconv._lowering.forms import cudnn
+from tests.lowering.test_plans import axis, problem
 from tests.support import exact, oracle
 from tests.support.classes import BF16, CLASSES, F32, F64, OPERATIONS, each_slot
-from tests.support.forms import integers, operands
+from tests.support.forms import integers, operands, slow_if
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
-from tests.test_lowering_plans import axis, problem
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
@@ -130,19 +130,15 @@ def on_gpu(monkeypatch):
     pretend(monkeypatch, "gpu")
 
 
-def each_case(cases, fast):
-    """Parameters: cases by name, slow ones outside of `fast`."""
-    return [
-        pytest.param(case, id=case.name, marks=() if case in fast else pytest.mark.slow)
-        for case in cases
-    ]
+UNBIASED = [case for case in CASES if not case.bias]
+
+#: A program for each 24th of the cases, the first of which are default tests.
+each_part = pytest.mark.parametrize("part", [pytest.param(n, marks=slow_if(n)) for n in range(24)])
 
 
-@pytest.mark.parametrize("case", each_case(CASES, CASES[::24]))
-def test_values_in_float32(on_gpu, case):
-    arrays, expected = exact.exact_arrays(case, F32)
-    result = case.bind(jaxconv)(*(array.astype(F32) for array in arrays))
-    exact.demand_equal(result, oracle.round_to(expected, F32), case)
+@each_part
+def test_values_and_where_non_finite_ones_are_read(on_gpu, part):
+    exact.check_contained([(case, F32, None) for case in CASES[part::24]])
 
 
 @pytest.mark.parametrize("data_format", ["NXC", "NCX"])
@@ -161,24 +157,10 @@ def test_values_of_large_strides(on_gpu, groups, dilations, data_format):
     np.testing.assert_array_equal(got, oracle.conv_transpose(src, weights, **attributes))
 
 
-UNBIASED = [case for case in CASES if not case.bias]
-
-
-@pytest.mark.parametrize("case", each_case(UNBIASED, UNBIASED[::24]))
-def test_values_in_16_bits_are_rounded_once(on_gpu, case):
+@each_part
+def test_values_in_16_bits_are_rounded_once(on_gpu, part):
     """Even in 4-D. (On CPU: here a 16-bit convolution is rounded once by itself.)"""
-    arrays, expected = exact.exact_arrays(case, BF16)
-    result = case.bind(jaxconv)(*(array.astype(BF16) for array in arrays))
-    exact.demand_equal(result, oracle.round_to(expected, BF16), case)
-
-
-@pytest.mark.parametrize("case", each_case([c for c in CASES if c.src_shape[0]], CASES[::60]))
-def test_non_finite_values_stay_where_they_are_read(on_gpu, case):
-    arrays = [array.astype(F32) for array in exact.exact_arrays(case, F32)[0]]
-    op = jax.jit(case.bind(jaxconv))
-    finite = np.asarray(op(*arrays))
-    for poisoned, which, at in exact.poisonings(case, arrays):
-        exact.demand_contained(case, which, at, np.asarray(op(*poisoned)), finite)
+    exact.check_values([(case, BF16, None) for case in UNBIASED[part::24]])
 
 
 FAST = (
@@ -190,19 +172,22 @@ FAST = (
 
 
 @each_slot
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in CLASSES]
-)
-def test_values_of_each_class(on_gpu, name, slot):
-    """Against the oracle, in the class's own type."""
-    layer = CLASSES[name]
-    first, second, _ = operands(layer, OPERATIONS[slot], layer.dtype, limit=2)
-    op = layer.filling(slot)
-    with jax.enable_x64(layer.dtype is F64):
-        got = op(first, second)
-    expected = getattr(oracle, op.func.__name__)(first, second, **op.keywords)
-    assert np.asarray(got).dtype == layer.dtype
-    np.testing.assert_array_equal(got, oracle.round_to(expected, layer.dtype))
+@pytest.mark.parametrize("fast", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_values_of_each_class(on_gpu, fast, slot):
+    """Against the oracle, in the class's own type; all classes of 64 bits or of fewer at once."""
+    layers = [layer for name, layer in CLASSES.items() if (name in FAST) == fast]
+    for wide in (False, True):
+        some = [layer for layer in layers if (layer.dtype is F64) == wide]
+        ops = [layer.filling(slot) for layer in some]
+        given = [operands(layer, OPERATIONS[slot], layer.dtype, limit=2)[:2] for layer in some]
+        with jax.enable_x64(wide):
+            found = jax.jit(
+                lambda given, ops=ops: [f(*x) for f, x in zip(ops, given, strict=True)]
+            )(given)
+        for layer, op, arrays, result in zip(some, ops, given, found, strict=True):
+            expected = getattr(oracle, op.func.__name__)(*arrays, **op.keywords)
+            assert np.asarray(result).dtype == layer.dtype
+            np.testing.assert_array_equal(result, oracle.round_to(expected, layer.dtype), str(op))
 
 
 def test_nothing_is_read(on_gpu):

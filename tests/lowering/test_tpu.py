@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,11 +9,12 @@ import pytest
 import jaxconv
 from jaxconv._lowering.forms import bundle
 from jaxconv._lowering.plan import choose_plan
-from tests.support import exact, oracle
+from tests.lowering.test_plans import axis, names, problem
+from tests.support import exact
+from tests.support.forms import slow_if
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
 from tests.support.random_problems import SLOTS
-from tests.test_lowering_plans import axis, names, problem
 
 F32, BF16 = np.float32, jnp.bfloat16
 
@@ -27,35 +27,18 @@ def on_tpu(monkeypatch):
 GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.src_shape[0]]
 
 
-def each_case(cases, every):
-    """Parameters: cases by name, all but some slow."""
-    return [
-        pytest.param(case, id=case.name, marks=() if case in cases[::every] else pytest.mark.slow)
-        for case in cases
-    ]
+#: A program for each eighth of the cases, the first of which are default tests.
+each_part = pytest.mark.parametrize("part", [pytest.param(n, marks=slow_if(n)) for n in range(8)])
 
 
-@pytest.mark.parametrize("case", each_case(GROUPED, 8))
-def test_values(on_tpu, case):
-    arrays, expected = exact.exact_arrays(case, F32)
-    result = case.bind(jaxconv)(*(array.astype(F32) for array in arrays))
-    exact.demand_equal(result, oracle.round_to(expected, F32), case)
+@each_part
+def test_values_in_16_bits_are_rounded_once(on_tpu, part):
+    exact.check_values([(case, BF16, None) for case in GROUPED if not case.bias][part::8])
 
 
-@pytest.mark.parametrize("case", each_case([c for c in GROUPED if not c.bias], 12))
-def test_values_in_16_bits_are_rounded_once(on_tpu, case):
-    arrays, expected = exact.exact_arrays(case, BF16)
-    result = case.bind(jaxconv)(*(array.astype(BF16) for array in arrays))
-    exact.demand_equal(result, oracle.round_to(expected, BF16), case)
-
-
-@pytest.mark.parametrize("case", each_case(GROUPED, 10))
-def test_non_finite_values_stay_in_their_group(on_tpu, case):
-    arrays = [array.astype(F32) for array in exact.exact_arrays(case, F32)[0]]
-    op = jax.jit(case.bind(jaxconv))
-    finite = np.asarray(op(*arrays))
-    for poisoned, which, at in exact.poisonings(case, arrays):
-        exact.demand_contained(case, which, at, np.asarray(op(*poisoned)), finite)
+@each_part
+def test_values_and_that_non_finite_ones_stay_in_their_group(on_tpu, part):
+    exact.check_contained([(case, F32, None) for case in GROUPED[part::8]])
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])

@@ -1,4 +1,4 @@
-"""Figures that are written into a page; test_docs.py sees that those of all pages are current."""
+"""Figures that are written into a page; docs/test_pages.py sees that all pages are current."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The rules of `jaxconv.torch` without PyTorch, with which `test_torch_door*.py` compare."""
+"""The rules of `jaxconv.torch` without PyTorch, with which `test_door.py` compares."""
 
 import jax.numpy as jnp
 import numpy as np

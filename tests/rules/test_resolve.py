@@ -157,7 +157,7 @@ def test_an_array_stands_for_itself(ask, array):
         ask("convolution", array((2, 3)), KERNEL)
 
 
-# Sizes by hand, beside those of oneDNN's own tests in test_literal.py.
+# Sizes by hand, beside those of oneDNN's own tests in ops/test_literal.py.
 
 
 @pytest.mark.parametrize(

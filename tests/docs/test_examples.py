@@ -12,7 +12,7 @@ import pytest
 from tests.support.peers import peer
 from tests.support.plugin import findable, python
 
-FOLDER = Path(__file__).parents[1] / "examples"
+FOLDER = Path(__file__).parents[2] / "examples"
 TINY = {
     # name: the packages it needs, and its size
     "equinox_unet": (["equinox", "optax"], {"batch": 4, "width": 8, "enlarged": 1}),

@@ -17,7 +17,7 @@ import pytest
 import jaxconv
 from tests.support.peers import peer
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SECONDS = 60  # for a whole notebook, on two cores
 

@@ -366,7 +366,7 @@ def test_a_program_for_several_platforms():
 
 
 def test_the_page_has_each_reason_to_stay_with_lax():
-    page = Path(__file__).parents[1].joinpath("docs/adopt.md").read_text()
+    page = Path(__file__).parents[2].joinpath("docs/adopt.md").read_text()
     printed = re.findall(r"^\| ([^|]*) \|", page.split("## What stays with lax")[1], re.MULTILINE)
     modules = (from_lax, module.install, max_pool)
     names = [(name, x) for m in modules for name, x in vars(m).items()]

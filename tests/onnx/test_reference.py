@@ -10,7 +10,7 @@ Where the evaluator is wrong, by the operator's page, it is given what the page 
   with an odd pixel. So only SAME_LOWER is compared.
 - A scale or a zero point for each channel, unless there are two spatial axes.
 - QLinearConv rounds after it added the zero point: ties go to even integers with an even one alone.
-  `tests/test_onnx_nodes.py` has the others.
+  `test_nodes.py` has the others.
 """
 
 from importlib import import_module

@@ -405,7 +405,7 @@ def test_precision(lhs_dilation, k, expected):
 
 
 def test_a_stride_together_with_lhs_dilation_stays_with_lax():
-    """As does what `jaxconv.lax` hands on, which test_lax.py asks about."""
+    """As does what `jaxconv.lax` hands on, which test_functions.py asks about."""
     lhs, rhs = integers((2, 4, 6), 1), integers((6, 4, 3), 2)
     function = jax.jit(
         partial(lax.conv_general_dilated, window_strides=(2,), padding=[(0, 0)], lhs_dilation=(2,))
