@@ -18,7 +18,7 @@ relative to the document:
     clients FILE [tests]         a line a project whose tests were run; or which tests
     formats FILE... [ENGINE]     a line a file: over PyTorch's time in each of its memory formats
     lines PLATFORM               the table of that platform: a line, its form, and why
-    worth FILE                   what each line of the CPU's table is worth, by benchmarks.ablation
+    worth FILE                   what each line of the CPU's table is worth
 
 A row's time is its fastest call.
 """
@@ -31,7 +31,6 @@ from absl.flags import DEFINE_boolean
 
 from benchmarks import compiled as compiled_results
 from benchmarks import compiled_summary, files, flags
-from benchmarks.ablation import WORTH
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
@@ -58,6 +57,8 @@ LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
 PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
 #: The processors of committed results, by family and model.
 GENERATIONS = {"25/17": "Zen 4, ", "26/2": "Zen 5, "}
+#: What a line must be worth in a row to count.
+WORTH = 1.25
 PYTORCH_FORMATS = ("contiguous", "channels_last")
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
 

@@ -91,15 +91,22 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
     app.run(main, flags_parser=leave)
 
 
-def measuring(name: str, description: str) -> Command:
-    """A command with the flags that all measuring commands share."""
+def choosing(name: str, description: str) -> Command:
+    """A command that measures rows of some types, and writes a CSV."""
     new = Command(name, description)
+    found = "regular expression: rows by name, network or tag"
+    flags.DEFINE_string("filter", "", found, **new.own)
+    define_list(new, "dtypes", "f32", DTYPES)
+    flags.DEFINE_string("out", "", "where the CSV goes", **new.own)
+    return new
+
+
+def measuring(name: str, description: str) -> Command:
+    """A command with the flags that all commands share that time engines."""
+    new = choosing(name, description)
     own = new.own
     labels = "NAME, jaxconv:FORM, lax+install; @TAG; joined by commas"
     flags.DEFINE(_Values(_engines), "engines", ",".join(engines.DEFAULT), labels, **_list(own))
-    found = "regular expression: rows by name, network or tag"
-    flags.DEFINE_string("filter", "", found, **own)
-    define_list(new, "dtypes", "f32", DTYPES)
     flags.DEFINE_integer("repeats", 5, "interleaved rounds", lower_bound=1, **own)
     flags.DEFINE_float("burst", 0.04, "seconds of calls per turn", **own)
     cap = "seconds an engine may take to prepare a row; a quarter of it for its turns"
@@ -115,7 +122,6 @@ def measuring(name: str, description: str) -> Command:
     flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator", **own)
     exact = "exact: no TF32 or bf16 passes on accelerators either"
     flags.DEFINE_enum("f32", "default", ["default", "exact"], exact, **own)
-    flags.DEFINE_string("out", "", "where the CSV goes", **own)
     return new
 
 

@@ -38,6 +38,15 @@ QUICK = {
 def command(name: str, description: str) -> flags.Command:
     """A command with the flags that choose rows, too."""
     new = flags.measuring(name, description)
+    define_rows(new)
+    others = " ".join(f"--{flag}={value}" for flag, value in QUICK.items())
+    DEFINE_boolean("quick", False, f"other defaults: {others}", **new.own)
+    new.presets["quick"] = QUICK
+    return new
+
+
+def define_rows(new: flags.Command) -> None:
+    """The flags that choose layers, ops and layouts."""
     own = new.own
     DEFINE_enum("preset", "cpu-small", table.PRESETS, "sizes of the layers", **own)
     DEFINE_multi_string("problem", None, "a descriptor; instead of the table", **own)
@@ -51,10 +60,6 @@ def command(name: str, description: str) -> flags.Command:
     flags.define_list(new, "ops", ",".join(layer.OPS), layer.OPS, ops)
     layouts = "NXC, NCX; PyTorch always has both its own"
     flags.define_list(new, "layouts", "NXC", layer.LAYOUTS, layouts)
-    others = " ".join(f"--{flag}={value}" for flag, value in QUICK.items())
-    DEFINE_boolean("quick", False, f"other defaults: {others}", **own)
-    new.presets["quick"] = QUICK
-    return new
 
 
 def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:

@@ -31,7 +31,6 @@ class Pool:
     paths: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)  # of every worker
     environments: dict[str, dict[str, str]] = field(default_factory=dict)  # of one label's alone
-    without: dict[str, str] = field(default_factory=dict)  # a line of the CPU lowering's table
     versions: dict[str, dict] = field(default_factory=dict)
     _missing: dict[str, EngineError] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen] = field(default_factory=dict)
@@ -65,8 +64,6 @@ class Pool:
         command = [python, "-m", "benchmarks.worker", "--engine", label]
         if label in self.paths:
             command += ["--path", str(Path(self.paths[label]).resolve())]
-        if label in self.without:
-            command += ["--without", self.without[label]]
         self._logs[label] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         try:
             self._running[label] = subprocess.Popen(

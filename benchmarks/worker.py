@@ -1,7 +1,7 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
-{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"}; {"do": "program", "job": {...}};
+{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"};
 {"do": "compiler", "platform": p}; {"do": "compiled", "job": {...}}. A reply to a request that
 raised is {"error": "...", "kind": exception class}.
 Between requests the process sleeps on stdin.
@@ -43,9 +43,6 @@ class Worker:
         self.ready = {}
         gc.collect()
         return {}
-
-    def program(self, request: dict) -> dict:
-        return {"program": self.engine.program(request["job"])}
 
     def compiler(self, request: dict) -> dict:
         from benchmarks import compilers
@@ -97,25 +94,15 @@ class Worker:
         return {"min": min(times), "median": self.estimate[name], "calls": len(times) * queued}
 
 
-def leave_out(line: str) -> None:
-    """Lower without a line of the CPU's table, in this process."""
-    from jaxconv._lowering import TABLES
-
-    TABLES["cpu"] = tuple(kept for kept in TABLES["cpu"] if kept.name != line)
-
-
 def main() -> None:
     """Serve until stdin ends."""
     # By the standard library: an engine's interpreter needs no more than NumPy and the engine.
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", required=True)
     parser.add_argument("--path", help="import packages from here first")
-    parser.add_argument("--without", help="a line of the CPU lowering's table")
     arguments = parser.parse_args()
     if arguments.path:
         sys.path.insert(0, arguments.path)
-    if arguments.without:
-        leave_out(arguments.without)
     # Whatever a library prints goes to stderr: stdout is the protocol.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -50,6 +50,8 @@ class Plan:
     trim: Trim | None = None
     parts: tuple["Plan", ...] = ()
     isolated: bool = False
+    #: the slot and the name of the line that decided; empty if none did
+    line: str = field(default="", compare=False)
     #: whether the form was forced on this contraction, not chosen by a table
     forced: bool = field(default=False, compare=False)
     #: whether what follows the sum is computed by the form, or by its one part
@@ -106,8 +108,15 @@ def lower(
     return finish.apply(out, extras, geometry.data.channel, dtype)
 
 
-def choose_plan(problem: Problem, platform: str | None, forced: Forced = None) -> Plan:
-    """Plan a contraction; other forms than the reference are forced on CPU only."""
+def choose_plan(
+    problem: Problem, platform: str | None, forced: Forced = None, without: str = ""
+) -> Plan:
+    """Plan a contraction; other forms than the reference are forced on CPU only.
+
+    Benchmarks plan `without` a line of the table, to learn what the line is worth.
+    """
+    if without:
+        return _plan(problem, platform, without=without)
     on_cpu = platform == "cpu"
     if isinstance(forced, Measured):
         name, why = forced.form(problem) if on_cpu else (None, "")
@@ -133,6 +142,7 @@ def _plan(
     forced: Form | None = None,
     why_forced: str = "",
     inside: bool = False,
+    without: str = "",
 ) -> Plan:
     """Plan a contraction by the first line that holds.
 
@@ -142,12 +152,14 @@ def _plan(
     normal, trim = normalise(problem)
     force = forced is not None and forced.fills(normal) and not normal.empty
     if forced is not None and force:
-        form, why, forced = forced, why_forced, None
+        form, why, forced, name = forced, why_forced, None, ""
     elif normal.empty:
-        form, why = reference.ZEROS, "nothing is summed"
+        form, why, name = reference.ZEROS, "nothing is summed", ""
     else:
         table = TABLES.get(platform, TABLES[None])[normal.result]
-        form, why = next((line.form, line.why) for line in table if line.holds(normal))
+        named = ((f"{normal.result}: {line.name}", line) for line in table)
+        name, line = next((n, line) for n, line in named if n != without and line.holds(normal))
+        form, why = line.form, line.why
     if form.any_sizes:
         normal, trim = problem, None
     inner = normal if form.any_layout else normal.canonical(form.channels_first)
@@ -159,11 +171,12 @@ def _plan(
     if not (form.one_part and may_finish):
         inner_parts = tuple(replace(part, finish=None) for part in inner_parts)
     parts = tuple(
-        _plan(part, platform, forced, why_forced, inside or isolate) for part in inner_parts
+        _plan(part, platform, forced, why_forced, inside or isolate, without)
+        for part in inner_parts
     )
     by_form = form.finishes(inner) or (form.one_part and parts[0].finished)
     finished = may_finish and by_form
-    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, force, finished)
+    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, name, force, finished)
 
 
 def _may_finish(normal: Problem, inner: Problem, trim: Trim | None) -> bool:

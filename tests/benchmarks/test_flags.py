@@ -5,27 +5,26 @@ import re
 import pytest
 
 from benchmarks import (
-    ablation,
     compare,
     compiled,
     compiled_summary,
     figures,
     inference,
     layers,
+    regret,
     summary,
     train_step,
 )
 
 SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "once", "out"}
 SHARED |= {"path", "python", "repeats"}
-ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "quick", "random", "rare"}
-ROWS |= {"seed"}
+ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "random", "rare", "seed"}
 COMMANDS = {
-    layers: SHARED | ROWS | {"summary"},
-    ablation: SHARED | ROWS | {"library", "lines"},
+    layers: SHARED | ROWS | {"quick", "summary"},
+    regret: {"dtypes", "filter", "out"} | ROWS,
     train_step: SHARED,
     inference: SHARED | {"batches", "size"},
-    compiled: SHARED | ROWS | {"interpreter", "platform", "sample", "target"},
+    compiled: SHARED | ROWS | {"quick", "interpreter", "platform", "sample", "target"},
     compiled_summary: set(),
     compare: {"all", "confidence", "only", "threshold"},
     figures: {"check"},
