@@ -74,6 +74,8 @@ class Line:
     form: Form
     when: Callable[[Problem], bool]
     why: str
+    #: a problem about which this line decides, and which another form would compute without it
+    witness: Problem | None = None
 
     def holds(self, problem: Problem) -> bool:
         """Whether the line decides about a contraction, unless an earlier line does."""

@@ -10,16 +10,15 @@ import pytest
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._base.finish import Activation, Finish
 from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering import xla_here
+from jaxconv._lowering.example import example
 from jaxconv._lowering.forms import blocks, phases
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
 DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
-BIAS, BIAS_AND_RELU = Finish(True, False, None), Finish(True, False, Activation("relu"))
 
 
 def problem(result, axes, groups=1, fine=16, coarse=32, batch=8, **more):
@@ -87,139 +86,33 @@ def test_one_isolates_and_none_within_it():
         isolated(choose_plan(asked, "cpu"), False)
 
 
+LINES = [
+    pytest.param(slot, line, id=f"{slot}: {line.name}")
+    for slot, table in _lowering.TABLES["cpu"].items()
+    for line in table[:-1]  # nothing computes what a last line computes
+]
+
+
+@pytest.mark.parametrize(("slot", "line"), LINES)
+def test_a_line_alone_decides_about_its_witness(slot, line):
+    witness = replace(line.witness, result=slot)
+    plan = choose_plan(witness, "cpu")
+    assert plan.line == f"{slot}: {line.name}"
+    assert plan.form is line.form
+    assert names(choose_plan(witness, "cpu", without=plan.line)) != names(plan)
+
+
 @pytest.mark.parametrize(
-    ("asked", "with_onednn", "portable"),
-    [
-        (problem("coarse", [axis()] * 2), ["onednn"], ["convolution"]),
-        (problem("fine", [axis()] * 2), ["flip", "onednn"], ["flip", "convolution"]),
-        (problem("kernel", [axis()] * 2), ["onednn-weights"], ["im2col"]),
-        (problem("kernel", [axis(kernel=1, pad=0)] * 2), ["dot in parts"], ["dot in parts"]),
-        (problem("kernel", [axis(kernel=1, pad=0)] * 2, 1, 64, 512), ["dot"], ["dot"]),
-        (problem("coarse", [axis(32, 4, 4, pad=0)] * 2), ["onednn"], ["dot"]),
-        (problem("coarse", [axis(512, 512, pad=0)], 1, 1, 1, batch=1), ["dot"], ["dot"]),
-        (problem("coarse", [axis()] * 2, 32, 1, 1), ["onednn"], ["multiply-adds"]),
-        (problem("kernel", [axis()] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
-        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 64), ["phases", *["col2im"] * 4], ["col2im"]),
-        (problem("fine", [axis(64, 7, 2)] * 2, 1, 3, 96), ["col2im"], ["col2im"]),
-        (problem("fine", [axis(kernel=1, pad=0)] * 2, 4), ["flip", "onednn"], ["dot"]),
-        (problem("fine", [axis(28, 2, 2, pad=0)] * 2, 4), ["phases", "onednn"], ["dot"]),
-        (problem("fine", [axis(28, 2, 2, pad=0)] * 2), ["dot"], ["dot"]),
-        (problem("coarse", [axis(7)] * 2, 1, 256, 256, batch=1), ["im2col"], ["im2col"]),
-        (problem("fine", [axis(7)] * 2, 1, 256, 256, batch=1), ["col2im"], ["col2im"]),
-        (
-            problem("fine", [axis(7)] * 2, 1, 256, 256, batch=2),
-            ["flip", "onednn"],
-            ["flip", "im2col"],
-        ),
-        (problem("fine", [axis(14, 4, 2, pad=1)] * 2, 1, 64, 256, batch=4), ["col2im"], None),
-        (
-            problem("fine", [axis(14, 4, 2, pad=1)] * 2, 1, 64, 256, batch=6),
-            ["phases", "onednn"],
-            None,
-        ),
-        (problem("coarse", [axis(kernel=1)] * 2, finish=BIAS), ["onednn"], ["dot"]),
-        (problem("coarse", [axis(14, 1)] * 2, batch=1, finish=BIAS), ["dot"], ["dot"]),
-        (problem("coarse", [axis(kernel=1)] * 2, finish=BIAS_AND_RELU), ["dot"], ["dot"]),
-        (problem("kernel", [axis()] * 2, 1, 6, 16), ["onednn-weights"], ["im2col"]),
-        (problem("kernel", [axis()] * 2, 1, 6, 16, batch=32), ["onednn-weights"], ["convolution"]),
-        (problem("fine", [axis()] * 2, 1, 3, 64), ["flip", "col2im"], ["flip", "col2im"]),
-        (problem("coarse", [axis()] * 2, 1, 128, 16), ["onednn"], ["col2im"]),
-        (
-            problem("fine", [axis(64, 5, 2)] * 2, 1, 3, 8),
-            ["phases", *["onednn"] * 4],
-            ["col2im"],
-        ),
-        (problem("coarse", [axis(14)] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
-        (
-            problem("coarse", [axis(56)] * 2, 256, 1, 1),
-            ["onednn"],
-            ["by block", "multiply-adds"],
-        ),
-        (problem("coarse", [axis()] * 2, 32, 1, 2), ["repeat", "onednn"], ["multiply-adds"]),
-        (problem("coarse", [axis()] * 2, 32, 2, 1), ["multiply-adds"], ["multiply-adds"]),
-        (problem("coarse", [axis()] * 2, 4, 64, 64), ["onednn"], ["by group", "convolution"]),
-        (
-            problem("kernel", [axis()] * 2, 4, 64, 64),
-            ["by group", "onednn-weights"],
-            ["by group", "im2col"],
-        ),
-        (
-            problem("kernel", [axis()] * 2, 4, 16, 16, batch=1),
-            ["by group", "onednn-weights"],
-            ["im2col"],
-        ),
-        (
-            problem("kernel", [axis(80)] * 2, 8, 16, 16, 4, dtype=BFLOAT16),
-            ["by group", "onednn-weights"],
-            ["by group", "im2col"],
-        ),
-        (problem("kernel", [axis()] * 2, 4, 32, 32, 4, dtype=BFLOAT16), ["im2col"], ["im2col"]),
-        (
-            problem("kernel", [axis(kernel=1)] * 2, 4, 64, 64, dtype=BFLOAT16),
-            ["by group", "dot in parts"],
-            ["by group", "dot in parts"],
-        ),
-        (problem("kernel", [axis()] * 2, fine=64), ["onednn-weights"], ["swap", "im2col"]),
-        (problem("kernel", [axis(stride=2)] * 2, fine=64), ["onednn-weights"], ["im2col"]),
-        (problem("kernel", [axis(7)] * 2, 1, 512, 256, batch=1), ["onednn-weights"], ["im2col"]),
-        (problem("kernel", [axis(16, 7, 4)] * 2, 1, 256, 256), ["onednn-weights"], ["im2col"]),
-        (
-            problem("kernel", [axis(kernel=1, pad=0), axis(kernel=7)]),
-            ["onednn-weights"],
-            ["im2col"],
-        ),
-        (problem("kernel", [axis()] * 2, 1, 3, 16), ["onednn-weights"], ["convolution"]),
-        (problem("kernel", [axis()] * 2, 1, 3, 16, batch=1), ["im2col"], ["im2col"]),
-        (problem("coarse", [axis()] * 2, 1, 3, 64), ["onednn"], ["im2col"]),
-        (problem("coarse", [axis(7)] * 2, 1, 64, 32), ["onednn"], ["im2col"]),
-        (problem("coarse", [axis(7)] * 2, 1, 64, 16), ["onednn"], ["convolution"]),
-        (problem("kernel", [axis(1025, 3)] * 2), ["im2col"], None),
-        (problem("kernel", [axis(1024, 3)] * 2), ["onednn-weights"], None),
-        (problem("kernel", [axis(8, 3), axis(64), axis(64)]), ["onednn-weights"], None),
-        (problem("kernel", [axis()], fine=64), ["swap", "convolution"], ["swap", "convolution"]),
-        (problem("kernel", [axis(500)], 1, 96, 96, batch=2), ["onednn-weights"], ["im2col"]),
-        (problem("kernel", [axis(600)], 1, 96, 96, batch=2), ["onednn-weights"], ["convolution"]),
-        (problem("kernel", [axis(125)], 1, 96, 96), ["convolution"], ["convolution"]),
-        (problem("kernel", [axis(4000, 3, 2)], 1, 96, 96, batch=7), ["onednn-weights"], ["im2col"]),
-        (problem("kernel", [axis(4000)], 1, 96, 96, dtype=BFLOAT16), ["im2col"], ["im2col"]),
-        (problem("coarse", [axis(56, 1, 2)] * 2, 1, 64, 128), ["onednn"], ["dot"]),
-        (problem("coarse", [axis(28, 1, 2)] * 2, 1, 256, 512, batch=1), ["dot"], ["dot"]),
-        (
-            problem("kernel", [axis(kernel=9)] * 2, 512, 1, 1),
-            ["slide", "onednn"],
-            ["by block", "by piece", "multiply-adds"],
-        ),
-        (problem("kernel", [axis(14)] * 2, 32, 1, 2), ["slide", "onednn"], ["multiply-adds"]),
-        (problem("kernel", [axis(14)] * 2, 32, 1, 3), ["multiply-adds"], ["multiply-adds"]),
-        (problem("kernel", [axis(14)] * 2, 32, 2, 1), ["multiply-adds"], ["multiply-adds"]),
-        (problem("kernel", [axis(100)], 64, 1, 2), ["multiply-adds"], ["multiply-adds"]),
-        (problem("kernel", [axis(100, 9)], 64, 1, 2), ["slide", "onednn"], ["multiply-adds"]),
-        (problem("kernel", [axis(20, 7)] * 2, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
-        (problem("kernel", [axis(7, 9)] * 2, 32, 1, 1), ["by piece", "multiply-adds"], None),
-        (problem("kernel", [axis(7, 9)] * 2, 32, 1, 2), ["slide", "onednn"], None),
-        (problem("kernel", [axis(20, 9)] * 2, 4, 8, 8), ["slide", "onednn"], None),
-        (problem("kernel", [axis(20, 9)] * 2, 4, 8, 9), ["by group", "onednn-weights"], None),
-        (
-            problem("kernel", [axis(20, 17)] * 2, 4, 8, 9),
-            ["by piece", "by group", "onednn-weights"],
-            None,
-        ),
-        (problem("kernel", [axis(20, 7)] * 2, 4, 2, 3), ["im2col"], ["im2col"]),
-        (
-            problem("coarse", [axis()] * 3, fine=32),
-            ["onednn"],
-            ["by first axis", "convolution"],
-        ),
-        (problem("coarse", [axis(kernel=31)] * 2, 32, 1, 1), ["onednn"], None),
-        (problem("coarse", [axis()] * 2, dtype=DTYPES[3]), ["convolution"], ["convolution"]),
-        (problem("coarse", [axis()] * 2, batch=None), ["convolution"], ["convolution"]),
-        (problem("coarse", [axis()] * 2, batch=0), ["zeros"], ["zeros"]),
-    ],
-)  # fmt: skip
-def test_lines_of_the_cpu_table(asked, with_onednn, portable):
-    assert names(choose_plan(replace(asked, onednn=True), "cpu")) == with_onednn
-    if portable:
-        assert names(choose_plan(asked, "cpu")) == portable
+    ("pixels", "form"), [((1024, 1024), "onednn-weights"), ((1025, 1025), "im2col")]
+)
+def test_lines_of_more_taps_than_were_swept_are_no_call(pixels, form):
+    assert names(choose_plan(example("kernel", pixels, (16, 32)), "cpu")) == [form]
+
+
+@pytest.mark.parametrize(("dtype", "batch"), [("float64", 8), ("float32", None), ("float32", 0)])
+def test_what_onednn_cannot_compute_is_not_asked_of_it(dtype, batch):
+    asked = replace(example("coarse", (28, 28), (16, 32), dtype=dtype), batch=batch)
+    assert names(choose_plan(asked, "cpu")) == ["convolution" if batch != 0 else "zeros"]
 
 
 @pytest.mark.parametrize(

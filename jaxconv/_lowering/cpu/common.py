@@ -1,5 +1,6 @@
 """What several tables have: lines, and questions about sizes."""
 
+from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line
 from jaxconv._lowering.forms import convolution, dots, onednn, taps
 from jaxconv._lowering.problem import Problem
@@ -41,13 +42,15 @@ ONE_TAP_CHANNELS_FIRST = Line(
     dots.BY_IMAGE,
     image_by_image,
     "one tap, channels first: a dot for each image, and no transposition",
+    example("coarse", (28, 28), (64, 64), 1, channels_first=True),
 )
 
 FAR = Line(
     "tap-by-tap",
     taps.TAPS,
     taps.reaches_far,
-    "too many phases, or windows that reach over far more padding than data",
+    "windows that reach over far more padding than data",
+    example("coarse", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),
 )
 
 ALL_OTHERS = Line("all-others", convolution.FORM, lambda p: True, "one convolution")

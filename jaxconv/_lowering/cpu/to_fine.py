@@ -9,6 +9,7 @@ from jaxconv._lowering.cpu.common import (
     ONE_TAP_CHANNELS_FIRST,
     may_call_onednn,
 )
+from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import col2im, dot, phases, split, taps
 from jaxconv._lowering.problem import Problem
@@ -69,23 +70,61 @@ def _spread(p: Problem) -> bool:
 
 TABLE: Table = (
     ONE_TAP_CHANNELS_FIRST,
-    Line("much-data", split.BLOCKS, _much_data, "much data is copied: in blocks"),
-    Line("one-dot", dot.FORM, _one_dot, "one tap, or windows that tile: one dot"),
+    Line(
+        "much-data",
+        split.BLOCKS,
+        _much_data,
+        "much data is copied: in blocks",
+        example("fine", (112, 112), (1, 1), groups=256, channels_first=True),
+    ),
+    Line(
+        "one-dot",
+        dot.FORM,
+        _one_dot,
+        "one tap, or windows that tile: one dot",
+        example("fine", (28, 28), (16, 32), 1),
+    ),
     Line(
         "few-pixels",
         col2im.FORM,
         _few_pixels,
         "few pixels: a dot reads the weights, which are most of the data, as they lie",
+        example("fine", (7, 7), (256, 256), batch=1),
     ),
-    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
-    Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
-    Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
+    Line(
+        "stride-1",
+        phases.FLIP,
+        lambda p: True,
+        "a convolution by the reversed kernel",
+        example("fine", (28, 28), (16, 32)),
+    ),
+    Line(
+        "few-results",
+        col2im.FORM,
+        _few_results,
+        "few result channels: a dot, and added windows",
+        example("fine", (64, 64), (3, 96), 7, stride=2),
+    ),
+    Line(
+        "spread",
+        phases.SPREAD,
+        _spread,
+        "few channels a group, channels first: as stride 1",
+        example("fine", (56, 56), (1, 1), groups=64, stride=2, channels_first=True),
+    ),
     Line(
         "strided",
         phases.PHASES,
         lambda p: True,
         "stride-1 convolutions, one a kind of residues",
+        example("fine", (56, 56), (16, 32), stride=2),
     ),
-    Line("tap-by-tap", taps.TAPS, lambda p: True, "too many phases"),
+    Line(
+        "tap-by-tap",
+        taps.TAPS,
+        lambda p: True,
+        "too many phases",
+        example("fine", (160, 160), (4, 4), 9, stride=16, dilation=19),
+    ),
     ALL_OTHERS,
 )
