@@ -236,8 +236,6 @@ LOWERING = faults(
       "few = p.counted and (p.batch or 0) < MIN_IMAGES and", "few =", PLANS),
      ("rows of pixels are vectors whatever the layout",
       "    return p.channels_first and long and", "    return long and", PLANS),
-     ("few taps of an odd number of coarse channels slide",
-      "(p.coarse_channels % 2 == 1 or p.taps < MIN_CALL_TAPS)", "p.taps < MIN_CALL_TAPS", PLANS),
     ),
     ("_lowering/problem.py",
      ("exported programs call oneDNN",

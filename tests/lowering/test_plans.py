@@ -189,9 +189,6 @@ def test_rows_of_planes_are_vectors(sizes, form):
         (problem("kernel", [axis()] * 2, fine=64, coarse=128, batch=32), "im2col", "im2col"),
         (problem("kernel", [axis()] * 2, batch=32, dtype=DTYPES[1]), "im2col", "im2col"),
         (problem("kernel", [axis()] * 3, batch=32), "im2col", "im2col"),
-        (problem("coarse", [axis(kernel=9)] * 2, fine=64, coarse=3), "col2im", "convolution"),
-        (problem("coarse", [axis(kernel=3)] * 2, fine=64, coarse=3), "col2im", "col2im"),
-        (problem("coarse", [axis(kernel=7)] * 2, fine=8, coarse=1), "col2im", "col2im"),
     ],
 )
 def test_what_is_faster_on_a_newer_xla_follows_from_the_problem(asked, older, newer):

@@ -14,7 +14,6 @@ from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
     col2im,
-    convolution,
     dot,
     dots,
     im2col,
@@ -82,22 +81,6 @@ def _one_dot(p: Problem) -> bool:
     return not (finishes or copies)
 
 
-#: Summed channels that XLA:CPU's fast dense convolution leaves to slower code.
-MAX_SLOW_CHANNELS = 16
-
-#: Elements of all windows over elements of the data, above which that convolution is faster than to
-#: add windows up.
-MAX_WINDOWS_RATIO = 2
-
-
-def _fast_dense(p: Problem) -> bool:
-    """Whether few channels result from large windows."""
-    if not (p.fast_dense and p.dense) or p.rank != 2 or p.bits != 32 or p.pointwise:
-        return False
-    i, o = p.fine_channels, p.coarse_channels
-    return i > MAX_SLOW_CHANNELS and p.taps * o > MAX_WINDOWS_RATIO * i and _few_results(p)
-
-
 #: Result channels for which adding windows up beats oneDNN.
 MAX_RESULT_CHANNELS = 8
 
@@ -136,12 +119,6 @@ def _multiplies_channels(p: Problem) -> bool:
     return few and all(map(may_call_onednn, repeat.split_multiplier(p)))
 
 
-def _few_terms_beat_onednn(p: Problem) -> bool:
-    """Whether few channels give one, or phases, whose results fuse with the interleaving."""
-    divider = p.coarse_channels == 1 < p.fine_channels
-    return (divider or (p.phase and p.depthwise)) and _few_terms(p)
-
-
 #: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
 MIN_ONEDNN_WORK = 2e4
 
@@ -150,10 +127,17 @@ MAX_COPIED_KERNEL_PIXELS = 49
 
 
 def _pays_for_onednn(p: Problem) -> bool:
-    """Whether there is enough work to start oneDNN, and to let oneDNN copy the kernel."""
+    """Whether there is enough work to start oneDNN, to copy the kernel, and for vectors."""
+    if p.work < MIN_ONEDNN_WORK or (_few_terms(p) and _has_no_vectors(p)):
+        return False
     few = p.pixels <= MAX_COPIED_KERNEL_PIXELS and p.bits == 32
     copied = p.dense and p.rank == 2 and p.geometry.kernel == p.geometry.canonical().kernel
-    return p.work >= MIN_ONEDNN_WORK and not (few and copied and _small_image(p))
+    return not (few and copied and _small_image(p))
+
+
+def _has_no_vectors(p: Problem) -> bool:
+    """Whether oneDNN has scalar code, for few channels that give one; or results interleave."""
+    return p.coarse_channels == 1 < p.fine_channels or (p.phase and p.depthwise)
 
 
 def _dots_only(p: Problem) -> bool:
@@ -212,13 +196,6 @@ TABLE: Table = (
         example("coarse", (28, 28), (16, 32), 1),
     ),
     Line(
-        "fast-dense",
-        convolution.FORM,
-        _fast_dense,
-        "XLA's dense convolution, on all cores",
-        example("coarse", (28, 28), (64, 3), 9, fast_dense=True),
-    ),
-    Line(
         "few-results",
         col2im.FORM,
         _few_results,
@@ -239,13 +216,6 @@ TABLE: Table = (
         _multiplies_channels,
         "each fine channel repeated: depthwise",
         example("coarse", (28, 28), (1, 2), groups=32),
-    ),
-    Line(
-        "few-terms-beat-onednn",
-        multiply_adds.FORM,
-        _few_terms_beat_onednn,
-        "oneDNN has no vector code for a few channels a group, nor for interleaved results",
-        example("coarse", (28, 28), (2, 1), groups=32),
     ),
     Line(
         "onednn",

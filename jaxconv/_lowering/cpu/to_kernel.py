@@ -53,31 +53,20 @@ def _few_terms(p: Problem) -> bool:
     return _few_pairs(p) and few
 
 
-#: Pairs of channels in a group for which an image as a kernel beats other forms, of more taps than
-#: multiply-adds take in one loop, and of fewer.
-MAX_SLIDING_PAIRS, MAX_SLIDING_PAIRS_OF_FEW_TAPS = 64, 4
+#: Pairs of channels in a group for which an image as a kernel beats other forms.
+MAX_SLIDING_PAIRS = 64
 
 #: Pixels of an image that are worth a call.
 MIN_CALL_PIXELS = 64
-
-#: Taps that are worth a call where multiply-adds are an alternative.
-MIN_CALL_TAPS = 9
 
 #: Pixels in a block of rows that are worth a call, if the image has so many.
 MIN_BLOCK_PIXELS = 256
 
 
 def _slides(p: Problem) -> bool:
-    """Whether a call for each image beats multiply-adds, and dots of windows."""
-    many, large = p.taps > MAX_FACTORS, p.positions >= MIN_CALL_PIXELS
-    if p.pairs > (MAX_SLIDING_PAIRS if many else MAX_SLIDING_PAIRS_OF_FEW_TAPS):
-        return False
-    added = p.taps * p.fine_channels <= MAX_FACTORS
-    if p.pairs == 1 or (added and (p.coarse_channels % 2 == 1 or p.taps < MIN_CALL_TAPS)):
-        pays = many and large
-    else:
-        pays = many or (p.bits == 32 and large)
-    if not pays:
+    """Whether of many taps a call for each image beats multiply-adds, and dots of windows."""
+    small = p.pairs == 1 and p.positions < MIN_CALL_PIXELS
+    if p.taps <= MAX_FACTORS or p.pairs > MAX_SLIDING_PAIRS or small:
         return False
     [part] = slide.split_images(p)
     return may_call_onednn(part) and part.taps >= min(MIN_BLOCK_PIXELS, p.positions)
