@@ -130,7 +130,9 @@ def test_one_isolates_and_none_within_it():
             ["phases", *["onednn"] * 4],
             ["col2im"],
         ),
-        (problem("coarse", [axis(14)] * 3, 32, 1, 1), ["multiply-adds"], ["multiply-adds"]),
+        (problem("coarse", [axis(14)] * 3, 32, 1, 1), ["onednn"], ["multiply-adds"]),
+        (problem("fine", [axis(14)] * 3, 32, 1, 1), ["flip", "onednn"], ["flip", "multiply-adds"]),
+        (problem("coarse", [axis(14, 3, 1, 2)] * 3, 32, 1, 1), ["multiply-adds"], None),
         (
             problem("coarse", [axis(56)] * 2, 256, 1, 1),
             ["onednn"],
