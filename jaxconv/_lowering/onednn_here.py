@@ -123,6 +123,11 @@ def features() -> frozenset[str]:
     return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
 
 
+def has_avx512() -> bool:
+    """Whether oneDNN may take code for AVX-512, whatever ONEDNN_MAX_CPU_ISA says."""
+    return "avx512f" in features()
+
+
 def has_amx() -> bool:
     """Whether oneDNN may multiply bfloat16 in AMX tiles, whatever ONEDNN_MAX_CPU_ISA says."""
     return any(feature.startswith("amx_") for feature in features())

@@ -159,6 +159,8 @@ LOWERING = faults(
       "    if deep or (depthwise and", "    if deep or (False and", CALL),
     ),
     ("_lowering/forms/onednn_call.py",
+     ("oneDNN is given dilated 3-D depthwise layers, for which it has no vector code",
+      "not problem.dilated and not has_avx512()", "not has_avx512()", PLANS),
      ("oneDNN is given bfloat16 of one channel, which it sums wrongly",
       "        or (fine == 1 and not depthwise)\n", "", CALL),
      ("oneDNN is given bfloat16 padded before and unread after, and writes beyond a buffer",

@@ -10,6 +10,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.reshape import transpose
 from jaxconv._lowering.forms import col2im, im2col, multiply_adds, phases, split
 from tests.support.oracle import Axis
 from tests.support.random_problems import SLOTS, Problem, draw
@@ -219,3 +220,12 @@ def test_16_bits_are_rounded_once(form, slot, dtype):
         np.testing.assert_array_equal(exact, expected, err_msg=str(problem))
         assert rounded.dtype == dtype
         np.testing.assert_array_equal(rounded, expected.astype(np.float32).astype(dtype))
+
+
+@pytest.mark.parametrize(("apart", "axes"), [(0, 4), (1, 5)])
+def test_axes_that_stay_neighbours_are_transposed_as_one(apart, axes):
+    order, x = (0, 1, 3, 2, 4, 5), np.arange(720).reshape(2, 3, 4, 5, 6, 1)
+    function = partial(transpose, order=order, apart=apart)
+    [moved] = [e for e in jax.make_jaxpr(function)(x).eqns if e.primitive.name == "transpose"]
+    assert len(moved.params["permutation"]) == axes
+    np.testing.assert_array_equal(function(x), x.transpose(order))

@@ -11,7 +11,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._lowering import xla_here
+from jaxconv._lowering import onednn_here, xla_here
 from jaxconv._lowering.example import example
 from jaxconv._lowering.forms import blocks, phases
 from jaxconv._lowering.plan import choose_plan
@@ -96,10 +96,10 @@ LINES = [
 @pytest.mark.parametrize(("slot", "line"), LINES)
 def test_a_line_alone_decides_about_its_witness(slot, line):
     witness = replace(line.witness, result=slot)
-    plan = choose_plan(witness, "cpu")
-    assert plan.line == f"{slot}: {line.name}"
-    assert plan.form is line.form
-    assert names(choose_plan(witness, "cpu", without=plan.line)) != names(plan)
+    chosen = choose_plan(witness, "cpu")
+    assert chosen.line == f"{slot}: {line.name}"
+    assert chosen.form is line.form
+    assert names(choose_plan(witness, "cpu", without=chosen.line)) != names(chosen)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,16 @@ def test_a_line_alone_decides_about_its_witness(slot, line):
 )
 def test_lines_of_more_taps_than_were_swept_are_no_call(pixels, form):
     assert names(choose_plan(example("kernel", pixels, (16, 32)), "cpu")) == [form]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "avx512", "form"),
+    [({}, False, "onednn"), ({}, True, "multiply-adds"), ({"dilation": 2}, False, "multiply-adds")],
+)
+def test_deep_depthwise_layers_are_called_where_they_were_swept(sizes, avx512, form, patched):
+    patched(onednn_here, "features", lambda: {"avx512f"} if avx512 else set())
+    asked = example("coarse", (15, 16, 17), (1, 1), groups=32, **sizes)
+    assert names(choose_plan(asked, "cpu")) == [form]
 
 
 @pytest.mark.parametrize(("dtype", "batch"), [("float64", 8), ("float32", None), ("float32", 0)])

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
+from jaxconv._base.reshape import transpose
 from jaxconv._base.typing import Shape
 from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import bits, window
@@ -80,7 +81,7 @@ def _read_patches(fine: Array, geometry: Geometry) -> Array:
     fine = window.pad_fine(fine, geometry)  # coarse * kernel pixels an axis, since kernel == stride
     extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
     batch, channels = fine.shape[0], fine.shape[-1]
-    split = fine.reshape(batch, *extents, channels).transpose(_patch_order(geometry))
+    split = transpose(fine.reshape(batch, *extents, channels), _patch_order(geometry))
     taps = math.prod(a.kernel for a in geometry.axes)
     return split.reshape(batch, *(a.coarse for a in geometry.axes), taps * channels)
 
@@ -97,7 +98,7 @@ def _lay_patches(windows: Array, channels: int, geometry: Geometry) -> Array:
         )
         order = _patch_order(geometry)
         inverse = sorted(range(len(order)), key=order.__getitem__)
-        windows = split.transpose(inverse)
+        windows = transpose(split, inverse)
     tiled = windows.reshape(batch, *(a.coarse * a.kernel for a in geometry.axes), channels)
     crop = [(-a.pad_low, -a.pad_high, a.stride - 1 if a.kernel == 1 else 0) for a in geometry.axes]
     return lax.pad(tiled, jnp.zeros((), tiled.dtype), [(0, 0, 0), *crop, (0, 0, 0)])

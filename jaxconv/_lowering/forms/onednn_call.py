@@ -26,7 +26,7 @@ from jaxconv._base import meshes
 from jaxconv._base.finish import SELECTING, Finish
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import DType
-from jaxconv._lowering.onednn_here import has_amx, multiplies
+from jaxconv._lowering.onednn_here import has_amx, has_avx512, multiplies
 from jaxconv._lowering.problem import Problem
 
 #: The call in XLA's oldest calling convention for it, with its configuration in JSON.
@@ -48,7 +48,10 @@ def is_safe(problem: Problem) -> bool:
         return False
     if problem.result == "coarse" and problem.taps > MAX_TAPS:
         return False
-    return not (problem.depthwise and problem.rank > 2)  # 3-D depthwise takes the fallback
+    return not (problem.depthwise and problem.rank > 2) or (
+        # Dilated, oneDNN takes the fallback; undilated, the code of 2-D. Swept on AVX2 alone.
+        not problem.dilated and not has_avx512()
+    )
 
 
 #: Taps that tests covered, and taps with which bfloat16 is not widened; also those along the last

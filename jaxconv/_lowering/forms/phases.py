@@ -23,7 +23,7 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
-from jaxconv._base.reshape import move_groups, replace_axes
+from jaxconv._base.reshape import move_groups, replace_axes, transpose
 from jaxconv._lowering.form import Form, Parts
 from jaxconv._lowering.problem import Numerics, Problem
 
@@ -244,7 +244,8 @@ def phases(
         out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine_channels))
         # from (N, a1, a2, ..., g, r1, r2, ..., i)
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
-        out = lax.transpose(out, (0, *behind, rank + 1, 2 * rank + 2))
+        order = (0, *behind, rank + 1, 2 * rank + 2)
+        out = transpose(out, order, apart=1 if problem.partitioned else 0)
         return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine_channels,))
 
     def interleave(choice: tuple[Kind, ...]) -> Array:
