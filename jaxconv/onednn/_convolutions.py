@@ -7,8 +7,8 @@ from jax import Array, lax
 
 from jaxconv._base.messages import either
 from jaxconv._base.typing import PrecisionLike
+from jaxconv._rules.values import entries, is_int, unwrap
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find_kind, rename
-from jaxconv.onednn._values import entries, is_int, unwrap
 
 T = TypeVar("T")
 

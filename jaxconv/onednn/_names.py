@@ -16,7 +16,7 @@ from jaxconv._ops.convolution import (
     convolution_backward_data,
     convolution_backward_weights,
 )
-from jaxconv.onednn._values import suggestion
+from jaxconv._rules.values import suggestion
 
 #: Attributes without defaults in that API, not even when `auto_pad` overrides the pads.
 REQUIRED = ("strides", "pads_begin", "pads_end", "dilations")

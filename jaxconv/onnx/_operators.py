@@ -10,7 +10,7 @@ import numpy as np
 from jaxconv._base.messages import either, shown
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
-from jaxconv.onednn._values import Attribute, check_attributes, is_int, suggestion
+from jaxconv._rules.values import Attribute, check_attributes, is_int, suggestion
 
 #: The newest opset whose operators the tests compare with.
 NEWEST_OPSET = 28

@@ -14,6 +14,7 @@ from jax import Array
 
 from jaxconv._base.messages import either
 from jaxconv._base.typing import DType, PrecisionLike, Shape
+from jaxconv._rules.values import check_attributes, suggestion
 from jaxconv._tools.explain import Explanation, explain
 from jaxconv._tools.inspect import resolve
 from jaxconv.onednn._convolutions import blame_kind, fpmath_precision, prepare_call
@@ -23,7 +24,6 @@ from jaxconv.onednn._graphs.kinds import SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._graphs.partitions import fold_followers, join_nodes
 from jaxconv.onednn._names import find_kind
-from jaxconv.onednn._values import check_attributes, suggestion
 
 #: The arguments of an operation that are arrays.
 TENSORS = ("src", "diff_dst", "weights", "bias")

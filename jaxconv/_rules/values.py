@@ -1,4 +1,4 @@
-"""Attribute values as dumps write these: wrapped with a type, and checked against the type."""
+"""Attributes of nodes, in graphs and files: checked against a table, or wrapped with a type."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
