@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jax.export import is_symbolic_dim
 
 from jaxconv._base.geometry import Geometry
-from jaxconv._base.messages import either, short
+from jaxconv._base.messages import Refusal, either, short
 from jaxconv._base.typing import Shape
 from jaxconv._rules import attributes as parse
 from jaxconv._rules import layouts, sizes
@@ -64,10 +64,13 @@ class _Given(NamedTuple):
     data_format: str
     weights_format: str
 
-    def axis(self, index: int) -> sizes.AxisAttributes:
+    def axis(self, i: int) -> sizes.AxisAttributes:
         """The attributes of one axis."""
-        ints = {name: getattr(self, name)[index] for name in parse.MIN_VALUES}
-        return sizes.AxisAttributes(self.op.name, index, self.auto_pad, *ints.values())
+        return sizes.AxisAttributes(
+            self.op.name, i, self.auto_pad, stride=self.strides[i], pad_begin=self.pads_begin[i],
+            pad_end=self.pads_end[i], dilation=self.dilations[i],
+            output_padding=self.output_padding[i],
+        )  # fmt: skip
 
 
 def resolve_sizes(
@@ -80,33 +83,23 @@ def resolve_sizes(
     """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
     name = op.name
     if len(first) < 3:
-        raise ValueError(
-            f"{name}: `{op.inputs[0]}` must have a batch axis, a channel axis and at least one "
-            f"spatial axis; got shape {first}"
-        )
+        rule = "must have a batch axis, a channel axis and at least one spatial axis"
+        raise ValueError(Refusal(name, op.inputs[0], rule, f"shape {first}"))
     if len(second) != len(first):
         lesser = op.inputs[len(second) < len(first)]
-        hint = "" if lesser == "weights" else f". Does `{lesser}` lack its batch axis?"
-        raise ValueError(
-            f"{name}: `{op.inputs[1]}` must have as many axes as `{op.inputs[0]}`; "
-            f"got shapes {short(second)} and {short(first)}{hint}"
-        )
+        hint = "" if lesser == "weights" else f"Does `{lesser}` lack its batch axis?"
+        rule = f"must have as many axes as `{op.inputs[0]}`"
+        got = f"shapes {short(second)} and {short(first)}"
+        raise ValueError(Refusal(name, op.inputs[1], rule, got, hint))
     if len(first) > 64:
-        raise ValueError(
-            f"{name}: `{op.inputs[0]}` must have at most 64 axes, as NumPy's arrays; "
-            f"got {len(first)}"
-        )
+        rule = "must have at most 64 axes, as NumPy's arrays"
+        raise ValueError(Refusal(name, op.inputs[0], rule, str(len(first))))
     rank = len(first) - 2
-    data_format, weights_format = (
-        parse.letters(name, letters, attributes[letters], known)
-        for letters, known in (
-            ("data_format", layouts.DATA_FORMATS),
-            ("weights_format", layouts.WEIGHTS_FORMATS),
-        )
-    )
+    known = {"data_format": layouts.DATA_FORMATS, "weights_format": layouts.WEIGHTS_FORMATS}
+    formats = {each: parse.letters(name, each, attributes[each], known[each]) for each in known}
     if result_shape is not None or op.shape_argument == "weights_shape":
         assert op.shape_argument is not None
-        order = weights_format if op.shape_argument == "weights_shape" else data_format
+        order = formats["weights_format" if op.shape_argument == "weights_shape" else "data_format"]
         result_shape = parse.shape(
             name, op.shape_argument, result_shape, rank + 2, f"in {order} order"
         )
@@ -121,14 +114,14 @@ def resolve_sizes(
         result_shape,
         auto_pad=parse.auto_pad(name, attributes["auto_pad"]),
         groups=parse.count(name, "groups", attributes["groups"]),
-        data_format=data_format,
-        weights_format=weights_format,
+        **formats,
         **ints,
     )
     try:
         return _find_sizes(given)
     except ValueError as error:
-        raise ValueError(f"{error}{_layout_hint(given)}") from None
+        message: Refusal = error.args[0]
+        raise ValueError(message.with_parts(formats=_layout_hint(given))) from None
 
 
 def _layout_hint(given: _Given) -> str:
@@ -144,7 +137,7 @@ def _layout_hint(given: _Given) -> str:
         fits.append(changes)
     nearest = min(map(len, fits), default=0)
     names = [" and ".join(changes) for changes in fits if len(changes) == nearest]
-    return f". These shapes would fit {either(names)}" if names else ""
+    return f"These shapes would fit {either(names)}" if names else ""
 
 
 @lru_cache(maxsize=4096)
@@ -163,10 +156,9 @@ def _find_sizes(given: _Given) -> Resolved:
     weights = shapes.pop("weights_shape", None) or shapes.pop("weights")
     batches = [shape[layout.batch] for shape in shapes.values()]
     if len(shapes) == 2 and batches[0] != batches[1]:
-        raise ValueError(
-            f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
-            f"got shapes {given.second} and {given.first} ({data_format})"
-        )
+        rule = f"must have the batch of `{op.inputs[0]}`"
+        got = f"shapes {given.second} and {given.first} ({data_format})"
+        raise ValueError(Refusal(op.name, op.inputs[1], rule, got))
     on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, given.weights_format)
     kernel = layouts.parse_weights_format(given.weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
@@ -192,10 +184,9 @@ def _find_sizes(given: _Given) -> Resolved:
     result = {"fine": fine, "coarse": coarse, "kernel": weights}[op.slot(op.result)]
     _check_result(op, result, given)
     if asked is not None and asked != result:
-        raise ValueError(
-            f"{op.name}: `dst_shape` must be the full shape of the result, with the batch of "
-            f"`{op.inputs[0]}` and the channels of the weights, {fine} ({data_format}); got {asked}"
-        )
+        parts = f"the batch of `{op.inputs[0]}` and the channels of the weights"
+        rule = f"must be the full shape of the result, with {parts}, {fine} ({data_format})"
+        raise ValueError(Refusal(op.name, "dst_shape", rule, str(asked)))
     return Resolved(
         op=op.name,
         src_shape=coarse if op.transposed else fine,
@@ -215,27 +206,23 @@ def _find_sizes(given: _Given) -> Resolved:
 def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
     extents = [n for axis, n in enumerate(shape) if axis != batch]
     if any(is_symbolic_dim(n) for n in extents):
-        raise ValueError(
-            f"{op.name}: `{name}` must have constant extents (only the batch may be symbolic); "
-            f"got shape {shape}"
-        )
-    if min(extents) < 1:
-        raise ValueError(
-            f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
-            f"got shape {shape}"
-        )
-    if _count_elements(shape) > parse.MAX_ELEMENTS:
-        raise ValueError(f"{op.name}: `{name}` must have at most 2**48 elements; got shape {shape}")
+        rule = "must have constant extents (only the batch may be symbolic)"
+    elif min(extents) < 1:
+        rule = "must have extents of at least 1 (only the batch may be 0)"
+    elif _count_elements(shape) > parse.MAX_ELEMENTS:
+        rule = "must have at most 2**48 elements"
+    else:
+        return
+    raise ValueError(Refusal(op.name, name, rule, f"shape {shape}"))
 
 
 def _check_result(op: Op, shape: Shape, given: _Given) -> None:
     """Refuse a result of too many elements: at 2**63, XLA ends the process."""
     if _count_elements(shape) > parse.MAX_ELEMENTS:
         attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in parse.MIN_VALUES)
-        raise ValueError(
-            f"{op.name}: the result must have at most 2**48 elements; got shape {shape} of "
-            f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {attributes}"
-        )
+        inputs = f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second}"
+        got = f"shape {shape} of {inputs} with {attributes}"
+        raise ValueError(Refusal(op.name, "", "the result must have at most 2**48 elements", got))
 
 
 def _count_elements(shape: Shape) -> int:
