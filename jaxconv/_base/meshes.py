@@ -48,10 +48,10 @@ def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
             "A PartitionSpec takes the mesh from there",
         )
         raise ValueError(Refusal(op, "out_sharding", rule, str(mesh), remedy))
-    rule = _find_broken_rule(mesh, spec, shape)
-    if rule:
+    broken = _find_broken_rule(mesh, spec, shape)
+    if broken:
         got = f"{spec} for a result of shape {shape}"
-        raise ValueError(Refusal(op, "out_sharding", f"must {rule}", got))
+        raise ValueError(Refusal(op, "out_sharding", f"must {broken}", got))
     return NamedSharding(mesh, spec)
 
 

@@ -89,17 +89,17 @@ def _find_misfit(
     divided: str,
 ) -> _Misfit | None:
     """Find the first broken rule, if axis `divided` of the weights has the channels of a group."""
-    argument = op.shape_argument if "weights" not in op.inputs else "weights"
+    argument = "weights" if "weights" in op.inputs else "weights_shape"
     at = find_axes(weights_format, len(weights) - 2)
     extents = {axis: weights[at[axis]] for axis in "IO"}
     shape = f"in shape {weights} ({weights_format})"
     for passed, (name, tensor) in enumerate(data.items()):
         axis = "I" if name.endswith("src") else "O"  # that meets this tensor
-        found = tensor[find_axes(data_format, len(tensor) - 2)["C"]]
-        got = f"groups={groups}, channels={found} from {name} shape {tensor} ({data_format})"
-        if found % groups:
+        whole = tensor[find_axes(data_format, len(tensor) - 2)["C"]]
+        got = f"groups={groups}, channels={whole} from {name} shape {tensor} ({data_format})"
+        if whole % groups:
             return _Misfit(passed, "groups", f"must divide the {name} channels", got)
-        part, whole = found // groups, found
+        part = whole // groups
         if extents[axis] == (part if axis == divided else whole):
             continue
         if op.transposed and passed and extents[axis] in (part, whole):

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax.export import is_symbolic_dim
 
@@ -47,7 +47,7 @@ class Resolved:
         return shape
 
 
-class _Given(NamedTuple):
+class _Arguments(NamedTuple):
     """The user's arguments, parsed: the key of a cache, and a tuple, since tuples hash fast."""
 
     op: Op
@@ -74,11 +74,7 @@ class _Given(NamedTuple):
 
 
 def resolve_sizes(
-    op: Op,
-    first: Shape,
-    second: Shape,
-    result_shape: object,
-    **attributes: object,
+    op: Op, first: Shape, second: Shape, result_shape: object, **attributes: object
 ) -> Resolved:
     """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
     name = op.name
@@ -96,42 +92,33 @@ def resolve_sizes(
         raise ValueError(Refusal(name, op.inputs[0], rule, str(len(first))))
     rank = len(first) - 2
     known = {"data_format": layouts.DATA_FORMATS, "weights_format": layouts.WEIGHTS_FORMATS}
-    formats = {each: parse.letters(name, each, attributes[each], known[each]) for each in known}
+    parsed: dict[str, Any] = {n: parse.letters(name, n, attributes[n], known[n]) for n in known}
     if result_shape is not None or op.shape_argument == "weights_shape":
         assert op.shape_argument is not None
-        order = formats["weights_format" if op.shape_argument == "weights_shape" else "data_format"]
+        order = parsed["weights_format" if op.shape_argument == "weights_shape" else "data_format"]
         result_shape = parse.shape(
             name, op.shape_argument, result_shape, rank + 2, f"in {order} order"
         )
-    ints = {
-        attribute: parse.axis_ints(name, attribute, attributes[attribute], rank, least)
-        for attribute, least in parse.MIN_VALUES.items()
-    }
-    given = _Given(
-        op,
-        first,
-        second,
-        result_shape,
-        auto_pad=parse.auto_pad(name, attributes["auto_pad"]),
-        groups=parse.count(name, "groups", attributes["groups"]),
-        **formats,
-        **ints,
-    )
+    for attribute, least in parse.MIN_VALUES.items():
+        parsed[attribute] = parse.axis_ints(name, attribute, attributes[attribute], rank, least)
+    parsed["auto_pad"] = parse.auto_pad(name, attributes["auto_pad"])
+    parsed["groups"] = parse.count(name, "groups", attributes["groups"])
+    arguments = _Arguments(op, first, second, result_shape, **parsed)
     try:
-        return _find_sizes(given)
+        return _find_sizes(arguments)
     except ValueError as error:
         message: Refusal = error.args[0]
-        raise ValueError(message.with_parts(formats=_layout_hint(given))) from None
+        raise ValueError(message.with_parts(formats=_layout_hint(arguments))) from None
 
 
-def _layout_hint(given: _Given) -> str:
+def _layout_hint(arguments: _Arguments) -> str:
     """Name the nearest formats that these very shapes would fit, if there are any."""
     fits = []
     for data, weights in product(layouts.DATA_FORMATS, layouts.WEIGHTS_FORMATS):
-        changes = [f"data_format={data!r}"] if data != given.data_format else []
-        changes += [f"weights_format={weights!r}"] if weights != given.weights_format else []
+        changes = [f"data_format={data!r}"] if data != arguments.data_format else []
+        changes += [f"weights_format={weights!r}"] if weights != arguments.weights_format else []
         try:
-            _find_sizes(given._replace(data_format=data, weights_format=weights))
+            _find_sizes(arguments._replace(data_format=data, weights_format=weights))
         except ValueError:
             continue
         fits.append(changes)
@@ -141,15 +128,16 @@ def _layout_hint(given: _Given) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _find_sizes(given: _Given) -> Resolved:
+def _find_sizes(arguments: _Arguments) -> Resolved:
     """Find the sizes; cached, since each eager call needs the sizes."""
-    op, groups, data_format = given.op, given.groups, given.data_format
-    rank = len(given.first) - 2
+    op, groups = arguments.op, arguments.groups
+    data_format, weights_format = arguments.data_format, arguments.weights_format
+    rank = len(arguments.first) - 2
     layout = layouts.parse_data_format(data_format, rank)
-    shapes = dict(zip(op.inputs, (given.first, given.second), strict=True))
-    if given.shape is not None:
+    shapes = dict(zip(op.inputs, (arguments.first, arguments.second), strict=True))
+    if arguments.shape is not None:
         assert op.shape_argument is not None
-        shapes[op.shape_argument] = given.shape
+        shapes[op.shape_argument] = arguments.shape
     for name, shape in shapes.items():
         _check_extents(op, name, shape, None if name.startswith("weights") else layout.batch)
     asked = shapes.pop("dst_shape", None)
@@ -157,16 +145,16 @@ def _find_sizes(given: _Given) -> Resolved:
     batches = [shape[layout.batch] for shape in shapes.values()]
     if len(shapes) == 2 and batches[0] != batches[1]:
         rule = f"must have the batch of `{op.inputs[0]}`"
-        got = f"shapes {given.second} and {given.first} ({data_format})"
+        got = f"shapes {arguments.second} and {arguments.first} ({data_format})"
         raise ValueError(Refusal(op.name, op.inputs[1], rule, got))
-    on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, given.weights_format)
-    kernel = layouts.parse_weights_format(given.weights_format, rank, "I" if op.transposed else "O")
+    on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, weights_format)
+    kernel = layouts.parse_weights_format(weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
     sized = [
         sizes.RULES[op.name](
-            given.axis(i),
+            arguments.axis(i),
             weights=weights[kernel.spatial[i]],
             **{forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
             **({} if asked is None else {forward_name(op.result): asked[layout.spatial[i]]}),
@@ -182,7 +170,7 @@ def _find_sizes(given: _Given) -> Resolved:
     fine = data_shape(fine_channels, tuple(a.fine for a in axes))
     coarse = data_shape(coarse_channels, tuple(a.coarse for a in axes))
     result = {"fine": fine, "coarse": coarse, "kernel": weights}[op.slot(op.result)]
-    _check_result(op, result, given)
+    _check_result(op, result, arguments)
     if asked is not None and asked != result:
         parts = f"the batch of `{op.inputs[0]}` and the channels of the weights"
         rule = f"must be the full shape of the result, with {parts}, {fine} ({data_format})"
@@ -192,10 +180,10 @@ def _find_sizes(given: _Given) -> Resolved:
         src_shape=coarse if op.transposed else fine,
         weights_shape=weights,
         dst_shape=fine if op.transposed else coarse,
-        strides=given.strides,
+        strides=arguments.strides,
         pads_begin=tuple(a.pad_low for a in axes),
         pads_end=tuple(high for _, high in sized),
-        dilations=given.dilations,
+        dilations=arguments.dilations,
         output_padding=tuple(high - axis.pad_high for axis, high in sized),
         groups=groups,
         geometry=Geometry(axes, groups, layout, kernel),
@@ -216,11 +204,11 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
     raise ValueError(Refusal(op.name, name, rule, f"shape {shape}"))
 
 
-def _check_result(op: Op, shape: Shape, given: _Given) -> None:
+def _check_result(op: Op, shape: Shape, arguments: _Arguments) -> None:
     """Refuse a result of too many elements: at 2**63, XLA ends the process."""
     if _count_elements(shape) > parse.MAX_ELEMENTS:
-        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in parse.MIN_VALUES)
-        inputs = f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second}"
+        attributes = ", ".join(f"`{name}` {getattr(arguments, name)}" for name in parse.MIN_VALUES)
+        inputs = f"`{op.inputs[0]}` {arguments.first} and `{op.inputs[1]}` {arguments.second}"
         got = f"shape {shape} of {inputs} with {attributes}"
         raise ValueError(Refusal(op.name, "", "the result must have at most 2**48 elements", got))
 

@@ -221,7 +221,7 @@ def _blame_node(node: Node) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        message = error.args[0] if error.args else ""
+        message: Any = error.args[0] if error.args else ""
         known = isinstance(message, Refusal)
         base = TypeError if isinstance(error, TypeError) else ValueError
         raise base(message.rename(str(node), {}) if known else f"{node}: {error}") from error
