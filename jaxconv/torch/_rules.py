@@ -11,6 +11,10 @@ from jaxconv._rules import attributes as parse
 #: PyTorch's names of padding modes, and those of `jax.numpy.pad`.
 PADDING_MODES = {"zeros": "", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
+#: Our names of arguments, and PyTorch's.
+NAMES = {"src": "input", "weights": "weight", "strides": "stride", "dilations": "dilation"}
+NAMES |= {"pads_begin": "padding", "pads_end": "padding"}
+
 Pairs = tuple[tuple[int, int], ...]
 
 
