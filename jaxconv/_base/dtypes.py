@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxconv._base.messages import either, shown
+from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import DType
 
 #: operand type -> the type that holds its sums. 16-bit products are exact in float32.
@@ -37,7 +37,6 @@ def result_dtype(op: str, operand: DType, preferred: object) -> DType:
         got = str(asked)
     except Exception:  # JAX raises many kinds of errors for other values
         got = shown(preferred)
-    raise TypeError(
-        f"{op}: `preferred_element_type` must be the operands' type or a wider one, here "
-        f"{either(d.name for d in fitting)}; got {got} for operands of type {operand}"
-    )
+    rule = f"must be the operands' type or a wider one, here {either(d.name for d in fitting)}"
+    got = f"{got} for operands of type {operand}"
+    raise TypeError(Refusal(op, "preferred_element_type", rule, got))

@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import varying_axes
-from jaxconv._base.messages import shown
+from jaxconv._base.messages import Refusal, shown
 from jaxconv._base.typing import Shape
 
 AnyMesh = Mesh | AbstractMesh
@@ -30,31 +30,28 @@ def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
     if sharding is None:
         return None
     if not isinstance(sharding, NamedSharding | PartitionSpec):
-        raise TypeError(
-            f"{op}: `out_sharding` must be None, a jax.sharding.PartitionSpec or NamedSharding; "
-            f"got {shown(sharding)}"
-        )
+        rule = "must be None, a jax.sharding.PartitionSpec or NamedSharding"
+        raise TypeError(Refusal(op, "out_sharding", rule, shown(sharding)))
     context = jax.sharding.get_abstract_mesh()
     if isinstance(sharding, NamedSharding):
         mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
     else:
         mesh, spec = context, sharding
     if mesh.empty or AxisType.Explicit not in mesh.axis_types:
-        raise ValueError(
-            f"{op}: `out_sharding` must be on a mesh with explicit axes, set by jax.set_mesh; "
-            f"got {sharding} and the mesh {mesh}. For automatic axes use "
-            f"jax.lax.with_sharding_constraint on the result"
-        )
+        rule = "must be on a mesh with explicit axes, set by jax.set_mesh"
+        remedy = "For automatic axes use jax.lax.with_sharding_constraint on the result"
+        got = f"{sharding} and the mesh {mesh}"
+        raise ValueError(Refusal(op, "out_sharding", rule, got, remedy))
     if not context.empty and mesh != context:
-        raise ValueError(
-            f"{op}: `out_sharding` must be on the mesh in context, {context}; got {mesh}. "
-            f"A PartitionSpec takes the mesh from there"
+        rule, remedy = (
+            f"must be on the mesh in context, {context}",
+            "A PartitionSpec takes the mesh from there",
         )
-    rule = _find_broken_rule(mesh, spec, shape)
-    if rule:
-        raise ValueError(
-            f"{op}: `out_sharding` must {rule}; got {spec} for a result of shape {shape}"
-        )
+        raise ValueError(Refusal(op, "out_sharding", rule, str(mesh), remedy))
+    broken = _find_broken_rule(mesh, spec, shape)
+    if broken:
+        got = f"{spec} for a result of shape {shape}"
+        raise ValueError(Refusal(op, "out_sharding", f"must {broken}", got))
     return NamedSharding(mesh, spec)
 
 
@@ -85,14 +82,12 @@ def check_meshes(
     remedy = "Move what differs with jax.device_put or jax.sharding.reshard"
     if len(meshes) > 1:
         got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
-        raise ValueError(f"{op}: all arrays must be on one mesh; got {got}. {remedy}")
+        raise ValueError(Refusal(op, "", "all arrays must be on one mesh", got, remedy))
     # JAX reshards from mesh to mesh where both meshes have the names of the axes.
     used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
     if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
-        raise ValueError(
-            f"{op}: `out_sharding` must be on the mesh of the arrays, {meshes.pop()}; got "
-            f"{out_sharding.mesh}. {remedy}"
-        )
+        rule = f"must be on the mesh of the arrays, {meshes.pop()}"
+        raise ValueError(Refusal(op, "out_sharding", rule, str(out_sharding.mesh), remedy))
 
 
 def find_sharding(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:

@@ -1,7 +1,11 @@
-"""How error messages show values and list alternatives: briefly, whatever the value."""
+"""Error messages: of parts that a door may name anew, with values shown on one short line."""
 
+import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
 
 _repr = reprlib.Repr()
 _repr.maxtuple = _repr.maxlist = 12  # more than the axes of any layer
@@ -25,3 +29,50 @@ def either(names: Iterable[str]) -> str:
     """Join alternatives, as in "a, b or c"."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
+
+
+class Refusal(str):
+    """The message of an error, which keeps its parts: they name arguments in backticks."""
+
+    parts: dict[str, str]
+
+    def __new__(
+        cls, op: str, argument: str, rule: str, got: str, remedy: str = "", formats: str = ""
+    ) -> "Refusal":
+        """Write the message. `formats` is a remedy, too: formats that would fit."""
+        text = f"{op}: `{argument}` {rule}" if argument else f"{op}: {rule}"
+        text += f"; got {got}" if got else ""
+        message = super().__new__(cls, ". ".join(filter(None, (text, remedy, formats))))
+        message.parts = {
+            "op": op, "argument": argument, "rule": rule, "got": got, "remedy": remedy,
+            "formats": formats,
+        }  # fmt: skip
+        return message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Refusal, tuple(self.parts.values())
+
+    def with_parts(self, **parts: str) -> "Refusal":
+        """Write the message with other parts."""
+        return Refusal(**self.parts | parts)
+
+    def rename(self, op: str, names: Mapping[str, str]) -> "Refusal":
+        """Write the message in the names of a door, which has formats of its own if it has any."""
+        parts = {
+            part: re.sub(r"`(\w+)`", lambda name: f"`{names.get(name[1], name[1])}`", text)
+            for part, text in self.parts.items()
+        }
+        argument, formats = (self.parts[part] for part in ("argument", "formats"))
+        parts |= {"argument": names.get(argument, argument), "formats": "" if names else formats}
+        return Refusal(**parts | {"op": op})
+
+
+@contextmanager
+def named(op: str, names: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Name the operation and its arguments as a door does in what the rules refuse."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not error.args or not isinstance(message := error.args[0], Refusal):
+            raise
+        raise type(error)(message.rename(op, names)) from error.__cause__

@@ -75,27 +75,13 @@ def conv_transpose(
       (8, 32, 32, 8)
     """
     return operate(
-        OPS["conv_transpose"],
-        src,
-        weights,
-        bias=bias,
-        residual=residual,
-        activation=activation,
-        alpha=alpha,
-        result_shape=dst_shape,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        groups=groups,
-        data_format=data_format,
-        weights_format=weights_format,
-        output_padding=output_padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+        OPS["conv_transpose"], src, weights, bias=bias, residual=residual, activation=activation,
+        alpha=alpha, result_shape=dst_shape, strides=strides, pads_begin=pads_begin,
+        pads_end=pads_end, dilations=dilations, auto_pad=auto_pad, groups=groups,
+        data_format=data_format, weights_format=weights_format, output_padding=output_padding,
+        precision=precision, preferred_element_type=preferred_element_type,
         out_sharding=out_sharding,
-    )
+    )  # fmt: skip
 
 
 def conv_transpose_backward_data(
@@ -148,22 +134,12 @@ def conv_transpose_backward_data(
       (8, 16, 16, 32)
     """
     return operate(
-        OPS["conv_transpose_backward_data"],
-        diff_dst,
-        weights,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        groups=groups,
-        data_format=data_format,
-        weights_format=weights_format,
-        output_padding=output_padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-        out_sharding=out_sharding,
-    )
+        OPS["conv_transpose_backward_data"], diff_dst, weights, strides=strides,
+        pads_begin=pads_begin, pads_end=pads_end, dilations=dilations, auto_pad=auto_pad,
+        groups=groups, data_format=data_format, weights_format=weights_format,
+        output_padding=output_padding, precision=precision,
+        preferred_element_type=preferred_element_type, out_sharding=out_sharding,
+    )  # fmt: skip
 
 
 def conv_transpose_backward_weights(
@@ -219,20 +195,9 @@ def conv_transpose_backward_weights(
       (3, 3, 8, 32)
     """
     return operate(
-        OPS["conv_transpose_backward_weights"],
-        src,
-        diff_dst,
-        result_shape=weights_shape,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        groups=groups,
-        data_format=data_format,
-        weights_format=weights_format,
-        output_padding=output_padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-        out_sharding=out_sharding,
-    )
+        OPS["conv_transpose_backward_weights"], src, diff_dst, result_shape=weights_shape,
+        strides=strides, pads_begin=pads_begin, pads_end=pads_end, dilations=dilations,
+        auto_pad=auto_pad, groups=groups, data_format=data_format, weights_format=weights_format,
+        output_padding=output_padding, precision=precision,
+        preferred_element_type=preferred_element_type, out_sharding=out_sharding,
+    )  # fmt: skip

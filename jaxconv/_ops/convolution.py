@@ -64,26 +64,12 @@ def convolution(
       (8, 16, 16, 16)
     """
     return operate(
-        OPS["convolution"],
-        src,
-        weights,
-        bias=bias,
-        residual=residual,
-        activation=activation,
-        alpha=alpha,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        groups=groups,
-        data_format=data_format,
-        weights_format=weights_format,
-        output_padding=0,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+        OPS["convolution"], src, weights, bias=bias, residual=residual, activation=activation,
+        alpha=alpha, strides=strides, pads_begin=pads_begin, pads_end=pads_end, dilations=dilations,
+        auto_pad=auto_pad, groups=groups, data_format=data_format, weights_format=weights_format,
+        output_padding=0, precision=precision, preferred_element_type=preferred_element_type,
         out_sharding=out_sharding,
-    )
+    )  # fmt: skip
 
 
 def convolution_backward_data(
@@ -141,23 +127,12 @@ def convolution_backward_data(
       (8, 32, 32, 3)
     """
     return operate(
-        OPS["convolution_backward_data"],
-        diff_dst,
-        weights,
-        result_shape=dst_shape,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        groups=groups,
-        data_format=data_format,
-        weights_format=weights_format,
-        output_padding=output_padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-        out_sharding=out_sharding,
-    )
+        OPS["convolution_backward_data"], diff_dst, weights, result_shape=dst_shape,
+        strides=strides, pads_begin=pads_begin, pads_end=pads_end, dilations=dilations,
+        auto_pad=auto_pad, groups=groups, data_format=data_format, weights_format=weights_format,
+        output_padding=output_padding, precision=precision,
+        preferred_element_type=preferred_element_type, out_sharding=out_sharding,
+    )  # fmt: skip
 
 
 def convolution_backward_weights(
@@ -209,20 +184,9 @@ def convolution_backward_weights(
       (3, 3, 3, 16)
     """
     return operate(
-        OPS["convolution_backward_weights"],
-        src,
-        diff_dst,
-        result_shape=weights_shape,
-        strides=strides,
-        pads_begin=pads_begin,
-        pads_end=pads_end,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        groups=groups,
-        data_format=data_format,
-        weights_format=weights_format,
-        output_padding=0,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+        OPS["convolution_backward_weights"], src, diff_dst, result_shape=weights_shape,
+        strides=strides, pads_begin=pads_begin, pads_end=pads_end, dilations=dilations,
+        auto_pad=auto_pad, groups=groups, data_format=data_format, weights_format=weights_format,
+        output_padding=0, precision=precision, preferred_element_type=preferred_element_type,
         out_sharding=out_sharding,
-    )
+    )  # fmt: skip

@@ -80,11 +80,7 @@ def operate(
 
 
 def _contract_and_finish(
-    static: StaticArguments,
-    first: Array,
-    second: Array,
-    bias: Array | None,
-    residual: Array | None,
+    static: StaticArguments, first: Array, second: Array, bias: Array | None, residual: Array | None
 ) -> Array:
     """Contract two tensors, in the order of slots; finish, and round once."""
     geometry, layout = static.geometry, static.geometry.kernel

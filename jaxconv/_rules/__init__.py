@@ -6,4 +6,5 @@ attributes.py   the attributes: type, length, sign, spelling
 layouts.py      the letters of formats, as axis numbers; do channels, weights and groups fit?
 sizes.py        extents and pads of one axis: a rule for each operation and each auto_pad
 resolve.py      calls all these rules
+values.py       attributes as files of other libraries have them: a table of types and spellings
 """

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from jaxconv._base.dtypes import ACCUMULATION, canonical
-from jaxconv._base.messages import either, shown
+from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import ArrayLike, DType, Shape, Typed
 from jaxconv._rules.resolve import Resolved
 
@@ -27,16 +27,13 @@ def array(op: str, name: str, value: Any) -> ArrayLike:
     """Read `value` as an array that `jax.jit` takes, or raise an error."""
     if isinstance(value, Array):
         if not isinstance(value, jax.core.Tracer) and value.is_deleted():
-            raise ValueError(
-                f"{op}: `{name}` must still have its data; got an array of shape {value.shape} "
-                f"that was deleted. Was it donated?"
-            )
+            got = f"an array of shape {value.shape} that was deleted"
+            raise ValueError(Refusal(op, name, "must still have its data", got, "Was it donated?"))
         return value
+    rule = "must be a JAX or NumPy array"
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{op}: `{name}` must be a JAX or NumPy array; got a masked one. "
-            f"Its method `filled` makes one without a mask"
-        )
+        remedy = "Its method `filled` makes one without a mask"
+        raise TypeError(Refusal(op, name, rule, "a masked one", remedy))
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__jax_array__"):
@@ -44,14 +41,12 @@ def array(op: str, name: str, value: Any) -> ArrayLike:
             held = value.__jax_array__()
         except Exception as error:
             got = f"{shown(value)}, whose __jax_array__ raises {type(error).__name__}"
-            raise TypeError(f"{op}: `{name}` must be a JAX or NumPy array; got {got}") from error
+            raise TypeError(Refusal(op, name, rule, got)) from error
         if isinstance(held, Array | np.ndarray):
             return array(op, name, held)
         value = held
-    raise TypeError(
-        f"{op}: `{name}` must be a JAX or NumPy array; got {shown(value)}. "
-        f"jax.numpy.asarray makes one of numbers and lists"
-    )
+    remedy = "jax.numpy.asarray makes one of numbers and lists"
+    raise TypeError(Refusal(op, name, rule, shown(value), remedy))
 
 
 def common_dtype(op: str, **arrays: Typed) -> DType:
@@ -60,33 +55,29 @@ def common_dtype(op: str, **arrays: Typed) -> DType:
     dtype, *others = types.values()
     if dtype in ACCUMULATION and all(other == dtype for other in others):
         return dtype
-    got = ", ".join(f"`{name}` {found}" for name, found in types.items())
-    for name, found in types.items():
-        if found not in ACCUMULATION:
+    got = ", ".join(f"`{name}` {dtype}" for name, dtype in types.items())
+    for name, dtype in types.items():
+        if dtype not in ACCUMULATION:
             accepted = either(d.name for d in ACCUMULATION)
-            raise TypeError(f"{op}: `{name}` must have type {accepted}; got {got}")
-    raise TypeError(
-        f"{op}: all arrays must have the same type; got {got}. "
-        f"Nothing is promoted: convert with .astype"
-    )
+            raise TypeError(Refusal(op, name, f"must have type {accepted}", got))
+    remedy = "Nothing is promoted: convert with .astype"
+    raise TypeError(Refusal(op, "", "all arrays must have the same type", got, remedy))
 
 
 def check_bias(op: str, bias: Typed, resolved: Resolved) -> None:
     """Check that a bias has one entry for each channel of dst."""
     channels = resolved.dst_shape[resolved.geometry.data.channel]
     if bias.shape != (channels,):
-        raise ValueError(
-            f"{op}: `bias` must have shape ({channels},), one entry for each dst channel; "
-            f"got shape {bias.shape} for dst shape {resolved.dst_shape}"
-        )
+        rule = f"must have shape ({channels},), one entry for each dst channel"
+        got = f"shape {bias.shape} for dst shape {resolved.dst_shape}"
+        raise ValueError(Refusal(op, "bias", rule, got))
 
 
 def check_residual(op: str, residual: Typed, accepted: tuple[DType, DType], shape: Shape) -> None:
     """Check that a residual has the shape of dst, and the type of the operands or of dst."""
     if residual.shape != shape:
-        raise ValueError(
-            f"{op}: `residual` must have the shape of dst, {shape}; got {residual.shape}"
-        )
+        rule = f"must have the shape of dst, {shape}"
+        raise ValueError(Refusal(op, "residual", rule, str(residual.shape)))
     if canonical(residual.dtype) not in accepted:
-        either_of = either(dict.fromkeys(dtype.name for dtype in accepted))
-        raise TypeError(f"{op}: `residual` must have type {either_of}; got {residual.dtype}")
+        rule = f"must have type {either(dict.fromkeys(dtype.name for dtype in accepted))}"
+        raise TypeError(Refusal(op, "residual", rule, str(residual.dtype)))

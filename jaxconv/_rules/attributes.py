@@ -17,7 +17,7 @@ from jax.export import is_symbolic_dim
 
 from jaxconv._base.finish import ALPHAS, FUNCTIONS, Activation
 from jaxconv._base.jax_names import default_matmul_precision
-from jaxconv._base.messages import either, short, shown
+from jaxconv._base.messages import Refusal, either, short, shown
 from jaxconv._base.typing import Precision, Shape
 
 AUTO_PADS = {
@@ -50,7 +50,7 @@ def axis_ints(op: str, name: str, value: object, rank: int, least: int) -> tuple
     ints = (value,) * rank if type(value) is int else _read_each_axis(op, name, value, rank)
     if min(ints) < least or max(ints) > MAX_INT:
         bound = f"at least {least}" if min(ints) < least else f"at most {MAX_INT}"
-        raise ValueError(f"{op}: `{name}` must be {bound} on every axis; got {short(value)}")
+        raise ValueError(Refusal(op, name, f"must be {bound} on every axis", short(value)))
     return ints
 
 
@@ -59,7 +59,7 @@ def count(op: str, name: str, value: object) -> int:
     number = _read_int(op, name, value, "an int")
     if not 1 <= number <= MAX_INT:
         bound = "at least 1" if number < 1 else f"at most {MAX_INT}"
-        raise ValueError(f"{op}: `{name}` must be {bound}; got {short(number)}")
+        raise ValueError(Refusal(op, name, f"must be {bound}", short(number)))
     return number
 
 
@@ -68,11 +68,11 @@ def shape(op: str, name: str, value: object, length: int, meaning: str) -> Shape
     expected = f"a sequence of {length} ints, {meaning}"
     sequence = _read_sequence(op, name, value, expected)
     if sequence is None:
-        raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
+        raise TypeError(Refusal(op, name, f"must be {expected}", shown(value)))
     _check_length(op, name, sequence, length, expected)
     extents = tuple(v if is_symbolic_dim(v) else _read_int(op, name, v, expected) for v in sequence)
     if any(isinstance(v, int) and abs(v) > MAX_ELEMENTS for v in extents):
-        raise ValueError(f"{op}: `{name}` must have extents of at most 2**48; got {short(extents)}")
+        raise ValueError(Refusal(op, name, "must have extents of at most 2**48", short(extents)))
     return extents
 
 
@@ -101,10 +101,9 @@ def precision(op: str, value: object) -> Precision:
             raise TypeError
         first, second = (lax.Precision(p) for p in pair)
     except Exception:  # a list may raise anything
-        raise ValueError(
-            f"{op}: `precision` must be None, a jax.lax.Precision or its name ('default', "
-            f"'high' or 'highest'), or a pair of these; got {shown(value)}"
-        ) from None
+        names = "('default', 'high' or 'highest')"
+        rule = f"must be None, a jax.lax.Precision or its name {names}, or a pair of these"
+        raise ValueError(Refusal(op, "precision", rule, shown(value))) from None
     return first, second
 
 
@@ -113,31 +112,29 @@ def activation(op: str, value: object, alpha: object) -> Activation | None:
     if value is None:
         name = None
     elif isinstance(value, str) and value == "gelu":
-        raise ValueError(
-            f"{op}: `activation` must be 'gelu_erf', the definition, or 'gelu_tanh', the "
-            f"approximation that jax.nn.gelu computes by default; got 'gelu'"
-        )
+        default = "the approximation that jax.nn.gelu computes by default"
+        rule = f"must be 'gelu_erf', the definition, or 'gelu_tanh', {default}"
+        raise ValueError(Refusal(op, "activation", rule, "'gelu'"))
     elif callable(value):
-        raise TypeError(
-            f"{op}: `activation` must be {either(map(repr, ACTIVATIONS))}; got a function, "
-            f"{short(value)}. Call a function of your own on the result"
-        )
+        rule, got = f"must be {either(map(repr, ACTIVATIONS))}", f"a function, {short(value)}"
+        remedy = "Call a function of your own on the result"
+        raise TypeError(Refusal(op, "activation", rule, got, remedy))
     else:
         name = _find_spelling(op, "activation", value, ACTIVATIONS, str.lower)
     if name not in ALPHAS:
         if alpha is not None:
-            raise ValueError(
-                f"{op}: `alpha` must be None unless `activation` is {either(map(repr, ALPHAS))}; "
-                f"got {short(alpha)} for {value!r}"
-            )
+            rule = f"must be None unless `activation` is {either(map(repr, ALPHAS))}"
+            raise ValueError(Refusal(op, "alpha", rule, f"{short(alpha)} for {value!r}"))
         return None if name is None else Activation(name)
     alpha = ALPHAS[name] if alpha is None else alpha
     if alpha is None:
-        raise TypeError(f"{op}: `alpha` must be given, the slope of {name!r} below 0; got None")
+        rule = f"must be given, the slope of {name!r} below 0"
+        raise TypeError(Refusal(op, "alpha", rule, "None"))
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.integer | np.floating):
-        raise TypeError(f"{op}: `alpha` of {name!r} must be a Python number; got {shown(alpha)}")
+        rule = f"of {name!r} must be a Python number"
+        raise TypeError(Refusal(op, "alpha", rule, shown(alpha)))
     if not 0 <= alpha <= MAX_ALPHA:  # before an int of any length becomes a float
-        raise ValueError(f"{op}: `alpha` must be finite and at least 0; got {short(alpha)}")
+        raise ValueError(Refusal(op, "alpha", "must be finite and at least 0", short(alpha)))
     return Activation(name, float(alpha))
 
 
@@ -146,13 +143,13 @@ def _find_spelling(
 ) -> str:
     expected = either(map(repr, known))
     if not isinstance(value, str):
-        raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
+        raise TypeError(Refusal(op, name, f"must be {expected}", shown(value)))
     found = known.get(fold(value)) if value.isascii() else None  # the capital of a dotless i is I
     if found is None:
         general = re.sub("[DHW]+", "X", fold(value))  # others write NHWC and HWIO
         near = get_close_matches(general, known, n=1, cutoff=0.5) if len(value) < 40 else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{op}: `{name}` must be {expected}; got {short(value)}{hint}")
+        raise ValueError(Refusal(op, name, f"must be {expected}", f"{short(value)}{hint}"))
     return found
 
 
@@ -170,7 +167,7 @@ def _read_each_axis(op: str, name: str, value: object, rank: int) -> tuple[int, 
 def _check_length(op: str, name: str, found: Sequence[Any], length: int, expected: str) -> None:
     if len(found) != length:
         got = f"{short(tuple(found))}, of length {len(found)}"
-        raise ValueError(f"{op}: `{name}` must be {expected}; got {got}")
+        raise ValueError(Refusal(op, name, f"must be {expected}", got))
 
 
 def _read_sequence(op: str, name: str, value: object, expected: str) -> Sequence[Any] | None:
@@ -183,10 +180,8 @@ def _read_sequence(op: str, name: str, value: object, expected: str) -> Sequence
         except Exception as error:  # from a deleted array, say
             raise _unreadable_error(op, name, value, expected) from error
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
-            raise TypeError(
-                f"{op}: `{name}` must be {expected}; "
-                f"got an array of type {array.dtype} and shape {array.shape}"
-            )
+            got = f"an array of type {array.dtype} and shape {array.shape}"
+            raise TypeError(Refusal(op, name, f"must be {expected}", got))
         return array.tolist() if array.ndim else None
     if type(value) is tuple or type(value) is list:
         return value
@@ -211,16 +206,19 @@ def _read_int(op: str, name: str, value: Any, expected: str) -> int:
             pass
         except Exception as error:  # from a user's __index__, or a deleted array
             raise _unreadable_error(op, name, value, expected) from error
-    raise TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}")
+    raise TypeError(Refusal(op, name, f"must be {expected}", shown(value)))
 
 
 def _unreadable_error(op: str, name: str, value: object, expected: str) -> TypeError:
-    return TypeError(f"{op}: `{name}` must be {expected}; got {shown(value)}, which cannot be read")
+    got = f"{shown(value)}, which cannot be read"
+    return TypeError(Refusal(op, name, f"must be {expected}", got))
 
 
 def _refuse_traced(op: str, name: str, value: object, expected: str) -> NoReturn:
-    raise TypeError(
-        f"{op}: `{name}` must be {expected}, known when the function is traced; got a traced "
-        f"value of type {jax.typeof(value)}. Shapes and attributes must be static: pass Python "
-        f"ints or a NumPy array, or name the argument in jax.jit's static_argnames"
+    rule = f"must be {expected}, known when the function is traced"
+    remedy = (
+        "Shapes and attributes must be static: pass Python ints or a NumPy array, or name the "
+        "argument in jax.jit's static_argnames"
     )
+    got = f"a traced value of type {jax.typeof(value)}"
+    raise TypeError(Refusal(op, name, rule, got, remedy))

@@ -7,6 +7,7 @@ weights. A spatial rank is the number of spatial axes.
 from typing import NamedTuple
 
 from jaxconv._base.geometry import DataLayout, KernelLayout
+from jaxconv._base.messages import Refusal
 from jaxconv._base.typing import Shape
 from jaxconv._rules.op import Op
 
@@ -63,18 +64,19 @@ def check_channels(
         return broken.index(None) == 1
     # The error is about the reading that more tensors fit, or about both readings.
     meant = max(filter(None, broken), key=lambda b: b.passed)
-    rules = dict.fromkeys(b.rule for b in broken if b and b.passed == meant.passed)
-    either = " (or ".join(rules) + ")" * (len(rules) - 1)
-    raise ValueError(f"{op.name}: {meant.before}{either}{meant.after}")
+    readings = dict.fromkeys(b.reading for b in broken if b and b.passed == meant.passed)
+    either = " (or ".join(readings) + ")" * (len(readings) - 1)
+    raise ValueError(Refusal(op.name, meant.argument, meant.rule.format(either), meant.got))
 
 
 class _Misfit(NamedTuple):
-    """Why a reading of the weights fails: a message, whose middle may differ with the reading."""
+    """Why a reading of the weights fails; the rule may have a place for what a reading says."""
 
     passed: int  # how many of the tensors fit
-    before: str
-    rule: str = ""
-    after: str = ""
+    argument: str
+    rule: str
+    got: str
+    reading: str = ""
 
 
 def _find_misfit(
@@ -87,36 +89,30 @@ def _find_misfit(
     divided: str,
 ) -> _Misfit | None:
     """Find the first broken rule, if axis `divided` of the weights has the channels of a group."""
-    argument = op.shape_argument if "weights" not in op.inputs else "weights"
+    argument = "weights" if "weights" in op.inputs else "weights_shape"
     at = find_axes(weights_format, len(weights) - 2)
     extents = {axis: weights[at[axis]] for axis in "IO"}
     shape = f"in shape {weights} ({weights_format})"
     for passed, (name, tensor) in enumerate(data.items()):
         axis = "I" if name.endswith("src") else "O"  # that meets this tensor
-        found = tensor[find_axes(data_format, len(tensor) - 2)["C"]]
-        got = f"groups={groups}, channels={found} from {name} shape {tensor} ({data_format})"
-        if found % groups:
-            return _Misfit(passed, f"`groups` must divide the {name} channels; got {got}")
-        part, whole = found // groups, found
+        whole = tensor[find_axes(data_format, len(tensor) - 2)["C"]]
+        got = f"groups={groups}, channels={whole} from {name} shape {tensor} ({data_format})"
+        if whole % groups:
+            return _Misfit(passed, "groups", f"must divide the {name} channels", got)
+        part = whole // groups
         if extents[axis] == (part if axis == divided else whole):
             continue
         if op.transposed and passed and extents[axis] in (part, whole):
-            return _Misfit(
-                passed,
-                f"exactly one of the axes I and O of `{argument}` must hold the channels of one "
-                f"group; got both {'divided' if extents[axis] == part else 'whole'}, "
-                f"{extents['I']} and {extents['O']} {shape}, {got}",
-            )
-        return _Misfit(
-            passed,
-            f"`{argument}` must have ",
-            f"all {whole} {name} channels"
-            if axis != divided
-            else f"{name} channels / groups = {part}",
-            f" on axis {axis}; got {extents[axis]} {shape}, {got}",
-        )
+            rule = f"one of the axes I and O of `{argument}` must hold the channels of one group"
+            both = "divided" if extents[axis] == part else "whole"
+            got = f"both {both}, {extents['I']} and {extents['O']} {shape}, {got}"
+            return _Misfit(passed, "", f"exactly {rule}", got)
+        is_part = axis == divided
+        reads = f"{name} channels / groups = {part}" if is_part else f"all {whole} {name} channels"
+        rule, got = f"must have {{}} on axis {axis}", f"{extents[axis]} {shape}, {got}"
+        return _Misfit(passed, argument, rule, got, reads)
     axis = "O" if divided == "I" else "I"
     if extents[axis] % groups:
         got = f"groups={groups}, {extents[axis]} {shape}"
-        return _Misfit(len(data), f"`groups` must divide axis {axis} of `{argument}`; got {got}")
+        return _Misfit(len(data), "groups", f"must divide axis {axis} of `{argument}`", got)
     return None

@@ -51,27 +51,18 @@ OPS = {
     for op in (
         Op("convolution", CONVOLUTION, ("src", "weights"), "dst"),
         Op(
-            "convolution_backward_data",
-            CONVOLUTION,
-            ("diff_dst", "weights"),
-            "diff_src",
-            "dst_shape",
+            "convolution_backward_data", CONVOLUTION, ("diff_dst", "weights"),
+            "diff_src", "dst_shape",
         ),
         Op(
-            "convolution_backward_weights",
-            CONVOLUTION,
-            ("src", "diff_dst"),
-            "diff_weights",
-            "weights_shape",
+            "convolution_backward_weights", CONVOLUTION, ("src", "diff_dst"),
+            "diff_weights", "weights_shape",
         ),
         Op("conv_transpose", TRANSPOSED, ("src", "weights"), "dst", "dst_shape"),
         Op("conv_transpose_backward_data", TRANSPOSED, ("diff_dst", "weights"), "diff_src"),
         Op(
-            "conv_transpose_backward_weights",
-            TRANSPOSED,
-            ("src", "diff_dst"),
-            "diff_weights",
-            "weights_shape",
+            "conv_transpose_backward_weights", TRANSPOSED, ("src", "diff_dst"),
+            "diff_weights", "weights_shape",
         ),
     )
-}
+}  # fmt: skip

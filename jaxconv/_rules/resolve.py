@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax.export import is_symbolic_dim
 
 from jaxconv._base.geometry import Geometry
-from jaxconv._base.messages import either, short
+from jaxconv._base.messages import Refusal, either, short
 from jaxconv._base.typing import Shape
 from jaxconv._rules import attributes as parse
 from jaxconv._rules import layouts, sizes
@@ -47,7 +47,7 @@ class Resolved:
         return shape
 
 
-class _Given(NamedTuple):
+class _Arguments(NamedTuple):
     """The user's arguments, parsed: the key of a cache, and a tuple, since tuples hash fast."""
 
     op: Op
@@ -64,117 +64,97 @@ class _Given(NamedTuple):
     data_format: str
     weights_format: str
 
-    def axis(self, index: int) -> sizes.AxisAttributes:
+    def axis(self, i: int) -> sizes.AxisAttributes:
         """The attributes of one axis."""
-        ints = {name: getattr(self, name)[index] for name in parse.MIN_VALUES}
-        return sizes.AxisAttributes(self.op.name, index, self.auto_pad, *ints.values())
+        return sizes.AxisAttributes(
+            self.op.name, i, self.auto_pad, stride=self.strides[i], pad_begin=self.pads_begin[i],
+            pad_end=self.pads_end[i], dilation=self.dilations[i],
+            output_padding=self.output_padding[i],
+        )  # fmt: skip
 
 
 def resolve_sizes(
-    op: Op,
-    first: Shape,
-    second: Shape,
-    result_shape: object,
-    **attributes: object,
+    op: Op, first: Shape, second: Shape, result_shape: object, **attributes: object
 ) -> Resolved:
     """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
     name = op.name
     if len(first) < 3:
-        raise ValueError(
-            f"{name}: `{op.inputs[0]}` must have a batch axis, a channel axis and at least one "
-            f"spatial axis; got shape {first}"
-        )
+        rule = "must have a batch axis, a channel axis and at least one spatial axis"
+        raise ValueError(Refusal(name, op.inputs[0], rule, f"shape {first}"))
     if len(second) != len(first):
         lesser = op.inputs[len(second) < len(first)]
-        hint = "" if lesser == "weights" else f". Does `{lesser}` lack its batch axis?"
-        raise ValueError(
-            f"{name}: `{op.inputs[1]}` must have as many axes as `{op.inputs[0]}`; "
-            f"got shapes {short(second)} and {short(first)}{hint}"
-        )
+        hint = "" if lesser == "weights" else f"Does `{lesser}` lack its batch axis?"
+        rule = f"must have as many axes as `{op.inputs[0]}`"
+        got = f"shapes {short(second)} and {short(first)}"
+        raise ValueError(Refusal(name, op.inputs[1], rule, got, hint))
     if len(first) > 64:
-        raise ValueError(
-            f"{name}: `{op.inputs[0]}` must have at most 64 axes, as NumPy's arrays; "
-            f"got {len(first)}"
-        )
+        rule = "must have at most 64 axes, as NumPy's arrays"
+        raise ValueError(Refusal(name, op.inputs[0], rule, str(len(first))))
     rank = len(first) - 2
-    data_format, weights_format = (
-        parse.letters(name, letters, attributes[letters], known)
-        for letters, known in (
-            ("data_format", layouts.DATA_FORMATS),
-            ("weights_format", layouts.WEIGHTS_FORMATS),
-        )
-    )
+    known = {"data_format": layouts.DATA_FORMATS, "weights_format": layouts.WEIGHTS_FORMATS}
+    parsed: dict[str, Any] = {n: parse.letters(name, n, attributes[n], known[n]) for n in known}
     if result_shape is not None or op.shape_argument == "weights_shape":
         assert op.shape_argument is not None
-        order = weights_format if op.shape_argument == "weights_shape" else data_format
+        order = parsed["weights_format" if op.shape_argument == "weights_shape" else "data_format"]
         result_shape = parse.shape(
             name, op.shape_argument, result_shape, rank + 2, f"in {order} order"
         )
-    ints = {
-        attribute: parse.axis_ints(name, attribute, attributes[attribute], rank, least)
-        for attribute, least in parse.MIN_VALUES.items()
-    }
-    given = _Given(
-        op,
-        first,
-        second,
-        result_shape,
-        auto_pad=parse.auto_pad(name, attributes["auto_pad"]),
-        groups=parse.count(name, "groups", attributes["groups"]),
-        data_format=data_format,
-        weights_format=weights_format,
-        **ints,
-    )
+    for attribute, least in parse.MIN_VALUES.items():
+        parsed[attribute] = parse.axis_ints(name, attribute, attributes[attribute], rank, least)
+    parsed["auto_pad"] = parse.auto_pad(name, attributes["auto_pad"])
+    parsed["groups"] = parse.count(name, "groups", attributes["groups"])
+    arguments = _Arguments(op, first, second, result_shape, **parsed)
     try:
-        return _find_sizes(given)
+        return _find_sizes(arguments)
     except ValueError as error:
-        raise ValueError(f"{error}{_layout_hint(given)}") from None
+        message: Refusal = error.args[0]
+        raise ValueError(message.with_parts(formats=_layout_hint(arguments))) from None
 
 
-def _layout_hint(given: _Given) -> str:
+def _layout_hint(arguments: _Arguments) -> str:
     """Name the nearest formats that these very shapes would fit, if there are any."""
     fits = []
     for data, weights in product(layouts.DATA_FORMATS, layouts.WEIGHTS_FORMATS):
-        changes = [f"data_format={data!r}"] if data != given.data_format else []
-        changes += [f"weights_format={weights!r}"] if weights != given.weights_format else []
+        changes = [f"data_format={data!r}"] if data != arguments.data_format else []
+        changes += [f"weights_format={weights!r}"] if weights != arguments.weights_format else []
         try:
-            _find_sizes(given._replace(data_format=data, weights_format=weights))
+            _find_sizes(arguments._replace(data_format=data, weights_format=weights))
         except ValueError:
             continue
         fits.append(changes)
     nearest = min(map(len, fits), default=0)
     names = [" and ".join(changes) for changes in fits if len(changes) == nearest]
-    return f". These shapes would fit {either(names)}" if names else ""
+    return f"These shapes would fit {either(names)}" if names else ""
 
 
 @lru_cache(maxsize=4096)
-def _find_sizes(given: _Given) -> Resolved:
+def _find_sizes(arguments: _Arguments) -> Resolved:
     """Find the sizes; cached, since each eager call needs the sizes."""
-    op, groups, data_format = given.op, given.groups, given.data_format
-    rank = len(given.first) - 2
+    op, groups = arguments.op, arguments.groups
+    data_format, weights_format = arguments.data_format, arguments.weights_format
+    rank = len(arguments.first) - 2
     layout = layouts.parse_data_format(data_format, rank)
-    shapes = dict(zip(op.inputs, (given.first, given.second), strict=True))
-    if given.shape is not None:
+    shapes = dict(zip(op.inputs, (arguments.first, arguments.second), strict=True))
+    if arguments.shape is not None:
         assert op.shape_argument is not None
-        shapes[op.shape_argument] = given.shape
+        shapes[op.shape_argument] = arguments.shape
     for name, shape in shapes.items():
         _check_extents(op, name, shape, None if name.startswith("weights") else layout.batch)
     asked = shapes.pop("dst_shape", None)
     weights = shapes.pop("weights_shape", None) or shapes.pop("weights")
     batches = [shape[layout.batch] for shape in shapes.values()]
     if len(shapes) == 2 and batches[0] != batches[1]:
-        raise ValueError(
-            f"{op.name}: `{op.inputs[1]}` must have the batch of `{op.inputs[0]}`; "
-            f"got shapes {given.second} and {given.first} ({data_format})"
-        )
-    on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, given.weights_format)
-    kernel = layouts.parse_weights_format(given.weights_format, rank, "I" if op.transposed else "O")
+        rule = f"must have the batch of `{op.inputs[0]}`"
+        got = f"shapes {arguments.second} and {arguments.first} ({data_format})"
+        raise ValueError(Refusal(op.name, op.inputs[1], rule, got))
+    on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, weights_format)
+    kernel = layouts.parse_weights_format(weights_format, rank, "I" if op.transposed else "O")
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
     sized = [
         sizes.RULES[op.name](
-            given.axis(i),
+            arguments.axis(i),
             weights=weights[kernel.spatial[i]],
             **{forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
             **({} if asked is None else {forward_name(op.result): asked[layout.spatial[i]]}),
@@ -190,21 +170,20 @@ def _find_sizes(given: _Given) -> Resolved:
     fine = data_shape(fine_channels, tuple(a.fine for a in axes))
     coarse = data_shape(coarse_channels, tuple(a.coarse for a in axes))
     result = {"fine": fine, "coarse": coarse, "kernel": weights}[op.slot(op.result)]
-    _check_result(op, result, given)
+    _check_result(op, result, arguments)
     if asked is not None and asked != result:
-        raise ValueError(
-            f"{op.name}: `dst_shape` must be the full shape of the result, with the batch of "
-            f"`{op.inputs[0]}` and the channels of the weights, {fine} ({data_format}); got {asked}"
-        )
+        parts = f"the batch of `{op.inputs[0]}` and the channels of the weights"
+        rule = f"must be the full shape of the result, with {parts}, {fine} ({data_format})"
+        raise ValueError(Refusal(op.name, "dst_shape", rule, str(asked)))
     return Resolved(
         op=op.name,
         src_shape=coarse if op.transposed else fine,
         weights_shape=weights,
         dst_shape=fine if op.transposed else coarse,
-        strides=given.strides,
+        strides=arguments.strides,
         pads_begin=tuple(a.pad_low for a in axes),
         pads_end=tuple(high for _, high in sized),
-        dilations=given.dilations,
+        dilations=arguments.dilations,
         output_padding=tuple(high - axis.pad_high for axis, high in sized),
         groups=groups,
         geometry=Geometry(axes, groups, layout, kernel),
@@ -215,27 +194,23 @@ def _find_sizes(given: _Given) -> Resolved:
 def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
     extents = [n for axis, n in enumerate(shape) if axis != batch]
     if any(is_symbolic_dim(n) for n in extents):
-        raise ValueError(
-            f"{op.name}: `{name}` must have constant extents (only the batch may be symbolic); "
-            f"got shape {shape}"
-        )
-    if min(extents) < 1:
-        raise ValueError(
-            f"{op.name}: `{name}` must have extents of at least 1 (only the batch may be 0); "
-            f"got shape {shape}"
-        )
-    if _count_elements(shape) > parse.MAX_ELEMENTS:
-        raise ValueError(f"{op.name}: `{name}` must have at most 2**48 elements; got shape {shape}")
+        rule = "must have constant extents (only the batch may be symbolic)"
+    elif min(extents) < 1:
+        rule = "must have extents of at least 1 (only the batch may be 0)"
+    elif _count_elements(shape) > parse.MAX_ELEMENTS:
+        rule = "must have at most 2**48 elements"
+    else:
+        return
+    raise ValueError(Refusal(op.name, name, rule, f"shape {shape}"))
 
 
-def _check_result(op: Op, shape: Shape, given: _Given) -> None:
+def _check_result(op: Op, shape: Shape, arguments: _Arguments) -> None:
     """Refuse a result of too many elements: at 2**63, XLA ends the process."""
     if _count_elements(shape) > parse.MAX_ELEMENTS:
-        attributes = ", ".join(f"`{name}` {getattr(given, name)}" for name in parse.MIN_VALUES)
-        raise ValueError(
-            f"{op.name}: the result must have at most 2**48 elements; got shape {shape} of "
-            f"`{op.inputs[0]}` {given.first} and `{op.inputs[1]}` {given.second} with {attributes}"
-        )
+        attributes = ", ".join(f"`{name}` {getattr(arguments, name)}" for name in parse.MIN_VALUES)
+        inputs = f"`{op.inputs[0]}` {arguments.first} and `{op.inputs[1]}` {arguments.second}"
+        got = f"shape {shape} of {inputs} with {attributes}"
+        raise ValueError(Refusal(op.name, "", "the result must have at most 2**48 elements", got))
 
 
 def _count_elements(shape: Shape) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxconv._base.geometry import Axis
+from jaxconv._base.messages import Refusal
 
 
 def share_out(total: int, mode: str) -> tuple[int, int]:
@@ -38,7 +39,6 @@ class AxisAttributes:
     op: str
     index: int
     auto_pad: str
-    # in the order of `attributes.MIN_VALUES`
     stride: int
     pad_begin: int
     pad_end: int
@@ -63,9 +63,10 @@ class AxisAttributes:
         if room < 0:
             weights = "weights_shape" if self.op == "convolution_backward_weights" else "weights"
             raise self.error(
-                f"`{weights}`, dilated, must fit into the padded `{name}`; got an extent of "
-                f"{self.extent(kernel)} (kernel {kernel}, dilation {self.dilation}) over "
-                f"{low + fine + high} ({name} {fine}, pads {low} and {high})"
+                "",
+                f"`{weights}`, dilated, must fit into the padded `{name}`",
+                f"an extent of {self.extent(kernel)} (kernel {kernel}, dilation {self.dilation}) "
+                f"over {low + fine + high} ({name} {fine}, pads {low} and {high})",
             )
         return room
 
@@ -73,9 +74,9 @@ class AxisAttributes:
         """Make an axis of the geometry."""
         return Axis(fine, kernel, coarse, self.stride, self.dilation, pad_low)
 
-    def error(self, message: str) -> ValueError:
+    def error(self, argument: str, rule: str, got: str) -> ValueError:
         """Make an error that names the operation and the axis."""
-        return ValueError(f"{self.op}: {message} (spatial axis {self.index})")
+        return ValueError(Refusal(self.op, argument, rule, f"{got} (spatial axis {self.index})"))
 
 
 #: An axis of the geometry, and the padding after it as a user would spell it.
@@ -93,10 +94,8 @@ def convolution_backward_weights(a: AxisAttributes, *, src: int, dst: int, weigh
     """Check that all three given extents are the extents of a convolution."""
     axis, high = convolution(a, src=src, weights=weights)
     if axis.coarse != dst:
-        raise a.error(
-            f"`diff_dst` must have the extent that convolution gives, {axis.coarse}; got {dst} "
-            f"for {_describe(axis, high, src=src)}"
-        )
+        rule = f"must have the extent that convolution gives, {axis.coarse}"
+        raise a.error("diff_dst", rule, f"{dst} for {_describe(axis, high, src=src)}")
     return axis, high
 
 
@@ -116,10 +115,8 @@ def convolution_backward_data(
         last, first = first + a.stride - 1, max(first, 1)
         fitting = "no extent fits" if last < 1 else f"{first} to {last} fit"
         fitting = f"only {last} fits" if first == last else fitting
-        raise a.error(
-            f"`dst_shape` must have an extent from which convolution gives that of diff_dst, "
-            f"{dst}; got {src}, and {fitting}"
-        )
+        rule = f"must have an extent from which convolution gives that of diff_dst, {dst}"
+        raise a.error("dst_shape", rule, f"{src}, and {fitting}")
     return a.axis(src, weights, dst, low), high
 
 
@@ -131,25 +128,24 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
         low, high = a.pads(lambda: same_of_transpose(a.stride, extent))
         fine = reach + a.output_padding - low - high
         if fine < 1:
-            given = "diff_dst" if a.op == "convolution_backward_data" else "src"
+            coarse = "diff_dst" if a.op == "convolution_backward_data" else "src"
             raise a.error(
-                f"`pads_begin` and `pads_end` must leave the result an extent of at least 1; got "
+                "pads_begin",
+                "and `pads_end` must leave the result an extent of at least 1",
                 f"{fine} = {a.stride} * {src - 1} + {extent} + {a.output_padding} - {low + high} = "
-                f"stride * ({given} - 1) + dilated kernel + output_padding - pads"
+                f"stride * ({coarse} - 1) + dilated kernel + output_padding - pads",
             )
         return a.axis(fine, weights, src, low), high
     low, high = a.pads(lambda: same_to_reach(dst, src, a.stride, extent, a.output_padding))
     implied = dst - (reach - low - high)
     if implied < 0:
-        raise a.error(
-            f"`dst_shape` must have an extent of at least {reach - low - high}, that without "
-            f"output_padding; got {dst}"
-        )
+        least = reach - low - high
+        rule = f"must have an extent of at least {least}, that without output_padding"
+        raise a.error("dst_shape", rule, str(dst))
     if a.output_padding and implied != a.output_padding and not a.auto_pad.startswith("same"):
-        raise a.error(
-            f"`dst_shape` and `output_padding` must agree; got {dst}, which implies an "
-            f"output_padding of {implied}, and output_padding={a.output_padding}"
-        )
+        implies = f"which implies an output_padding of {implied}"
+        got = f"{dst}, {implies}, and output_padding={a.output_padding}"
+        raise a.error("dst_shape", "and `output_padding` must agree", got)
     return a.axis(dst, weights, src, low), high
 
 
@@ -160,11 +156,10 @@ def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -
     room = a.room("diff_dst", dst, weights, low, high)
     rest = room - a.output_padding
     if a.output_padding and (rest < 0 or rest % a.stride):
-        raise a.error(
-            f"`output_padding` must leave a multiple of stride {a.stride} of the {room} = "
-            f"diff_dst + pads - dilated kernel; got {a.output_padding}. Left out, it is "
-            f"{room % a.stride}"
-        )
+        sum_of_room = f"{room} = diff_dst + pads - dilated kernel"
+        rule = f"must leave a multiple of stride {a.stride} of the {sum_of_room}"
+        got = f"{a.output_padding}. Left out, it is {room % a.stride}"
+        raise a.error("output_padding", rule, got)
     return a.axis(dst, weights, rest // a.stride + 1, low), high
 
 
@@ -177,15 +172,12 @@ def conv_transpose_backward_weights(
     axis = a.axis(dst, weights, src, low)
     implied = dst - (a.stride * (src - 1) + extent - low - high)
     if implied < 0:
-        raise a.error(
-            f"`diff_dst` must have an extent of at least {dst - implied}, what conv_transpose "
-            f"gives without output_padding; got {dst} for {_describe(axis, high, src=src)}"
-        )
+        least = f"{dst - implied}, what conv_transpose gives without output_padding"
+        got = f"{dst} for {_describe(axis, high, src=src)}"
+        raise a.error("diff_dst", f"must have an extent of at least {least}", got)
     if a.output_padding and implied != a.output_padding:
-        raise a.error(
-            f"`output_padding` must be what the extents imply, {implied}; got "
-            f"{a.output_padding} for {_describe(axis, high, src=src, diff_dst=dst)}"
-        )
+        got = f"{a.output_padding} for {_describe(axis, high, src=src, diff_dst=dst)}"
+        raise a.error("output_padding", f"must be what the extents imply, {implied}", got)
     return axis, high
 
 

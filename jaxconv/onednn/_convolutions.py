@@ -1,16 +1,14 @@
 """The six operations under the names of the oneDNN Graph API, today's and older names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from jax import Array, lax
 
-from jaxconv._base.messages import either
+from jaxconv._base.messages import Refusal, either, named
 from jaxconv._base.typing import PrecisionLike
+from jaxconv._rules.values import entries, is_int, unwrap
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find_kind, rename
-from jaxconv.onednn._values import entries, is_int, unwrap
-
-T = TypeVar("T")
 
 
 def apply(
@@ -62,20 +60,19 @@ def apply(
     function, arguments = prepare_call(kind, inputs, attributes)
     if fpmath_mode is not None:
         if precision is not None:
-            raise ValueError(
-                f"{kind}: `precision` and `fpmath_mode` say the same: give one of them; "
-                f"got {precision!r} and {fpmath_mode!r}"
-            )
+            rule = "and `fpmath_mode` say the same: give one of them"
+            got = f"{precision!r} and {fpmath_mode!r}"
+            raise ValueError(Refusal(kind, "precision", rule, got))
         precision = fpmath_precision(kind, fpmath_mode)
-    return blame_kind(kind, function)(**arguments, precision=precision)
+    with named(kind):
+        return function(**arguments, precision=precision)
 
 
 def fpmath_precision(where: str, mode: object) -> lax.Precision:
     """Find the least precision that a graph's `fpmath_mode` asks for."""
     if not isinstance(mode, str) or mode not in _FPMATH:
-        raise ValueError(
-            f"{where}: `fpmath_mode` must be {either(map(repr, _FPMATH))}; got {mode!r}"
-        )
+        rule = f"must be {either(map(repr, _FPMATH))}"
+        raise ValueError(Refusal(where, "fpmath_mode", rule, repr(mode)))
     return _FPMATH[mode]
 
 
@@ -98,15 +95,12 @@ def prepare_call(
     row = find_kind(kind)
     arguments = _name_inputs(row, inputs)
     if not isinstance(attributes, Mapping):
-        raise TypeError(f"{kind}: `attributes` must be a dict by name; got {attributes!r}")
+        raise TypeError(Refusal(kind, "attributes", "must be a dict by name", repr(attributes)))
     attributes = rename(row, "attribute", attributes, row.attributes, OLDER_ATTRIBUTES)
     attributes = unwrap(kind, attributes)
-    missing = [f"`{name}`" for name in REQUIRED if name not in attributes]
-    if missing:
-        raise ValueError(
-            f"{kind}: the attributes {', '.join(f'`{name}`' for name in REQUIRED)} are "
-            f"required; missing: {', '.join(missing)}"
-        )
+    if missing := [f"`{name}`" for name in REQUIRED if name not in attributes]:
+        rule = f"the attributes {', '.join(f'`{name}`' for name in REQUIRED)} are required"
+        raise ValueError(Refusal(kind, "", f"{rule}; missing: {', '.join(missing)}", ""))
     _check_pads(kind, attributes)
     attributes.setdefault("weights_format", row.weights_format)
     padding, steps = entries(attributes.get("output_padding")), entries(attributes["strides"])
@@ -117,25 +111,9 @@ def prepare_call(
         if attribute is None or _are_zeros(entries(attribute) or [1]):
             attribute = shape
         if arguments.setdefault(row.shape, attribute) is None:
-            raise ValueError(
-                f"{kind}: `{row.shape}` is required, as an input or as an attribute; got neither"
-            )
+            rule = "is required, as an input or as an attribute"
+            raise ValueError(Refusal(kind, row.shape, rule, "neither"))
     return row.function, arguments | attributes
-
-
-def blame_kind(kind: str, function: Callable[..., T]) -> Callable[..., T]:
-    """Make an operation whose errors name the kind instead of the operation."""
-
-    def call(*args: Any, **kwargs: Any) -> T:
-        try:
-            return function(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            operation, separator, message = str(error).partition(": ")
-            if separator and operation == function.__name__:
-                raise type(error)(f"{kind}: {message}") from error.__cause__
-            raise
-
-    return call
 
 
 def _are_zeros(values: list[Any]) -> bool:
@@ -146,34 +124,30 @@ def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
     for name in ("pads_begin", "pads_end"):
         pads = entries(attributes[name]) or []
         if any(is_int(pad) and pad < 0 for pad in pads):
-            raise ValueError(
-                f"{kind}: `{name}` must be at least 0 on every axis, as in the engine's own "
-                f"schema; got {pads}. A negative pad would crop: slice the tensor instead, or give "
-                f"its size as `dst_shape`, where the kind takes one"
+            rule = "must be at least 0 on every axis, as in the engine's own schema"
+            remedy = (
+                "A negative pad would crop: slice the tensor instead, or give its size as "
+                "`dst_shape`, where the kind takes one"
             )
+            raise ValueError(Refusal(kind, name, rule, str(pads), remedy))
 
 
-def _name_inputs(row: Kind, given: object) -> dict[str, Any]:
+def _name_inputs(row: Kind, inputs: object) -> dict[str, Any]:
     """Collect the inputs by today's names."""
     listed = ", ".join(f"`{name}`" for name in row.inputs)
-    if isinstance(given, Mapping):
-        named = rename(row, "input", given, row.inputs, OLDER_INPUTS)
-    elif not isinstance(given, Sequence) or isinstance(given, str):
-        raise TypeError(
-            f"{row.name}: `inputs` must be a sequence or a dict by name of {listed}; "
-            f"got {type(given).__name__}"
-        )
-    elif len(given) > len(row.inputs):
-        raise ValueError(
-            f"{row.name}: `inputs` must be at most {len(row.inputs)}, {listed}; got {len(given)}"
-        )
+    if isinstance(inputs, Mapping):
+        by_name = rename(row, "input", inputs, row.inputs, OLDER_INPUTS)
+    elif not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        rule = f"must be a sequence or a dict by name of {listed}"
+        raise TypeError(Refusal(row.name, "inputs", rule, type(inputs).__name__))
+    elif len(inputs) > len(row.inputs):
+        rule = f"must be at most {len(row.inputs)}, {listed}"
+        raise ValueError(Refusal(row.name, "inputs", rule, str(len(inputs))))
     else:
-        named = dict(zip(row.inputs, given, strict=False))
-    named = {name: value for name, value in named.items() if value is not None}
+        by_name = dict(zip(row.inputs, inputs, strict=False))
+    by_name = {name: value for name, value in by_name.items() if value is not None}
     for name in row.inputs[:2]:
-        if name not in named:
-            raise ValueError(
-                f"{row.name}: the input `{name}` is required; "
-                f"got {', '.join(f'`{name}`' for name in named) or 'none'}"
-            )
-    return named
+        if name not in by_name:
+            got = ", ".join(f"`{name}`" for name in by_name) or "none"
+            raise ValueError(Refusal(row.name, "", f"the input `{name}` is required", got))
+    return by_name

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from jaxconv._base.messages import Refusal
 from jaxconv._ops.conv_transpose import (
     conv_transpose,
     conv_transpose_backward_data,
@@ -16,7 +17,7 @@ from jaxconv._ops.convolution import (
     convolution_backward_data,
     convolution_backward_weights,
 )
-from jaxconv.onednn._values import suggestion
+from jaxconv._rules.values import suggestion
 
 #: Attributes without defaults in that API, not even when `auto_pad` overrides the pads.
 REQUIRED = ("strides", "pads_begin", "pads_end", "dilations")
@@ -129,14 +130,11 @@ def rename(
         today = name if name in known else older.get(name, "")
         if today not in known:
             also = f" (older: {', '.join(known_older)})" if known_older else ""
-            raise ValueError(
-                f"{row.name}: the {what}s are {', '.join(known)}{also}; "
-                f"got {name!r}{suggestion(name, (*known, *known_older))}"
-            )
+            rule = f"the {what}s are {', '.join(known)}{also}"
+            hint = suggestion(name, (*known, *known_older))
+            raise ValueError(Refusal(row.name, "", rule, f"{name!r}{hint}"))
         if today in spelled:
-            raise ValueError(
-                f"{row.name}: the {what}s `{spelled[today]}` and `{name}` are two names of the "
-                f"same; got both"
-            )
+            rule = f"the {what}s `{spelled[today]}` and `{name}` are two names of the same"
+            raise ValueError(Refusal(row.name, "", rule, "both"))
         spelled[today] = name
     return {today: given[name] for today, name in spelled.items()}

@@ -7,18 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxconv._base.messages import short, shown
+from jaxconv._base.messages import named, short, shown
 from jaxconv._base.typing import ArrayLike, PrecisionLike
 from jaxconv._ops.conv_transpose import conv_transpose
 from jaxconv._ops.convolution import convolution
 from jaxconv.onnx._integers import quantise, sum_integers
-from jaxconv.onnx._operators import (
-    NEWEST_OPSET,
-    find_operator,
-    name_as_onnx,
-    read_attributes,
-    read_inputs,
-)
+from jaxconv.onnx._operators import NEWEST_OPSET, find_operator, read_attributes, read_inputs
 
 
 def apply(
@@ -70,7 +64,7 @@ def apply(
     operator = find_operator(op_type, opset)
     arrays = read_inputs(operator, inputs)
     given = read_attributes(operator, attributes)
-    with name_as_onnx(operator):
+    with named(op_type, operator.names):
         if op_type == "CausalConvWithState":
             return _convolve_causally(op_type, **arrays, **given, precision=precision)
         x, w = (arrays[name] for name in operator.tensors)

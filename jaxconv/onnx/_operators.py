@@ -1,7 +1,6 @@
 """The operators as a table: since which opset, inputs, types and attributes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +8,7 @@ import numpy as np
 
 from jaxconv._base.messages import either, shown
 from jaxconv._rules import arguments
-from jaxconv._rules.op import OPS
-from jaxconv.onednn._values import Attribute, check_attributes, is_int, suggestion
+from jaxconv._rules.values import Attribute, check_attributes, is_int, suggestion
 
 #: The newest opset whose operators the tests compare with.
 NEWEST_OPSET = 28
@@ -53,6 +51,14 @@ class Operator:
     def tensors(self) -> tuple[str, str]:
         """The names of data and weights."""
         return ("x", "w") if self.types else (self.required[0], self.required[1])
+
+    @property
+    def names(self) -> dict[str, str]:
+        """ONNX's names of our arguments, where they differ."""
+        data, weights = self.tensors
+        names = {"groups": "group", "dst_shape": "output_shape", "src": data, "weights": weights}
+        names |= dict.fromkeys(("pads_begin", "pads_end"), "pads")
+        return names if "bias" in self.inputs else names | {"bias": "B"}
 
 
 _QUANTISED = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale")
@@ -168,29 +174,3 @@ def _read_proto(op: str, proto: Any) -> Any:
         )
     value = getattr(proto, _FIELDS[proto.type])
     return value if isinstance(value, int | float | bytes) else list(value)
-
-
-_ATTRIBUTES = {
-    "groups": "group",
-    "pads_begin": "pads",
-    "pads_end": "pads",
-    "dst_shape": "output_shape",
-}
-
-
-@contextmanager
-def name_as_onnx(operator: Operator) -> Iterator[None]:
-    """Give errors of the six operations ONNX's names."""
-    data, weights = operator.tensors
-    bias = "bias" if "bias" in operator.inputs else "B"
-    names = {**_ATTRIBUTES, "src": data, "weights": weights, "bias": bias}
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        op, _, message = str(error).partition(": ")
-        if op not in OPS:
-            raise
-        message, *_ = message.split(". These shapes would fit")  # formats are not ONNX's to choose
-        for ours, theirs in names.items():
-            message = message.replace(f"`{ours}`", f"`{theirs}`")
-        raise type(error)(f"{operator.name}: {message}") from error.__cause__

@@ -7,10 +7,12 @@ import numpy as np
 from jax import Array, lax
 
 from jaxconv import conv_transpose, convolution
+from jaxconv._base.messages import named
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
 from jaxconv._rules import attributes as parse
 from jaxconv._rules.arguments import TensorLike
 from jaxconv.torch._rules import (
+    NAMES,
     PADDING_MODES,
     check_bias,
     read_ints,
@@ -280,5 +282,6 @@ def _compute(
     if layer.written:
         around = ((0, 0), (0, 0), *layer.written)
         data = jnp.pad(data, around, mode=PADDING_MODES[padding_mode])
-    out = op(data, kernel, added, **layer.attributes)
+    with named(name, NAMES):
+        out = op(data, kernel, added, **layer.attributes)
     return lax.squeeze(out, (0,)) if unbatched else out

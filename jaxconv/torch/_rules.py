@@ -11,21 +11,21 @@ from jaxconv._rules import attributes as parse
 #: PyTorch's names of padding modes, and those of `jax.numpy.pad`.
 PADDING_MODES = {"zeros": "", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
+#: Our names of arguments, and PyTorch's.
+NAMES = {"src": "input", "weights": "weight", "strides": "stride", "dilations": "dilation"}
+NAMES |= {"pads_begin": "padding", "pads_end": "padding"}
+
 Pairs = tuple[tuple[int, int], ...]
 
 
 class Layer(NamedTuple):
-    """What an operation is told of a layer, and what goes in and out."""
+    """The attributes of a layer's operation, and what they do not say."""
 
     attributes: dict[str, Any]
-    output: Shape
+    #: those of the output
+    channels: int
     #: what is written around the input before, on each axis; none of zeros
     written: Pairs
-
-    @property
-    def transposed(self) -> bool:
-        """Whether the layer is a transposed convolution."""
-        return "output_padding" in self.attributes
 
 
 def read_layer(
@@ -76,9 +76,9 @@ def read_tensors(name: str, **tensors: Any) -> dict[str, ArrayLike]:
 
 def check_bias(name: str, bias: Shape, layer: Layer) -> None:
     """Check that a bias has one entry for each channel of the output."""
-    if bias != layer.output[1:2]:
+    if bias != (layer.channels,):
         raise ValueError(
-            f"{name}: expected bias to be 1-dimensional with {layer.output[1]} elements, one for "
+            f"{name}: expected bias to be 1-dimensional with {layer.channels} elements, one for "
             f"each output channel; got bias of size {bias}"
         )
 
@@ -113,19 +113,16 @@ def _find_layer(
     _check_channels(name, input, weight, groups, transposed)
     reach = tuple(d * (k - 1) for d, k in zip(dilation, weight[2:], strict=True))
     pads = _find_pads(name, padding, stride, reach)
-    axes = zip(input[2:], reach, pads, stride, output_padding or stride, strict=True)
-    if transposed:
-        extents = tuple(s * (n - 1) + r + 1 + o - sum(p) for n, r, p, s, o in axes)
-        _check_transposed(name, extents, stride, dilation, output_padding or (), pads)
-    else:
-        padded = tuple(n + sum(p) for n, p in zip(input[2:], pads, strict=True))
-        kernel = tuple(r + 1 for r in reach)
-        if any(k > n for k, n in zip(kernel, padded, strict=True)):
-            raise ValueError(
-                f"{name}: kernel size can't be greater than actual input size: the dilated kernel "
-                f"is {_by(kernel)}, the padded input {_by(padded)}. Pad more, or dilate less"
-            )
-        extents = tuple((n - k) // s + 1 for n, k, s in zip(padded, kernel, stride, strict=True))
+    kernel = tuple(r + 1 for r in reach)
+    padded = tuple(n + sum(p) for n, p in zip(input[2:], pads, strict=True))
+    if output_padding is not None:
+        lows = tuple(low for low, _ in pads)
+        _check_transposed(name, input[2:], kernel, stride, lows, dilation, output_padding)
+    elif any(k > n for k, n in zip(kernel, padded, strict=True)):
+        raise ValueError(
+            f"{name}: kernel size can't be greater than actual input size: the dilated kernel "
+            f"is {_by(kernel)}, the padded input {_by(padded)}. Pad more, or dilate less"
+        )
     written = pads if PADDING_MODES[padding_mode] else ()
     _check_written(name, padding_mode, input[2:], written)
     around = ((0, 0),) * rank if written else pads
@@ -141,7 +138,7 @@ def _find_layer(
     if transposed:
         attributes["output_padding"] = output_padding
     channels = weight[1] * groups if transposed else weight[0]
-    return Layer(attributes, (input[0], channels, *extents), written)
+    return Layer(attributes, channels, written)
 
 
 def _check_sizes(name: str, rank: int, input: Shape, weight: Shape, transposed: bool) -> None:
@@ -199,24 +196,21 @@ def _find_pads(
     return tuple((r // 2, r - r // 2) for r in reach)
 
 
-def _check_transposed(
-    name: str,
-    extents: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    output_padding: tuple[int, ...],
-    pads: Pairs,
-) -> None:
-    if any(o >= max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)):
+def _check_transposed(name: str, *sizes: Shape) -> None:
+    """Check that output_padding is small, and that pixels are left."""
+    input, kernel, stride, padding, dilation, more = sizes
+    if any(o >= max(s, d) for o, s, d in zip(more, stride, dilation, strict=True)):
         raise ValueError(
             f"{name}: output padding must be smaller than either stride or dilation; got "
-            f"output_padding {output_padding}, stride {stride}, dilation {dilation}. "
+            f"output_padding {more}, stride {stride}, dilation {dilation}. "
             f"jaxconv.conv_transpose takes any"
         )
+    axes = zip(input, kernel, stride, padding, more, strict=True)
+    extents = tuple(s * (n - 1) + k + o - 2 * p for n, k, s, p, o in axes)
     if min(extents) < 1:
         raise ValueError(
             f"{name}: the output must have extents of at least 1; got {_by(extents)}, since "
-            f"`padding` {tuple(low for low, _ in pads)} is cropped from both ends"
+            f"`padding` {padding} is cropped from both ends"
         )
 
 

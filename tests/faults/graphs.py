@@ -22,7 +22,7 @@ GRAPHS = faults(
      ("oneDNN: a pad of -1 is taken",
       "is_int(pad) and pad < 0", "is_int(pad) and pad < -1", "onednn/test_apply.py"),
     ),
-    ("onednn/_values.py",
+    ("_rules/values.py",
      ("oneDNN: an int in a dump may be a bool",
       "if isinstance(value, bool | np.bool_ | str):",
       "if isinstance(value, str):", "onednn/test_apply.py"),

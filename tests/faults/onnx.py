@@ -17,7 +17,7 @@ ONNX = faults(
       "if proto.ref_attr_name or proto.type not in _FIELDS:",
       "if proto.type not in _FIELDS:", MESSAGES),
      ("ONNX: an error names the argument of the operation",
-      '"src": data, "weights": weights,', '"src": data,', MESSAGES),
+      '"src": data, "weights": weights}', '"src": data}', MESSAGES),
     ),
     ("onnx/_apply.py",
      ("ONNX: pads list beginning and end axis by axis",

@@ -6,6 +6,7 @@ Tensors are written as their shapes. All six read their arguments by one parser,
 """
 
 import inspect
+import pickle
 import re
 import reprlib
 
@@ -225,6 +226,15 @@ def test_spelling(name, value, hint):
     assert message(ValueError, OP, **{name: value}) == (
         f"`{name}` must be {STRINGS[name]}; got {value!r}{hint}"
     )
+
+
+def test_an_error_is_the_same_in_another_process():
+    """Its text has parts, for doors to name; a pickle keeps both."""
+    with pytest.raises(ValueError, match="These shapes would fit") as caught:
+        call(OP, src=COARSE[::-1])
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert repr(again) == repr(caught.value) == f"ValueError({str(again)!r})"
+    assert again.args[0].parts == caught.value.args[0].parts
 
 
 # Tensors: what they are, their types and ranks.

@@ -1,5 +1,8 @@
 """The rules of `jaxconv.torch` without PyTorch, with which `test_door.py` compares."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from jaxconv import torch as F
 from tests.support import oracle
 from tests.support.peers import integers
 
+LARGE = [jax.ShapeDtypeStruct(size, np.float32) for size in ((1, 1, 2**20), (1, 1, 1))]
 X, ONE = np.float32([[1, 2, 4, 8]]), np.ones((1, 1, 1), np.float32)
 
 
@@ -71,6 +75,10 @@ def test_dilations_and_groups(op, rest, rules):
             "`output_padding` must be an int",
         ),
         (lambda: F.conv_transpose1d(X, ONE, padding=2), "extents of at least 1"),
+        (
+            lambda: jax.eval_shape(partial(F.conv_transpose1d, stride=2**31 - 1), *LARGE),
+            r"^conv_transpose1d: the result must have at most 2\*\*48 elements; .* of `input`",
+        ),
         (lambda: F.find_output_padding(X, ONE, (9,), stride=2), r"from \(7,\) to \(8,\)"),
         (lambda: F.load({"w": [1.0]}), "entry 'w' must be a dense tensor"),
     ],

@@ -8,11 +8,11 @@ import numpy as np
 from jaxconv._base.dtypes import canonical
 from jaxconv._base.messages import shown
 from jaxconv._base.typing import DType
+from jaxconv._rules.values import suggestion
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._graphs.kinds import SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._names import KINDS, find_kind
-from jaxconv.onednn._values import suggestion
 
 Arrays = dict[int, Any]
 

@@ -14,9 +14,9 @@ from jax import Array
 
 from jaxconv._base.typing import DType
 from jaxconv._rules.layouts import DATA_FORMATS
+from jaxconv._rules.values import NO_DEFAULT, Attribute
 from jaxconv.onednn._graphs.graph import DTYPES
 from jaxconv.onednn._graphs.quantisation import QUANTIZATION_ATTRIBUTES, dequantize, quantize
-from jaxconv.onednn._values import NO_DEFAULT, Attribute
 
 FLOAT_TYPES = ("f32", "bf16", "f16")
 QUANTIZED_TYPES = ("s8", "u8")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxconv._base.messages import either, shown
+from jaxconv._rules.values import entries, is_int
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
-from jaxconv.onednn._values import entries, is_int
 
 #: The path of a file, JSON text, parsed JSON, or a graph that was read before.
 GraphLike = str | os.PathLike[str] | Mapping[str, Any] | Graph

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jaxconv._rules.values import check_attributes
 from jaxconv.onednn._graphs.graph import Graph, Node, Tensor
 from jaxconv.onednn._graphs.kinds import FLOAT_KINDS, FLOAT_TYPES, SPECS
-from jaxconv.onednn._values import check_attributes
 
 Readers = Mapping[int, Sequence[Node]]
 

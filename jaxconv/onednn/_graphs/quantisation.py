@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxconv._base.typing import DType
-from jaxconv.onednn._values import NO_DEFAULT, Attribute
+from jaxconv._rules.values import NO_DEFAULT, Attribute
 
 QUANTIZATION_ATTRIBUTES = {
     "qtype": Attribute("string", "per_tensor", ("per_tensor", "per_channel")),

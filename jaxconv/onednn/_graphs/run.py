@@ -4,7 +4,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -12,18 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxconv._base.messages import either
+from jaxconv._base.messages import Refusal, either
 from jaxconv._base.typing import DType, PrecisionLike, Shape
+from jaxconv._rules.values import check_attributes, suggestion
 from jaxconv._tools.explain import Explanation, explain
 from jaxconv._tools.inspect import resolve
-from jaxconv.onednn._convolutions import blame_kind, fpmath_precision, prepare_call
+from jaxconv.onednn._convolutions import fpmath_precision, prepare_call
 from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node, Tensor
 from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, known_dtype, match_inputs
 from jaxconv.onednn._graphs.kinds import SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._graphs.partitions import fold_followers, join_nodes
 from jaxconv.onednn._names import find_kind
-from jaxconv.onednn._values import check_attributes, suggestion
 
 #: The arguments of an operation that are arrays.
 TENSORS = ("src", "diff_dst", "weights", "bias")
@@ -125,8 +124,7 @@ def evaluate(
                 found = _compute_node(node, values)
             else:
                 function, arguments = _prepare_call(node, values, precision)
-                operation = blame_kind(node.kind, function)
-                found = convolve(function, arguments) if convolve else operation(**arguments)
+                found = convolve(function, arguments) if convolve else function(**arguments)
             _check_output(node, found.shape, found.dtype)
             arrays[node.outputs[0].id] = found
     return arrays
@@ -140,9 +138,8 @@ def _compute_partition(
     with _blame_node(node):
         values = [arrays[tensor.id] for tensor in node.inputs]
         function, arguments = _prepare_call(node, values, precision)
-        operation = blame_kind(node.kind, function)
         # The convolution's own errors come first, as if nothing followed.
-        alone = blame_kind(node.kind, wraps(function)(partial(resolve, function)))(**arguments)
+        alone = resolve(function, **arguments)
         _check_output(node, alone.dst_shape, DTYPES[node.outputs[0].dtype])
         more, rest = fold_followers(node, arguments)
         for name, value in more.items():
@@ -151,7 +148,7 @@ def _compute_partition(
             arguments["preferred_element_type"] = last
         elif jax.default_backend() == "cpu":  # elsewhere XLA would convert operands to float32
             arguments["preferred_element_type"] = jnp.float32
-        found = convolve(function, arguments) if convolve else operation(**arguments)
+        found = convolve(function, arguments) if convolve else function(**arguments)
     done = (node, *node.followers)[-1 - len(rest)]
     inner = ChainMap({done.outputs[0].id: found}, arrays)
     for follower in rest:
@@ -224,6 +221,7 @@ def _blame_node(node: Node) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        message = str(error).removeprefix(f"{node.kind}: ")
+        message: Any = error.args[0] if error.args else ""
+        known = isinstance(message, Refusal)
         base = TypeError if isinstance(error, TypeError) else ValueError
-        raise base(f"{node}: {message}") from error
+        raise base(message.rename(str(node), {}) if known else f"{node}: {error}") from error

@@ -1,4 +1,4 @@
-"""Attribute values as dumps write these: wrapped with a type, and checked against the type."""
+"""Attributes of nodes, in graphs and files: checked against a table, or wrapped with a type."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxconv._base.messages import either, shown
+from jaxconv._base.messages import Refusal, either, shown
 
 #: Stands for the default of an attribute without one.
 NO_DEFAULT: Any = object()
@@ -33,15 +33,12 @@ def unwrap(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unwrap_value(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
     if set(wrapped) != {"type", "value"}:
-        raise ValueError(
-            f"{kind}: the attribute `{name}` must be a value, or a dict of its `type` and "
-            f"`value`; got a dict of {', '.join(map(repr, wrapped)) or 'nothing'}"
-        )
+        rule = f"the attribute `{name}` must be a value, or a dict of its `type` and `value`"
+        got = f"a dict of {', '.join(map(repr, wrapped)) or 'nothing'}"
+        raise ValueError(Refusal(kind, "", rule, got))
     if wrapped["type"] not in _IS:
-        raise ValueError(
-            f"{kind}: the type of the attribute `{name}` must be {either(_IS)}; "
-            f"got {wrapped['type']!r}"
-        )
+        rule = f"the type of the attribute `{name}` must be {either(_IS)}"
+        raise ValueError(Refusal(kind, "", rule, repr(wrapped["type"])))
     _check_type(kind, name, wrapped["type"], wrapped["value"])
     return bool(wrapped["value"]) if wrapped["type"] == "bool" else wrapped["value"]
 
@@ -53,22 +50,22 @@ def check_attributes(
     given = unwrap(kind, given)
     for name in given:
         if name not in known:
-            listed = f"the attributes are {', '.join(known) or 'none'}"
-            raise ValueError(f"{kind}: {listed}; got {name!r}{suggestion(name, tuple(known))}")
-    found = {name: attribute.default for name, attribute in known.items()} | given
-    for name, value in found.items():
+            rule = f"the attributes are {', '.join(known) or 'none'}"
+            got = f"{name!r}{suggestion(name, tuple(known))}"
+            raise ValueError(Refusal(kind, "", rule, got))
+    values = {name: attribute.default for name, attribute in known.items()} | given
+    for name, value in values.items():
         attribute = known[name]
         if value is NO_DEFAULT:
-            raise ValueError(f"{kind}: the attribute `{name}` is required; got none")
+            raise ValueError(Refusal(kind, "", f"the attribute `{name}` is required", "none"))
         if value is attribute.default:
             continue
         _check_type(kind, name, attribute.type, value)
         if attribute.choices and value not in attribute.choices:
-            raise ValueError(
-                f"{kind}: the attribute `{name}` must be {either(map(repr, attribute.choices))}; "
-                f"got {value!r}{suggestion(value, attribute.choices)}"
-            )
-    return found
+            rule = f"the attribute `{name}` must be {either(map(repr, attribute.choices))}"
+            got = f"{value!r}{suggestion(value, attribute.choices)}"
+            raise ValueError(Refusal(kind, "", rule, got))
+    return values
 
 
 def suggestion(got: object, known: Sequence[str]) -> str:
@@ -105,8 +102,8 @@ Check = Callable[[Any], bool]
 
 def _check_all(check: Check) -> Check:
     def check_all(value: object) -> bool:
-        found = entries(value)
-        return found is not None and all(map(check, found))
+        items = entries(value)
+        return items is not None and all(map(check, items))
 
     return check_all
 
@@ -132,7 +129,5 @@ _MEANING = {
 
 def _check_type(kind: str, name: str, expected: str, value: object) -> None:
     if not _IS[expected](value):
-        raise TypeError(
-            f"{kind}: the attribute `{name}` must be {_MEANING[expected]} ({expected}); "
-            f"got {shown(value)}"
-        )
+        rule = f"the attribute `{name}` must be {_MEANING[expected]} ({expected})"
+        raise TypeError(Refusal(kind, "", rule, shown(value)))
