@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import oracle
+from tests.support.grid import CASES
 from tests.support.oracle import round_to
 
 
@@ -108,6 +109,19 @@ def test_groups(data_format, weights_format, family):
     expected = weights_in(fmt, [[1, 2], [0, 0], [2, 4]], [[0, 0], [3, 4], [9, 12]])
     found = backward(src, diff_dst, list(weights.shape), **attributes)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_the_three_contractions_are_one_trilinear_form():
+    """So those of the package are, too, where each result is that of the oracle."""
+    rng = np.random.default_rng(9)
+    for axes in [case.axes for case in CASES[::3]]:
+        sizes = zip(*((a.fine, a.kernel, a.coarse) for a in axes), strict=True)
+        channels = (2, 3, 4), (3, 5, 4), (2, 3, 5)  # N G I, G O I, N G O
+        shapes = [(*c, *x) for c, x in zip(channels, sizes, strict=True)]
+        fine, kernel, coarse = (rng.integers(-9, 10, shape) for shape in shapes)
+        form = np.sum(oracle.to_coarse(fine, kernel, axes) * coarse)
+        assert form == np.sum(oracle.to_fine(coarse, kernel, axes) * fine)
+        assert form == np.sum(oracle.to_kernel(fine, coarse, axes) * kernel)
 
 
 def test_only_what_is_read_becomes_non_finite():

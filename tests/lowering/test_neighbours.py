@@ -11,7 +11,7 @@ import pytest
 
 import jaxconv
 from jaxconv._lowering import isolate
-from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, operands
+from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, operands
 from tests.support.timing import takes_at_most
 
 pytestmark = pytest.mark.usefixtures("however_little")
@@ -55,7 +55,7 @@ def loops(text):
     return found
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", EACH_SLOT)
 @pytest.mark.parametrize(
     ("form", "way"),
     [
@@ -78,7 +78,7 @@ def test_no_loop_holds_work_of_both(form, way, op):
         assert work(loop, way) <= ({"transpose"} if moved_once else set()), loop
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", EACH_SLOT)
 @pytest.mark.parametrize(
     ("form", "way"),
     [(DEPTHWISE, "multiply-adds"), (POINTWISE, "dot")],

@@ -5,11 +5,9 @@ all of the time. `support/exact.py` says why a result is right or wrong, and not
 """
 
 import itertools
-import math
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,9 +22,7 @@ from tests.support.exact import (
     check_contained,
     demand_equal,
     exact_arrays,
-    integers,
     random_of,
-    widest,
 )
 from tests.support.grid import CASES, OPS, SHAPE_KINDS, SPELLINGS
 from tests.support.oracle import round_to
@@ -79,14 +75,6 @@ def test_float64_result_is_exact(op):
         demand_equal(result, exact, case)
 
 
-@of_each_op
-def test_result_without_jit(op):
-    for case in [case for case in CASES if case.op == op][5::20]:
-        arrays, exact = exact_arrays(case, F32)
-        result = case.bind(jaxconv)(*(jnp.asarray(array, F32) for array in arrays))
-        demand_equal(result, round_to(exact, F32), case)
-
-
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_rounding_partial_sums_would_show(dtype):
     """Sums in two parts, each rounded: the mildest such error, and yet nearly all cases differ."""
@@ -106,84 +94,6 @@ def test_rounding_partial_sums_would_show(dtype):
     assert np.mean(caught) > 0.95
 
 
-# The three contractions of one form.
-
-TRILINEAR = list(BY_FORMATS)[::2]  # four of the eight pairs of formats of each operation
-
-
-def contractions(case, src, weights, dst):
-    """What the operations make of the other two, in the place of src, of weights and of dst.
-
-    They have the case's attributes. Where those do not lead back from src to dst, the same
-    padding is spelled out, as that of a transposed convolution with the roles swapped.
-    """
-    attributes = case.attributes
-    leads_back = not case.transposed and (
-        case.op != "convolution_backward_data"
-        or (case.given_shape and not np.any(attributes.get("output_padding", 0)))
-    )
-    if leads_back:
-        attributes = {name: of for name, of in attributes.items() if name != "output_padding"}
-        return (
-            jaxconv.convolution_backward_data(dst, weights, src.shape, **attributes),
-            jaxconv.convolution_backward_weights(src, dst, weights.shape, **attributes),
-            jaxconv.convolution(src, weights, **attributes),
-        )
-    attributes = attributes | {"output_padding": [axis.rest for axis in case.axes]}
-    if case.op in ("conv_transpose", "convolution_backward_data"):
-        attributes["auto_pad"] = "none"
-        attributes["pads_begin"] = [axis.pad_begin for axis in case.axes]
-        attributes["pads_end"] = [axis.pad_end for axis in case.axes]
-    if not case.transposed:
-        attributes["weights_format"] = case.weights_format.translate(str.maketrans("IO", "OI"))
-        src, dst = dst, src
-    results = (
-        jaxconv.conv_transpose_backward_data(dst, weights, **attributes),
-        jaxconv.conv_transpose_backward_weights(src, dst, weights.shape, **attributes),
-        jaxconv.conv_transpose(src, weights, **attributes),
-    )
-    return results if case.transposed else results[::-1]
-
-
-@pytest.mark.parametrize("key", TRILINEAR, ids="-".join)
-def test_trilinear_identity(key):
-    """<conv(x, w), y> = <x, backward_data(y, w)> = <w, backward_weights(x, y)>, exactly."""
-    cases = trilinear_cases(key)
-    tensors = [form_of(case) for case in cases]
-    ops = [partial(contractions, case) for case in cases]
-    found = jax.jit(partial(called, ops))([[x.astype(F32) for x in of] for of in tensors])
-    for case, of, results in zip(cases, tensors, found, strict=True):
-        assert [result.shape for result in results] == [tensor.shape for tensor in of]
-        sums = [
-            np.sum(np.asarray(result).astype(F64) * tensor)
-            for result, tensor in zip(results, of, strict=True)
-        ]
-        src, weights, dst = of
-        if case.op.endswith("backward_data"):
-            exact = np.sum(case.bind(oracle)(dst, weights) * src)
-        elif case.op.endswith("backward_weights"):
-            exact = np.sum(case.bind(oracle)(src, dst) * weights)
-        else:
-            exact = np.sum(case.bind(oracle)(src, weights) * dst)
-        assert sums == [exact] * 3, case.name
-
-
-def trilinear_cases(key):
-    """One case, by turns in its place: else all would have the first kinds of padding."""
-    cases = BY_FORMATS[key]
-    return [cases[TRILINEAR.index(key) % len(cases)]]
-
-
-def form_of(case):
-    """src, weights and dst of a case, of integers of which the whole form is an exact sum."""
-    positions = math.prod(axis.coarse for axis in case.axes) * case.src_shape[0]
-    channels = max(case.channels(case.src_shape), case.channels(case.dst_shape))
-    taps = math.prod(axis.kernel for axis in case.axes)
-    width, rng = widest(F32, max(positions, channels * taps)), random_of(case)
-    shapes = case.src_shape, case.weights_shape, case.dst_shape
-    return [integers(rng, width, shape) for shape in shapes]
-
-
 # The grid itself.
 
 
@@ -191,10 +101,6 @@ def test_the_grid_has_every_pair_of_formats_in_every_operation():
     every = set(itertools.product(OPS, ("NXC", "NCX"), ("OIX", "XIO", "IOX", "XOI")))
     assert set(BY_FORMATS) == every
     assert min(map(len, BY_FORMATS.values())) >= len(NARROW)
-    trilinear = [case for key in TRILINEAR for case in trilinear_cases(key)]
-    for op in OPS:  # not only what is padded explicitly
-        modes = {str(c.attributes.get("auto_pad", "none")).lower() for c in trilinear if c.op == op}
-        assert len(modes) >= 3
 
 
 def test_the_grid_spells_everything():

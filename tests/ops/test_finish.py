@@ -1,6 +1,7 @@
 """What follows the sum: a bias, a residual and an activation, with one rounding after all."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -84,11 +85,13 @@ def test_integers_are_exact(name, dtype):
     """In 16 bits, a sum that is rounded before what follows differs from a sum that is not."""
     given = arrays(name, dtype, limit=24)
     exact = sums(name, *given)
-    for activation in EXACT:
-        expected = round_to(FORMULAS[activation](exact), dtype)
-        np.testing.assert_array_equal(apply(name, activation, *given), expected)
-        wide = apply(name, activation, *given, preferred_element_type=np.float32)
-        np.testing.assert_array_equal(wide, FORMULAS[activation](exact).astype(np.float32))
+    ways = [(f, wider) for f in EXACT for wider in (None, np.float32)]
+    found = jax.jit(
+        lambda *x: [apply(name, f, *x, preferred_element_type=wider) for f, wider in ways]
+    )(*given)
+    for (activation, wider), result in zip(ways, found, strict=True):
+        expected = round_to(FORMULAS[activation](exact), wider or dtype)
+        np.testing.assert_array_equal(result, expected, strict=True)
 
 
 def test_a_residual_may_have_the_type_of_a_wider_result():
@@ -111,23 +114,30 @@ def test_channels_first():
 POINTS = np.concatenate([np.linspace(-6, 6, 97), [-80, -20, 20, 80]]).astype(np.float32)
 
 
-def at_points(activation, x, dtype):
-    """An activation of chosen sums: a convolution by the number 1."""
-    one = np.ones((1, 1, 1), dtype)
-    x = jnp.asarray(x, dtype).reshape(1, -1, 1)
-    out = jaxconv.convolution(x, one, activation=activation, alpha=ALPHA.get(activation))
-    return out.reshape(-1)
+def at_points(activations, x, dtype):
+    """By name, activations of chosen sums, as one program: convolutions by the number 1."""
+
+    @jax.jit
+    def run(x):
+        x, one = x.reshape(1, -1, 1), np.ones((1, 1, 1), dtype)
+        return [
+            jaxconv.convolution(x, one, activation=name, alpha=ALPHA.get(name)).reshape(-1)
+            for name in activations
+        ]
+
+    return dict(zip(activations, run(jnp.asarray(x, dtype)), strict=True))
 
 
-@pytest.mark.parametrize("activation", SMOOTH)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_smooth_functions(activation, dtype):
+def test_smooth_functions(dtype):
     """Half a unit of the result's type, and a few of float32's, in which they are computed."""
     x = POINTS.astype(dtype).astype(np.float64)
-    found, exact = at_points(activation, x, dtype), FORMULAS[activation](x)
     bound = float(ml_dtypes.finfo(dtype).eps) / 2 + 16 * 2**-24
     tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal) + 8 * 2**-24 * np.maximum(abs(x), 1)
-    assert (abs(np.asarray(found, np.float64) - exact) <= bound * abs(exact) + tiny).all()
+    for activation, found in at_points(SMOOTH, x, dtype).items():
+        exact = FORMULAS[activation](x)
+        error = abs(np.asarray(found, np.float64) - exact)
+        assert (error <= bound * abs(exact) + tiny).all(), activation
 
 
 #: What becomes of minus infinity and infinity; NaN where the formula has infinity times zero.
@@ -141,9 +151,9 @@ LIMITS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_infinity_and_nan(dtype):
     """NaN stays NaN: an activation must not hide that a training diverges."""
-    for activation, limits in LIMITS.items():
-        found = np.asarray(at_points(activation, [-np.inf, np.inf, np.nan], dtype), np.float32)
-        np.testing.assert_array_equal(found, [*limits, np.nan], str(activation))
+    for activation, found in at_points(LIMITS, [-np.inf, np.inf, np.nan], dtype).items():
+        expected = [*LIMITS[activation], np.nan]
+        np.testing.assert_array_equal(np.float32(found), expected, str(activation))
 
 
 def slope(activation, x):
@@ -156,51 +166,64 @@ def slope(activation, x):
 
 
 @pytest.mark.parametrize(
-    ("name", "activation"),
-    [("convolution", a) for a in FORMULAS] + [("conv_transpose", a) for a in ("relu", "silu")],
+    ("name", "activations"), [("convolution", FORMULAS), ("conv_transpose", ("relu", "silu"))]
 )
-def test_derivatives(name, activation):
+def test_derivatives(name, activations):
     """Gradients are the Backward operations of the cotangent times the derivative."""
-    scale = 1 if activation in EXACT else 1 / 64  # sums where the function bends
-    src, weights, bias, residual = (np.float32(x) for x in arrays(name, np.float32))
-    src, bias, residual = src * np.float32(scale), bias * np.float32(scale), residual / 64
-    out, pull = jax.vjp(lambda *x: apply(name, activation, *x), src, weights, bias, residual)
-    cotangent = integers(out.shape, 5)
-    found = pull(cotangent)
-    through = cotangent * slope(activation, sums(name, src, weights, bias, residual))
-    expected = (
-        getattr(oracle, f"{name}_backward_data")(through, weights, **(
-            {"dst_shape": src.shape} if name == "convolution" else {}), **ATTRIBUTES),
-        getattr(oracle, f"{name}_backward_weights")(src, through, weights.shape, **ATTRIBUTES),
-        through.sum((0, 1, 2)),
-        through,
-    )  # fmt: skip
-    for got, exact in zip(found, expected, strict=True):
-        np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4 * abs(exact).max())
+    given = []
+    for activation in activations:
+        scale = np.float32(1 if activation in EXACT else 1 / 64)  # sums where the function bends
+        src, weights, bias, residual = (np.float32(x) for x in arrays(name, np.float32))
+        given.append((src * scale, weights, bias * scale, residual / 64))
+    cotangent = integers(residual.shape, 5)
+
+    @jax.jit
+    def differentiate(given):
+        return [
+            jax.vjp(partial(apply, name, activation), *x)[1](cotangent)
+            for activation, x in zip(activations, given, strict=True)
+        ]
+
+    for activation, x, found in zip(activations, given, differentiate(given), strict=True):
+        src, weights, _, _ = x
+        through = cotangent * slope(activation, sums(name, *x))
+        shape = {"dst_shape": src.shape} if name == "convolution" else {}
+        expected = (
+            getattr(oracle, f"{name}_backward_data")(through, weights, **shape, **ATTRIBUTES),
+            getattr(oracle, f"{name}_backward_weights")(src, through, weights.shape, **ATTRIBUTES),
+            through.sum((0, 1, 2)),
+            through,
+        )
+        for got, exact in zip(found, expected, strict=True):
+            largest = abs(exact).max()
+            np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4 * largest)
 
 
 def test_the_derivative_at_a_kink_is_that_of_the_left():
-    for activation, left in {"relu": 0, "relu6": 0, "leaky_relu": 0.25, "elu": 1}.items():
-        grad = jax.grad(lambda x, name=activation: at_points(name, x, np.float32).sum())
-        assert grad(jnp.zeros(1))[0] == left, activation
-    assert jax.grad(lambda x: at_points("relu6", x, np.float32).sum())(jnp.full(1, 6.0))[0] == 0
+    for name, left in {"relu": 0, "relu6": 0, "leaky_relu": 0.25, "elu": 1}.items():
+        slope = jax.grad(lambda x, name=name: at_points([name], x, np.float32)[name].sum())
+        found = slope(jnp.float32([0, 6]))
+        assert found[0] == left, name
+        assert found[1] == float(name != "relu6"), name
 
 
 def test_a_derivative_that_is_zero_stops_an_infinite_cotangent():
-    _, pull = jax.vjp(lambda x: at_points("relu", x, np.float32), jnp.array([-1.0, 1.0]))
+    _, pull = jax.vjp(lambda x: at_points(["relu"], x, np.float32)["relu"], jnp.array([-1.0, 1.0]))
     assert pull(jnp.array([np.inf, 3.0]))[0].tolist() == [0, 3]
 
 
-@pytest.mark.parametrize("activation", FORMULAS)
-def test_what_is_kept_for_the_derivative(activation):
+def test_what_is_kept_for_the_derivative():
     """One factor of the type of dst, or a mask and JAX's zeros; nothing of the sums' type."""
-    src, weights, bias, residual = (jnp.asarray(x) for x in arrays("convolution", BF16))
-    out, pull = jax.vjp(
-        lambda *x: apply("convolution", activation, *x), src, weights, bias, residual
-    )
-    kept = [x for x in jax.tree.leaves(pull) if x.size >= out.size and x.shape == out.shape]
-    assert all(x.dtype in (jnp.bfloat16, bool) for x in kept)
-    assert [x.dtype for x in kept if x.dtype != bool] == ([] if activation is None else [BF16])
+    for activation in FORMULAS:
+        types = jax.eval_shape(
+            lambda *x, name=activation: jax.vjp(partial(apply, "convolution", name), *x),
+            *arrays("convolution", BF16),
+        )
+        out, pull = types
+        kept = [x for x in jax.tree.leaves(pull) if x.shape == out.shape]
+        assert all(x.dtype in (jnp.bfloat16, bool) for x in kept), activation
+        wanted = [] if activation is None else [BF16]
+        assert [x.dtype for x in kept if x.dtype != bool] == wanted, activation
 
 
 @pytest.mark.parametrize(
@@ -230,6 +253,7 @@ def test_any_order(activation):
     def written_out(x):
         return function(jaxconv.convolution(x, weights, bias, **ATTRIBUTES) + residual)
 
+    @partial(jax.jit, static_argnums=0)
     def second(f):
         return jax.jvp(jax.grad(lambda x: (f(x) ** 3).sum()), (src,), (src,))[1]
 
@@ -284,7 +308,8 @@ def test_transformed(name):
     np.testing.assert_array_equal(exported.call(*given), expected)
     gradient = jax.grad(lambda *x: (call(*x) ** 2).sum(), (0, 1, 2, 3))
     again = jax.grad(lambda *x: (jax.checkpoint(call)(*x) ** 2).sum(), (0, 1, 2, 3))
-    jax.tree.map(np.testing.assert_array_equal, gradient(*given), again(*given))
+    both = jax.jit(lambda *x: (gradient(*x), again(*x)))(*given)
+    jax.tree.map(np.testing.assert_array_equal, *both)
 
 
 @each_op
@@ -292,7 +317,7 @@ def test_on_meshes(name):
     """A residual that is split otherwise keeps the result's sharding; shard_map sums gradients."""
     given = [jnp.asarray(x) for x in arrays(name, np.float32)]
     expected = apply(name, "relu", *given)
-    gradient = jax.grad(lambda *x: (apply(name, "relu", *x) ** 2).sum(), (0, 1, 2, 3))
+    gradient = jax.jit(jax.grad(lambda *x: (apply(name, "relu", *x) ** 2).sum(), (0, 1, 2, 3)))
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
     with jax.set_mesh(mesh):
         src = jax.device_put(given[0], NamedSharding(mesh, P("d")))
@@ -309,7 +334,8 @@ def test_on_meshes(name):
         return jax.lax.psum((apply(name, "relu", *tensors) ** 2).sum(), "d")
 
     mapped = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P())
-    jax.tree.map(np.testing.assert_array_equal, jax.grad(mapped, (0, 1, 2, 3))(*given), grads)
+    again = jax.jit(jax.grad(mapped, (0, 1, 2, 3)))(*given)
+    jax.tree.map(np.testing.assert_array_equal, again, grads)
 
 
 # In oneDNN's call.
@@ -352,23 +378,26 @@ def test_in_the_call(layer, dtype):
     residual = integers(exact.shape, 4, np.float32, 99)
     exact_bias = exact + (bias.reshape(-1, 1, 1) if channel == 1 else bias)
     native = onednn_here.unavailable() is None and onednn_here.multiplies(jnp.dtype(dtype))
-    for added, sums in ((None, exact_bias), (residual, exact_bias + residual)):
-        for activation in EXACT:
-            given = [jnp.asarray(x, dtype) for x in (src, weights, bias)]
+    given = [jnp.asarray(x, dtype) for x in (src, weights, bias, residual)]
+
+    def run(activation, add):
+        def one(*x):
             more = {"activation": activation, "alpha": ALPHA.get(activation), **attributes}
-            if added is not None:
-                more["residual"] = jnp.asarray(added, dtype)
-            traced = jax.jit(lambda *x, more=more: operation(*x, **more)).trace(*given)
-            lowered = traced.lower()
-            expected = round_to(FORMULAS[activation](sums), dtype)
-            np.testing.assert_array_equal(lowered.compile()(*given), expected)
-            if not native:
-                continue
-            gains = dtype == BF16 or (activation is None and added is None)
-            gains = gains and whole in ("residual", "bias" if added is None else "residual")
-            assert (calls(lowered.as_text())[1] > 0) == gains, (activation, added is not None)
+            return operation(*x[:3], residual=x[3] if add else None, **more)
+
+        return one
+
+    ways = [(activation, add) for add in (False, True) for activation in EXACT]
+    found = jax.jit(lambda *x: [run(*way)(*x) for way in ways])(*given)
+    for (activation, add), one in zip(ways, found, strict=True):
+        sums = exact_bias + residual if add else exact_bias
+        np.testing.assert_array_equal(one, round_to(FORMULAS[activation](sums), dtype))
+        gains = dtype == BF16 or (activation is None and not add)
+        gains = gains and whole in ("residual", "residual" if add else "bias")
+        text = jax.jit(run(activation, add)).lower(*given).as_text() if native else None
+        assert text is None or (calls(text)[1] > 0) == gains, (activation, add)
     if dtype == BF16:
-        wide = operation(*given, residual=residual + np.float32(2**-9), **attributes,
+        wide = operation(*given[:3], residual=residual + np.float32(2**-9), **attributes,
                          preferred_element_type=np.float32)  # fmt: skip
         np.testing.assert_array_equal(wide, (exact_bias + residual + 2**-9).astype(np.float32))
 

@@ -12,6 +12,7 @@ import pytest
 
 import jaxconv
 from tests.support import oracle
+from tests.support.exact import called
 from tests.support.random_problems import SLOTS, draw
 
 TO = {
@@ -41,27 +42,27 @@ FAR = {
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("name", FAR)
 @pytest.mark.parametrize("form", [None, "portable"])
-def test_far_beyond_the_data(form, name, groups):
-    """Exact, for all three slots, and soon."""
-    attributes = FAR[name] | {"groups": groups}
-    rng = np.random.default_rng(0)
-    draw = partial(rng.integers, -3, 3, endpoint=True)
+def test_far_beyond_the_data(form, groups):
+    """Exact, for all three slots, and soon; all as one program."""
+    draw = partial(np.random.default_rng(0).integers, -3, 3, endpoint=True)
     fine, kernel = draw(size=(2, 5, 4, 4)), draw(size=(3, 2, 4 // groups, 2 * groups))
-    expected = oracle.convolution(fine, kernel, **attributes)
-    coarse = draw(size=expected.shape)
-    tensors = {"fine": fine, "kernel": kernel, "coarse": coarse}
-    for slot, op in TO.items():
-        one, two = (tensors[s] for s in tensors if s != slot)
-        given = (two, one) if slot == "fine" else (one, two)
-        shape = () if slot == "coarse" else (tensors[slot].shape,)
-        expected = getattr(oracle, op)(*given, *shape, **attributes)
-        with jaxconv.forced(form):
-            found = getattr(jaxconv, op)(
-                *(x.astype(np.float32) for x in given), *shape, **attributes
-            )
-        np.testing.assert_array_equal(found, expected, err_msg=op)
+    calls, given, expected = {}, [], []
+    for name, of in FAR.items():
+        attributes = of | {"groups": groups}
+        coarse = draw(size=oracle.convolution(fine, kernel, **attributes).shape)
+        tensors = {"fine": fine, "kernel": kernel, "coarse": coarse}
+        for slot, op in TO.items():
+            argument = {"fine": "dst_shape", "kernel": "weights_shape"}.get(slot)
+            more = attributes | ({argument: tensors[slot].shape} if argument else {})
+            arrays = operands(slot, tensors)
+            calls[name, op] = partial(getattr(jaxconv, op), **more)
+            given.append([x.astype(np.float32) for x in arrays])
+            expected.append(getattr(oracle, op)(*arrays, **more))
+    with jaxconv.forced(form):
+        found = jax.jit(partial(called, calls.values()))(given)
+    for key, one, exact in zip(calls, found, expected, strict=True):
+        np.testing.assert_array_equal(one, exact, err_msg=str(key))
 
 
 def test_a_stride_of_a_million():

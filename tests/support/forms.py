@@ -15,6 +15,7 @@ import pytest
 
 import jaxconv
 from jaxconv._checks.layer import Layer
+from tests.support import oracle
 
 #: op -> the slots of its two arguments, and of its result.
 ROLES = {
@@ -65,6 +66,51 @@ class Form(Layer):
         letters = self.formats[slot == "kernel"]
         after_x = "X" in letters[: letters.index(letter)]
         return letters.index(letter) + after_x * (self.rank - 1)
+
+
+#: op -> its derivatives with respect to its two arguments, as operations on arguments (a, b) and
+#: the result's cotangent t.
+DERIVATIVES = {
+    "convolution": (
+        ("convolution_backward_data", lambda a, b, t: (t, b)),
+        ("convolution_backward_weights", lambda a, b, t: (a, t)),
+    ),
+    "convolution_backward_data": (
+        ("convolution", lambda a, b, t: (t, b)),
+        ("convolution_backward_weights", lambda a, b, t: (t, a)),
+    ),
+    "convolution_backward_weights": (
+        ("convolution_backward_data", lambda a, b, t: (b, t)),
+        ("convolution", lambda a, b, t: (a, t)),
+    ),
+    "conv_transpose": (
+        ("conv_transpose_backward_data", lambda a, b, t: (t, b)),
+        ("conv_transpose_backward_weights", lambda a, b, t: (a, t)),
+    ),
+    "conv_transpose_backward_data": (
+        ("conv_transpose", lambda a, b, t: (t, b)),
+        ("conv_transpose_backward_weights", lambda a, b, t: (t, a)),
+    ),
+    "conv_transpose_backward_weights": (
+        ("conv_transpose_backward_data", lambda a, b, t: (b, t)),
+        ("conv_transpose", lambda a, b, t: (a, t)),
+    ),
+}
+
+
+def exact(form: Form, name: str, *arrays) -> np.ndarray:
+    """What an operation makes of its arrays, by the oracle."""
+    return getattr(oracle, name)(*arrays, **form.op(name).keywords)
+
+
+def exact_gradients(form: Form, name: str, a, b, t) -> list[np.ndarray]:
+    """What it makes of the cotangent of its result, by the oracle."""
+    return [exact(form, other, *chosen(a, b, t)) for other, chosen in DERIVATIVES[name]]
+
+
+def gradients(op: Callable, a, b, t) -> tuple:
+    """The cotangents of both arguments."""
+    return jax.vjp(op, a, b)[1](t)
 
 
 # One function object for each operation and form, so that JAX's caches of traces serve

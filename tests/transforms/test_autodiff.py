@@ -1,6 +1,7 @@
 """Derivatives of every kind and order are the other contractions of the same form."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jax.experimental import jet
 from tests.support import oracle
 from tests.support.forms import (
     DENSE,
+    DERIVATIVES,
     EACH_SLOT,
     FORMS,
     GROUPED,
@@ -18,6 +20,9 @@ from tests.support.forms import (
     ROLES,
     compiled_together,
     each,
+    exact,
+    exact_gradients,
+    gradients,
     integers,
     operands,
 )
@@ -27,51 +32,18 @@ each_op = pytest.mark.parametrize("name", OPS)
 each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = each("form", FORMS)
 
-# An operation's derivatives with respect to its two arguments, as operations on arguments
-# (a, b) and the result's cotangent t.
-EXPLICIT = {
-    "convolution": (
-        ("convolution_backward_data", lambda a, b, t: (t, b)),
-        ("convolution_backward_weights", lambda a, b, t: (a, t)),
-    ),
-    "convolution_backward_data": (
-        ("convolution", lambda a, b, t: (t, b)),
-        ("convolution_backward_weights", lambda a, b, t: (t, a)),
-    ),
-    "convolution_backward_weights": (
-        ("convolution_backward_data", lambda a, b, t: (b, t)),
-        ("convolution", lambda a, b, t: (a, t)),
-    ),
-    "conv_transpose": (
-        ("conv_transpose_backward_data", lambda a, b, t: (t, b)),
-        ("conv_transpose_backward_weights", lambda a, b, t: (a, t)),
-    ),
-    "conv_transpose_backward_data": (
-        ("conv_transpose", lambda a, b, t: (t, b)),
-        ("conv_transpose_backward_weights", lambda a, b, t: (t, a)),
-    ),
-    "conv_transpose_backward_weights": (
-        ("conv_transpose_backward_data", lambda a, b, t: (b, t)),
-        ("conv_transpose", lambda a, b, t: (a, t)),
-    ),
-}
-
-
-def backward(op, a, b, t):
-    return jax.vjp(op, a, b)[1](t)
-
 
 @each_form
 def test_gradients_are_the_explicit_operations(form):
     """The same numbers from the very same contractions: so also the same speed."""
 
     def both_ways(name, a, b, t):
-        explicit = [form.op(other)(*chosen(a, b, t)) for other, chosen in EXPLICIT[name]]
-        return backward(form.op(name), a, b, t), explicit
+        explicit = [form.op(other)(*chosen(a, b, t)) for other, chosen in DERIVATIVES[name]]
+        return gradients(form.op(name), a, b, t), explicit
 
     given = {name: operands(form, name) for name in OPS}
-    for name, (gradients, explicit) in compiled_together(both_ways, given).items():
-        for found, expected in zip(gradients, explicit, strict=True):
+    for name, (derived, explicit) in compiled_together(both_ways, given).items():
+        for found, expected in zip(derived, explicit, strict=True):
             np.testing.assert_array_equal(found, expected, name)
 
 
@@ -79,7 +51,7 @@ def test_gradients_are_the_explicit_operations(form):
 @each_form
 def test_gradients_are_the_explicit_contractions(form, name):
     a, b, t = operands(form, name)
-    for wrt, (explicit, arguments) in enumerate(EXPLICIT[name]):
+    for wrt, (explicit, arguments) in enumerate(DERIVATIVES[name]):
 
         def gradient(a, b, t, wrt=wrt):
             return jax.vjp(lambda x: form.op(name)(*((x, b) if wrt == 0 else (a, x))), (a, b)[wrt])[
@@ -108,7 +80,7 @@ def test_no_other_primitive_sums_products_at_any_order(name):
     first, second, result = ROLES[name]
 
     def reverse(a, b, t):
-        return backward(op, a, b, t)
+        return gradients(op, a, b, t)
 
     def forward_over_reverse(a, b, t):
         return jax.jvp(reverse, (a, b, t), (a, b, t))
@@ -152,10 +124,10 @@ def test_finite_differences_in_each_argument(form):
             found.append(
                 (f(x + step) - f(x), tangent, jnp.vdot(tangent, t), jnp.vdot(gradient, step))
             )
-        moved = [backward(op, a + u, b, t)[1], backward(op, a, b + v, t)[0]]
-        here = backward(op, a, b, t)
-        _, along_u = jax.jvp(lambda a: backward(op, a, b, t), (a,), (u,))
-        _, along_v = jax.jvp(lambda b: backward(op, a, b, t), (b,), (v,))
+        moved = [gradients(op, a + u, b, t)[1], gradients(op, a, b + v, t)[0]]
+        here = gradients(op, a, b, t)
+        _, along_u = jax.jvp(lambda a: gradients(op, a, b, t), (a,), (u,))
+        _, along_v = jax.jvp(lambda b: gradients(op, a, b, t), (b,), (v,))
         second = [(moved[0] - here[1], along_u[1]), (moved[1] - here[0], along_v[0])]
         return found, second, (along_u[0], along_v[1])
 
@@ -222,10 +194,10 @@ def test_bias(name):
     a, b, t = operands(form, name)
     bias = integers((t.shape[1],), 4)
     op = form.op(name)
-    gradients = jax.jit(lambda *x: jax.vjp(op, *x[:3])[1](x[3]))(a, b, bias, t)
-    for found, expected in zip(gradients, backward(op, a, b, t), strict=False):
+    derived = jax.jit(lambda *x: jax.vjp(op, *x[:3])[1](x[3]))(a, b, bias, t)
+    for found, expected in zip(derived, exact_gradients(form, name, a, b, t), strict=False):
         np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(gradients[2], t.sum((0, 2, 3)))
+    np.testing.assert_array_equal(derived[2], t.sum((0, 2, 3)))
     primal, tangent = jax.jvp(lambda bias: op(a, b, bias), (bias,), (bias,))
     np.testing.assert_array_equal(primal - op(a, b), tangent)
 
@@ -235,13 +207,11 @@ def test_16_bit_gradients_are_rounded_once(dtype):
     """Wide integers, whose sums are exact in float32 and would not survive in 16 bits."""
     limit = 100 if dtype == jnp.bfloat16 else 60
     given = {name: operands(GROUPED, name, dtype, limit) for name in OPS}
-    found = compiled_together(lambda name, *arrays: backward(GROUPED.op(name), *arrays), given)
-    for name, gradients in found.items():
+    found = compiled_together(lambda name, *arrays: gradients(GROUPED.op(name), *arrays), given)
+    for name, derived in found.items():
         a, b, t = given[name]
-        for (explicit, arguments), gradient in zip(EXPLICIT[name], gradients, strict=True):
-            wide = (np.asarray(x, np.float64) for x in arguments(a, b, t))
-            bound = GROUPED.op(explicit)
-            sums = getattr(oracle, explicit)(*wide, **bound.keywords)
+        for (explicit, arguments), gradient in zip(DERIVATIVES[name], derived, strict=True):
+            sums = exact(GROUPED, explicit, *arguments(a, b, t))
             expected = oracle.round_to(sums, dtype)
             assert np.any(expected.astype(np.float64) != sums), "nothing to round"
             assert gradient.dtype == dtype
@@ -274,7 +244,7 @@ def test_a_wider_cotangent_is_narrowed_once():
 
     def both(name, a, b, wide, narrow):
         to_wide = DENSE.op(name, preferred_element_type=jnp.float32)
-        return backward(to_wide, a, b, wide), backward(DENSE.op(name), a, b, narrow)
+        return gradients(to_wide, a, b, wide), gradients(DENSE.op(name), a, b, narrow)
 
     for name, pair in compiled_together(both, given).items():
         for found, expected in zip(*pair, strict=True):
@@ -289,7 +259,7 @@ def test_16_bit_operands_stay_so_on_accelerators(name, platform):
     a, b, t = operands(GROUPED, name, jnp.bfloat16)
     op = GROUPED.op(name)
     lowered = (
-        jax.jit(lambda a, b, t: (op(a, b), backward(op, a, b, t)))
+        jax.jit(lambda a, b, t: (op(a, b), gradients(op, a, b, t)))
         .trace(a, b, t)
         .lower(lowering_platforms=(platform,))
         .as_text()
@@ -325,11 +295,12 @@ def test_taylor_series(name):
     u = [integers(a.shape, 21 + k) for k in range(3)]
     v = [integers(b.shape, 31 + k) for k in range(3)]
     out, series = jax.jit(lambda a, b, u, v: jet.jet(op, (a, b), (u, v)))(a, b, u, v)
-    np.testing.assert_array_equal(out, op(a, b))
+    of = partial(exact, DENSE, name)
+    np.testing.assert_array_equal(out, of(a, b))
     by_hand = (
-        op(a, v[0]) + op(u[0], b),
-        op(a, v[1]) + 2 * op(u[0], v[0]) + op(u[1], b),
-        op(a, v[2]) + 3 * op(u[0], v[1]) + 3 * op(u[1], v[0]) + op(u[2], b),
+        of(a, v[0]) + of(u[0], b),
+        of(a, v[1]) + 2 * of(u[0], v[0]) + of(u[1], b),
+        of(a, v[2]) + 3 * of(u[0], v[1]) + 3 * of(u[1], v[0]) + of(u[2], b),
     )
     for found, expected in zip(series, by_hand, strict=True):
         # jet divides and multiplies by factorials that it takes from lgamma.

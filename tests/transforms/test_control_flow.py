@@ -21,6 +21,9 @@ from tests.support.forms import (
     OPS,
     Form,
     alternately,
+    exact,
+    exact_gradients,
+    gradients,
     integers,
     operands,
 )
@@ -29,10 +32,6 @@ from tests.support.timing import takes_at_most
 each_op = pytest.mark.parametrize("name", OPS)
 each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-
-
-def gradients(op, a, b, t):
-    return jax.vjp(op, a, b)[1](t)
 
 
 @each_slot
@@ -46,7 +45,7 @@ def test_scan(name):
         return lax.scan(lambda total, a: (total + (op(a, b) ** 2).sum(), None), 0.0, slices)[0] / 2
 
     found = jax.jit(jax.grad(loss, (0, 1)))(slices, b)
-    pulled = [gradients(op, x, b, op(x, b)) for x in slices]
+    pulled = [exact_gradients(DENSE, name, x, b, exact(DENSE, name, x, b)) for x in slices]
     np.testing.assert_array_equal(found[0], np.stack([p[0] for p in pulled]))
     np.testing.assert_array_equal(found[1], sum(p[1] for p in pulled))
 
@@ -69,7 +68,7 @@ def test_cond_and_switch(name):
         return lax.switch(i, branches, a, b) + lax.cond(i < 1, op, lambda a, b: 0 * t, a, b)
 
     pull = jax.jit(lambda i, a, b, t: jax.vjp(lambda a, b: choose(i, a, b), a, b)[1](t))
-    expected = op(a, b), gradients(op, a, b, t)
+    expected = exact(DENSE, name, a, b), exact_gradients(DENSE, name, a, b, t)
     for i, factor in enumerate((2, -2, 0)):
         np.testing.assert_array_equal(choose(i, a, b), factor * expected[0])
         for found, gradient in zip(pull(i, a, b, t), expected[1], strict=True):
