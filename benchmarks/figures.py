@@ -29,7 +29,6 @@ from pathlib import Path
 
 from absl.flags import DEFINE_boolean
 
-from benchmarks import compiled as compiled_results
 from benchmarks import compiled_summary, files, flags
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
@@ -287,8 +286,8 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "worth": worth,
 }
 READERS = {
-    "estimates": compiled_results.read,
-    "compilers": compiled_results.read,
+    "estimates": compiled_summary.read,
+    "compilers": compiled_summary.read,
     "clients": files.load,
     "worth": files.load,
 }

@@ -37,7 +37,7 @@ def up(ops, p, x, cin, cout):
 def head(ops, p, x, cin):
     """Global mean and linear."""
     w = p(cin, CLASSES, std=cin**-0.5)
-    return ops.dense(ops.mean(x), w, p(CLASSES, std=0.1))
+    return ops.linear(ops.mean(x), w, p(CLASSES, std=0.1))
 
 
 def resnet18(ops, p, x):
@@ -111,7 +111,7 @@ def unet(ops, p, x):
     skips, cin = [], 3
     for width in (32, 64, 128):
         skips.append((double(x, cin, width), width))
-        x, cin = ops.max_pool(skips[-1][0], 2, 2, 0), width
+        x, cin = ops.max_pool(skips[-1][0]), width
     x, cin = double(x, cin, 256), 256
     for skip, width in reversed(skips):
         x = ops.concat(up(ops, p, x, cin, width), skip)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import compiled, figures, files
+from benchmarks import compiled_summary, figures, files
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
@@ -38,14 +38,14 @@ def document(tmp_path):
     )
     engines = {label: {"jax": "1.2.3"} for label in ("lax", "lax+install", "torch")}
     files.write(str(tmp_path / "steps.csv"), results(*steps) | {"engines": engines})
-    numbers = dict.fromkeys(compiled.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
+    numbers = dict.fromkeys(compiled_summary.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
     told = [
         row(kind, kind=kind, jaxconv=numbers | {"cycles": 5}, lax=numbers | {"cycles": lax})
         for kind, lax in (("grouped 2-D", 20), ("dense 2-D", 5))
     ]
-    head = {"schema": compiled.SCHEMA, "platform": "tpu", "target": "v5e", "rows": told}
+    head = {"schema": compiled_summary.SCHEMA, "platform": "tpu", "target": "v5e", "rows": told}
     versions = {"jaxconv": {"python": "3.13", "jax": "0.12", "libtpu": "0.1"}, "lax": {}}
-    compiled.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
+    compiled_summary.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
     path = tmp_path / "DOC.md"
 
     def make(block):

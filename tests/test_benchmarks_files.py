@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import compiled, files
+from benchmarks import compiled_summary, files
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
@@ -49,7 +49,11 @@ def test_a_training_step_has_a_loss(again):
 
 
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.csv"))
-READ = {files.SCHEMA: files.read, compiled.SCHEMA: compiled.read, "ablation 1": files.load}
+READ = {
+    files.SCHEMA: files.read,
+    compiled_summary.SCHEMA: compiled_summary.read,
+    "ablation 1": files.load,
+}
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
