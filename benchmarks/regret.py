@@ -22,7 +22,6 @@ from benchmarks import arrays, files, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
 from benchmarks.layer import DTYPES, Layer, layer_class
-from benchmarks.problem import spell
 from benchmarks.progress import Progress
 from benchmarks.rounds import geometric_mean
 from jaxconv import _lowering
@@ -32,7 +31,7 @@ from jaxconv._lowering.plan import emit_plan
 from jaxconv._lowering.problem import Numerics
 
 SCHEMA = "regret 1"
-ROW = ("layer", "class", "problem", "op", "dtype", "layout", "line")
+ROW = ("layer", "class", "op", "dtype", "layout", "line")
 #: `line` decided about the row; `contender` is `chosen`, a form or `without LINE`; `form` the
 #: outermost one of its plan; `ms` the fastest call, if there is a program.
 COLUMNS = (*ROW, "contender", "form", "ms")
@@ -118,15 +117,14 @@ def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | No
 
 def run_case(job: dict) -> list[dict]:
     """The lines of the CSV of a job, the table's choice first."""
-    layer, (op, dtype, layout) = Layer.from_json(job["layer"]), (job[name] for name in ROW[3:6])
+    layer, (op, dtype, layout) = Layer.from_json(job["layer"]), (job[name] for name in ROW[2:5])
     typed = [jax.ShapeDtypeStruct(x, DTYPES[dtype]) for x in arrays.shapes_in(layer, op, layout)]
     with jaxconv.forced(asked := _lowering.Asked()):
         jax.jit(engine.contraction(layer, op, layout)).lower(*typed)
     [problem] = asked.problems.values()
     named = plans(problem)
     times = measure(problem, list(dict.fromkeys(map(program, named.values()))))
-    sizes = f"{layer.family} {spell(layer)}".removesuffix(f'n"{layer.name}"')
-    row = (layer.name, layer_class(layer), sizes, op, dtype, layout, named[CHOSEN].line)
+    row = (layer.name, layer_class(layer), op, dtype, layout, named[CHOSEN].line)
     found = []
     for name, plan in named.items():
         ms = f"{times.get(program(plan), math.nan):.4g}".replace("nan", "")
