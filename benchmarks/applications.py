@@ -26,7 +26,6 @@ MODELS = (
     "VGG16",
 )
 ENGINES = "keras,keras+install,keras@torch"
-OPS = {"step": "training step", "inference": "inference"}
 
 #: Of the loss or of the norm of the logits; batch norm over a few pixels amplifies rounding.
 TOLERANCE = 2e-3
@@ -52,7 +51,7 @@ def main(argv: Sequence[str]) -> None:
     command.default({"burst": 0.5, "cap": 900.0, "engines": ENGINES, "repeats": 3})
     absl_flags.DEFINE_integer("batch", 8, "images", lower_bound=1, **command.own)
     absl_flags.DEFINE_integer("size", 96, "pixels along an axis", lower_bound=75, **command.own)
-    flags.define_list(command, "ops", ",".join(OPS), list(OPS))
+    flags.define_list(command, "ops", ",".join(run.CLASSES), list(run.CLASSES))
     asked = flags.parse(command, argv)
     for label in asked.engines:
         backend = {"KERAS_BACKEND": "torch" if label.endswith("@torch") else "jax"}
@@ -69,7 +68,7 @@ def main(argv: Sequence[str]) -> None:
             entries = measure(pool, asked.engines, job, operands, judge, plan, Path(folder))
             for entry in entries.values():  # Keras compiles in its first call
                 entry |= {"compile_s": entry["first_s"]} if "first_s" in entry else {}
-            row = {"layer": job["model"], "class": OPS[job["op"]], "op": job["op"]}
+            row = {"layer": job["model"], "class": run.CLASSES[job["op"]], "op": job["op"]}
             return row | {"dtype": "f32", "layout": "NXC", "engines": entries}
 
         def line(row: dict) -> str:

@@ -12,17 +12,13 @@ from types import SimpleNamespace
 
 from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
 
-from benchmarks import compilers, files, flags, layers, machine
-from benchmarks.compiled_summary import summary
+from benchmarks import compilers, flags, layers, machine
+from benchmarks.compiled_summary import SCHEMA, read, summary, write
 from benchmarks.layer import Layer, layer_class
 from benchmarks.pool import EngineError, Pool
 from benchmarks.problem import spell
 from benchmarks.progress import Progress
 
-SCHEMA = "compiled 1"
-NUMBERS = ("cycles", "most_cycles", "convolutions", "dots", "naive", "loops", "copies")
-NUMBERS += ("copy_bytes", "temp_bytes")
-COLUMNS = (*NUMBERS, "compile_s", "note")
 #: What makes rows of two runs comparable.
 SAME = ("schema", "platform", "target", "engines")
 
@@ -85,42 +81,6 @@ def measure(pool: Pool, asked: SimpleNamespace, job: dict) -> dict:
     row = {"layer": layer.name, "class": layer_class(layer), "engines": engines}
     row |= {"problem": f"{layer.family} {spell(layer)}"}
     return row | {name: job[name] for name in ("op", "dtype", "layout")}
-
-
-def read(path: str | Path) -> dict:
-    """The results that `write` wrote."""
-    results = files.load(path)
-    if results.get("schema") != SCHEMA:
-        raise SystemExit(f"{path}: not results of schema {SCHEMA!r}, as benchmarks.compiled writes")
-    for row in results["rows"]:
-        cells = {label: _entry(row, label) for label in results["engines"]}
-        row["engines"] = {label: entry for label, entry in cells.items() if entry}
-    return results
-
-
-def write(path: str, results: dict) -> None:
-    """Write the results, whole or not at all."""
-    files.save(path, results, COLUMNS, _cells)
-
-
-def _cells(entry: dict | None) -> list[str]:
-    if entry is None:
-        return [""] * len(COLUMNS)
-    if entry["status"] != "ok":
-        reason = " ".join(entry["reason"].split())[: files.REASON]
-        return [""] * (len(COLUMNS) - 1) + [f"{entry['status']}: {reason}"]
-    return [*(str(entry[name]) for name in NUMBERS), f"{entry['compile_s']:.2g}", ""]
-
-
-def _entry(cells: dict[str, str], label: str) -> dict | None:
-    own = {name: cells.pop(f"{label} {name}") for name in COLUMNS}
-    if own["note"]:
-        status, _, reason = own["note"].partition(": ")
-        return {"status": status, "reason": reason}
-    if not own["cycles"]:
-        return None
-    numbers = {name: int(own[name]) for name in NUMBERS}
-    return {"status": "ok", "compile_s": float(own["compile_s"])} | numbers
 
 
 def known(asked: SimpleNamespace, head: dict) -> list[dict]:

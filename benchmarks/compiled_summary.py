@@ -11,13 +11,19 @@ is better; figures are the compiler's estimates, not measured times.
     naive    convolutions left to loops (GPU)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks import flags
+from benchmarks import files, flags
 from benchmarks.rounds import geometric_mean
+from benchmarks.summary import grouped
 
+SCHEMA = "compiled 1"
+NUMBERS = ("cycles", "most_cycles", "convolutions", "dots", "naive", "loops", "copies")
+NUMBERS += ("copy_bytes", "temp_bytes")
+COLUMNS = (*NUMBERS, "compile_s", "note")
 LITTLE = 1 << 16
-COLUMNS = ("n", "cycles", "worst", "best", "temp", "worst", "compile", ">lax", "naive")
+TITLES = ("n", "cycles", "worst", "best", "temp", "worst", "compile", ">lax", "naive")
 
 
 def summary(results: dict) -> str:
@@ -26,11 +32,11 @@ def summary(results: dict) -> str:
     others = [label for label in results["engines"] if label != base]
     if base is None or not others:
         return "a summary needs lax and another engine\n"
-    groups, lines = _groups(results["rows"]), []
+    groups, lines = grouped(results["rows"], "op", "class", "class op", "dtype", "layout"), []
     wide = max(map(len, groups))
     for label in others:
         lines += [f"{label} / {base}, {results['platform']} {results['target']}, estimates"]
-        lines += [" ".join([" " * wide, *(f"{name:>7}" for name in COLUMNS)])]
+        lines += [" ".join([" " * wide, *(f"{name:>7}" for name in TITLES)])]
         for name, rows in groups.items():
             cells = held(rows, label, base)
             lines += [" ".join([f"{name:{wide}}", *(f"{cell:>7}" for cell in cells)]).rstrip()]
@@ -71,30 +77,47 @@ def _mean(ratios: list[float]) -> str:
     return f"{geometric_mean(ratios):.3f}" if ratios else "-"
 
 
-def _groups(rows: list[dict]) -> dict[str, list[dict]]:
-    """The rows by the name of a line; a property that all rows share makes no line."""
-    groups = {"all": rows}
-    properties: tuple[Callable[[dict], str], ...] = (
-        lambda row: row["op"],
-        lambda row: row["class"],
-        lambda row: f"{row['class']} {row['op']}",
-        lambda row: row["dtype"],
-        lambda row: row["layout"],
-    )
-    for of in properties:
-        values = list(dict.fromkeys(map(of, rows)))
-        if len(values) > 1:
-            groups |= {v: [row for row in rows if of(row) == v] for v in values}
-    return groups
+def read(path: str | Path) -> dict:
+    """The results that `write` wrote."""
+    results = files.load(path)
+    if results.get("schema") != SCHEMA:
+        raise SystemExit(f"{path}: not results of schema {SCHEMA!r}, as benchmarks.compiled writes")
+    for row in results["rows"]:
+        cells = {label: _entry(row, label) for label in results["engines"]}
+        row["engines"] = {label: entry for label, entry in cells.items() if entry}
+    return results
+
+
+def write(path: str, results: dict) -> None:
+    """Write the results, whole or not at all."""
+    files.save(path, results, COLUMNS, _cells)
+
+
+def _cells(entry: dict | None) -> list[str]:
+    if entry is None:
+        return [""] * len(COLUMNS)
+    if entry["status"] != "ok":
+        reason = " ".join(entry["reason"].split())[: files.REASON]
+        return [""] * (len(COLUMNS) - 1) + [f"{entry['status']}: {reason}"]
+    return [*(str(entry[name]) for name in NUMBERS), f"{entry['compile_s']:.2g}", ""]
+
+
+def _entry(cells: dict[str, str], label: str) -> dict | None:
+    own = {name: cells.pop(f"{label} {name}") for name in COLUMNS}
+    if own["note"]:
+        status, _, reason = own["note"].partition(": ")
+        return {"status": status, "reason": reason}
+    if not own["cycles"]:
+        return None
+    numbers = {name: int(own[name]) for name in NUMBERS}
+    return {"status": "ok", "compile_s": float(own["compile_s"])} | numbers
 
 
 def main(argv: Sequence[str]) -> None:
     """Print the tables of a results file."""
-    from benchmarks import compiled
-
     told = "What compilers make of layers, against lax."
     asked = flags.Command("benchmarks.compiled_summary", told, "RESULTS.csv").read(argv)
-    print(summary(compiled.read(asked.operands[0])), end="")
+    print(summary(read(asked.operands[0])), end="")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 from benchmarks import program_text
+from benchmarks.engines import Unsupported
 from benchmarks.layer import DTYPES, Layer
 
 #: What to install with pip, in this order: one environment has both compilers.
@@ -161,8 +162,6 @@ def forced(name: str) -> Iterator[None]:
     def chosen(problem, platform, _=None):
         found = _plan(problem, platform, FORMS[name], "forced")
         if not found.is_forced():
-            from benchmarks.engines import Unsupported
-
             raise Unsupported(f"{name} cannot compute this contraction")
         return found
 

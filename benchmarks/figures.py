@@ -18,19 +18,19 @@ relative to the document:
     clients FILE [tests]         a line a project whose tests were run; or which tests
     formats FILE... [ENGINE]     a line a file: over PyTorch's time in each of its memory formats
     lines PLATFORM               the table of that platform: a line, its form, and why
-    worth FILE                   what each line of the CPU's table is worth
+    worth FILE...                what each line of the CPU's table is worth, by benchmarks.regret
 
 A row's time is its fastest call.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from absl.flags import DEFINE_boolean
 
-from benchmarks import compiled as compiled_results
-from benchmarks import compiled_summary, files, flags
+from benchmarks import compiled_summary, files, flags, regret
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
@@ -257,20 +257,18 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
 
 
 def worth(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a line of the CPU's table that changes a row, the most worthy first."""
-    [run] = runs
-    changing = [row for row in run["rows"] if int(row["rows"]) or int(row["none"])]
-    cells = [
-        [row["line"], row["rows"], row["none"]]
-        + [f"{float(row[n]):.2f}" if row[n] else "-" for n in ("mean", "most", "least")]
-        + [row["helped"] or "0"]
-        for row in sorted(changing, key=lambda row: -(float(row["mean"] or 1) ** int(row["rows"])))
-    ]
-    rest = ", ".join(row["line"] for row in run["rows"] if row not in changing)
-    head = ["line", "rows that change", "rows without a program", "time without it", "at most"]
-    head += ["at least", f"rows at {WORTH} or more"]
-    said = f"Of {run['rows'][0]['of']} rows, on {_machine(run['machine'])}. The other lines are for"
-    said += f" other layers, layouts or programs: {rest}."
+    """A line a line of the CPU's table that decides about a row, the most worthy first."""
+    rows = [row for run in runs for row in run["rows"]]
+    cells = []
+    for line, x in sorted(regret.worth(rows).items(), key=lambda item: -math.prod(item[1])):
+        ratios = (f"{n:.2f}" for n in (geometric_mean(x), x[0], x[-1]))
+        cells.append([line, str(len(x)), *ratios, str(sum(n >= WORTH for n in x))])
+    head = ["line", "rows that change", "time without it", "at most", "at least"]
+    head += [f"rows at {WORTH} or more"]
+    said = (
+        f"Of {len(regret.cases(rows))} rows, on {_machine(runs[0]['machine'])}. The other lines are"
+    )
+    said += " for other layers, layouts or programs."
     return [*_table(head, cells), "", said]
 
 
@@ -290,8 +288,8 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "worth": worth,
 }
 READERS = {
-    "estimates": compiled_results.read,
-    "compilers": compiled_results.read,
+    "estimates": compiled_summary.read,
+    "compilers": compiled_summary.read,
     "clients": files.load,
     "worth": files.load,
 }

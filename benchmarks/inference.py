@@ -6,51 +6,30 @@ gives all three to `jaxconv.convolution`, `torch` is PyTorch as it is, and `torc
 compiler with frozen weights.
 """
 
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from absl import flags as absl_flags
 
-from benchmarks import arrays, flags, inference_networks, machine, run
-from benchmarks.pool import EngineError, Pool
-from benchmarks.rounds import measure
+from benchmarks import flags, inference_networks, machine, run
 from benchmarks.summary import over_pytorch
 
 ENGINES = "lax,lax+install,jaxconv,torch,torch+compile"
 #: Of the norm of the logits. In 16 bits each of 20 to 80 layers rounds its result: in bfloat16
 #: plain lax differs by 0.08 for EfficientNet-B0.
 TOLERANCE = {"f32": 1e-3, "f64": 1e-3, "bf16": 1e-1, "f16": 1e-2}
-REFERENCE_SECONDS = 300.0
-
-
-def reference(job: dict, operands: list[np.ndarray], folder: Path) -> np.ndarray | None:
-    """The logits by plain lax in float32, on a CPU, in a process of its own; None without JAX."""
-    paths = [str(folder / f"given{n}.npy") for n in range(len(operands))]
-    for path, x in zip(paths, operands, strict=True):
-        np.save(path, x)
-    request = {"do": "prepare", "job": job | {"dtype": "f32"}, "operands": paths}
-    request["out"] = str(folder / "exact")
-    with Pool(environment=run.SHARED | run.ON_CPU) as pool:
-        try:
-            [path] = pool.ask("lax", request, REFERENCE_SECONDS)["variants"][""]["results"]
-        except EngineError as error:
-            print(f"{job['network']}: no reference: {error.reason}", file=sys.stderr)
-            return None
-    return np.load(path)
 
 
 def judge(
-    dtype: str, expected: np.ndarray | None, results: dict[str, list[np.ndarray]]
+    dtype: str, expected: list[np.ndarray] | None, results: dict[str, list[np.ndarray]]
 ) -> dict[str, dict]:
     """Each engine's logits against those of the reference; notes for `measure`."""
     if expected is None:
         return {key: {"ok": True, "unverified": True} for key in results}
     notes: dict[str, dict] = {}
+    [right] = expected
     for key, [found] in results.items():
-        error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+        error = float(np.linalg.norm(found - right) / np.linalg.norm(right))
         notes[key] = {"ok": error <= TOLERANCE[dtype], "error": error}
         if not notes[key]["ok"]:
             reason = f"differs from lax in float32 by {error:.2g} of the norm"
@@ -94,28 +73,14 @@ def main(argv: Sequence[str]) -> None:
         for batch in asked.batches
         for dtype in asked.dtypes
     ]
-    with run.open_pool(asked) as pool, tempfile.TemporaryDirectory() as folder:
 
-        def measured(job: dict) -> dict:
-            name, dtype = job["network"], job["dtype"]
-            drawn = inference_networks.operands(name, job["batch"], job["size"])
-            operands = [arrays.representable(x, dtype) for x in drawn]
-            expected = reference(job, operands, Path(folder))
+    def draw(job: dict) -> list[np.ndarray]:
+        return inference_networks.operands(job["network"], job["batch"], job["size"])
 
-            def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
-                return judge(dtype, expected, results)
+    def verify(job, operands, expected, results, platforms) -> dict[str, dict]:
+        return judge(job["dtype"], expected, results)
 
-            entries = measure(
-                pool, asked.engines, job, operands, verify, run.plan(asked), Path(folder)
-            )
-            row = {"layer": f"{name}, batch {job['batch']}", "class": "inference"}
-            row |= {"op": "inference", "dtype": dtype, "layout": "NXC"}
-            return row | {"engines": entries}
-
-        def line(row: dict) -> str:
-            return f"{row['layer']} {row['dtype']}: {run.times(row)}"
-
-        rows = run.collect(asked, pool, jobs, measured, line, {})
+    rows = run.collect_networks(asked, jobs, draw, "f32", verify)
     print(summary(rows, asked.engines))
 
 

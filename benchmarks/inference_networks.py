@@ -7,11 +7,12 @@ with all that follows: its bias, a residual and an activation.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.networks import NoOps, Parameters
+from benchmarks.networks import NoOps, Parameters, inverted, mobilenetv2_blocks
 
 CLASSES = 1000
 MASKS = 4  # classes of a pixel
@@ -37,7 +38,7 @@ def up(ops, p, x, cin, cout):
 def head(ops, p, x, cin):
     """Global mean and linear."""
     w = p(cin, CLASSES, std=cin**-0.5)
-    return ops.dense(ops.mean(x), w, p(CLASSES, std=0.1))
+    return ops.linear(ops.mean(x), w, p(CLASSES, std=0.1))
 
 
 def resnet18(ops, p, x):
@@ -53,31 +54,14 @@ def resnet18(ops, p, x):
 
 
 def mobilenetv2(ops, p, x):
-    """Depthwise 3x3 between 1x1; residuals are added to what has no activation."""
-    blocks = (  # expansion, channels, repeats, stride
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    )
-    x, cin = conv(ops, p, x, 3, 32, 3, 2, activation="relu6"), 32
-    for expansion, cout, repeats, stride in blocks:
-        for s in (stride, *[1] * (repeats - 1)):
-            wide, y = cin * expansion, x
-            if expansion > 1:
-                y = conv(ops, p, y, cin, wide, 1, activation="relu6")
-            y = conv(ops, p, y, wide, wide, 3, s, wide, "relu6")
-            kept = x if (s, cin) == (1, cout) else None
-            x, cin = conv(ops, p, y, wide, cout, 1, residual=kept), cout
-    return head(ops, p, conv(ops, p, x, cin, 1280, 1, activation="relu6"), 1280)
+    """Width 1."""
+    blocks = mobilenetv2_blocks(16, 24, 32, 64, 96, 160, 320)
+    return head(ops, p, inverted(partial(conv, ops, p), x, 32, blocks, "relu6"), 1280)
 
 
 def efficientnet_b0(ops, p, x):
     """As MobileNetV2, with SiLU, larger kernels, and a gate of each block's channels."""
-    blocks = (  # expansion, channels, repeats, stride, kernel
+    blocks = (
         (1, 16, 1, 1, 3),
         (6, 24, 2, 2, 3),
         (6, 40, 2, 2, 5),
@@ -86,19 +70,14 @@ def efficientnet_b0(ops, p, x):
         (6, 192, 4, 2, 5),
         (6, 320, 1, 1, 3),
     )
-    x, cin = conv(ops, p, x, 3, 32, 3, 2, activation="silu"), 32
-    for expansion, cout, repeats, stride, k in blocks:
-        for s in (stride, *[1] * (repeats - 1)):
-            wide, y = cin * expansion, x
-            if expansion > 1:
-                y = conv(ops, p, y, cin, wide, 1, activation="silu")
-            y = conv(ops, p, y, wide, wide, k, s, wide, "silu")
-            gate = conv(ops, p, ops.mean_pixel(y), wide, cin // 4, 1, activation="silu")
-            gate = conv(ops, p, gate, cin // 4, wide, 1, activation="sigmoid")
-            kept = x if (s, cin) == (1, cout) else None
-            x = conv(ops, p, ops.multiply(y, gate), wide, cout, 1, residual=kept, gain=GATE_GAIN)
-            cin = cout
-    return head(ops, p, conv(ops, p, x, cin, 1280, 1, activation="silu"), 1280)
+
+    def gate(y, wide, cin):
+        z = conv(ops, p, ops.mean_pixel(y), wide, cin // 4, 1, activation="silu")
+        z = conv(ops, p, z, cin // 4, wide, 1, activation="sigmoid")
+        return ops.multiply(y, z), {"gain": GATE_GAIN}
+
+    x = inverted(partial(conv, ops, p), x, 32, blocks, "silu", gate)
+    return head(ops, p, x, 1280)
 
 
 def unet(ops, p, x):
@@ -111,7 +90,7 @@ def unet(ops, p, x):
     skips, cin = [], 3
     for width in (32, 64, 128):
         skips.append((double(x, cin, width), width))
-        x, cin = ops.max_pool(skips[-1][0], 2, 2, 0), width
+        x, cin = ops.max_pool(skips[-1][0]), width
     x, cin = double(x, cin, 256), 256
     for skip, width in reversed(skips):
         x = ops.concat(up(ops, p, x, cin, width), skip)

@@ -62,54 +62,65 @@ def head(ops, p, x, c, labels):
     return ops.cross_entropy(ops.linear(ops.mean(x), p(c, 10, std=c**-0.5)), labels)
 
 
+def inverted(unit, x, stem, blocks, activation, gate=lambda y, wide, cin: (y, {})):
+    """MobileNetV2 and its like, up to the head: depthwise kernels between two of 1x1.
+
+    `unit` is a convolution with all that follows. Blocks are expansion, channels, repeats, stride
+    and kernel. Residuals are added to what has no activation.
+    """
+    x, cin = unit(x, 3, stem, 3, 2, activation=activation), stem
+    for expansion, cout, repeats, stride, k in blocks:
+        for s in (stride, *[1] * (repeats - 1)):
+            wide, y = cin * expansion, x
+            if expansion > 1:
+                y = unit(y, cin, wide, 1, activation=activation)
+            y, more = gate(unit(y, wide, wide, k, s, wide, activation), wide, cin)
+            kept = x if (s, cin) == (1, cout) else None
+            x, cin = unit(y, wide, cout, 1, residual=kept, **more), cout
+    return unit(x, cin, 1280, 1, activation=activation)
+
+
+def mobilenetv2_blocks(*channels):
+    """The blocks of MobileNetV2, of any width."""
+    repeats, strides = (1, 2, 3, 4, 3, 3, 1), (1, 2, 2, 2, 1, 2, 1)
+    each = enumerate(zip(channels, repeats, strides, strict=True))
+    return [(6 if n else 1, c, repeats, stride, 3) for n, (c, repeats, stride) in each]
+
+
+def unit(ops, p, x, cin, cout, k, s=1, g=1, activation=None, residual=None):
+    """A convolution, batch normalisation, a residual and an activation."""
+    y = norm(ops, p, conv(ops, p, x, cin, cout, k, s, g), cout)
+    y = y if residual is None else ops.add(residual, y)
+    return getattr(ops, activation)(y) if activation else y
+
+
 def mobilenetv2(ops, p, x, labels):
     """Width 0.5."""
-    blocks = (  # expansion, channels, repeats, stride
-        (1, 8, 1, 1),
-        (6, 16, 2, 2),
-        (6, 16, 3, 2),
-        (6, 32, 4, 2),
-        (6, 48, 3, 1),
-        (6, 80, 3, 2),
-        (6, 160, 1, 1),
-    )
-    x = ops.relu6(norm(ops, p, conv(ops, p, x, 3, 16, 3, 2), 16))
-    cin = 16
-    for expansion, cout, repeats, stride in blocks:
-        for n in range(repeats):
-            s, wide, y = stride if n == 0 else 1, cin * expansion, x
-            if expansion > 1:
-                y = ops.relu6(norm(ops, p, conv(ops, p, y, cin, wide, 1), wide))
-            y = ops.relu6(norm(ops, p, conv(ops, p, y, wide, wide, 3, s, g=wide), wide))
-            y = norm(ops, p, conv(ops, p, y, wide, cout, 1), cout)
-            x = ops.add(x, y) if s == 1 and cin == cout else y
-            cin = cout
-    x = ops.relu6(norm(ops, p, conv(ops, p, x, cin, 1280, 1), 1280))
+    blocks = mobilenetv2_blocks(8, 16, 16, 32, 48, 80, 160)
+    x = inverted(partial(unit, ops, p), x, 16, blocks, "relu6")
     return head(ops, p, x, 1280, labels)
 
 
 def resnext(ops, p, x, labels):
     """A stem and two stages of two bottlenecks with 32 groups."""
-    x = ops.relu(norm(ops, p, conv(ops, p, x, 3, 64, 7, 2), 64))
-    cin = 64
+    x, cin = unit(ops, p, x, 3, 64, 7, 2, activation="relu"), 64
     for width, stride in ((128, 1), (256, 2)):
         for n in range(2):
             s, cout, y = stride if n == 0 else 1, 2 * width, x
-            y = ops.relu(norm(ops, p, conv(ops, p, y, cin, width, 1), width))
-            y = ops.relu(norm(ops, p, conv(ops, p, y, width, width, 3, s, g=32), width))
-            y = norm(ops, p, conv(ops, p, y, width, cout, 1), cout)
+            y = unit(ops, p, y, cin, width, 1, activation="relu")
+            y = unit(ops, p, y, width, width, 3, s, 32, "relu")
+            y = unit(ops, p, y, width, cout, 1)
             if n == 0:
-                x = norm(ops, p, conv(ops, p, x, cin, cout, 1, s), cout)
+                x = unit(ops, p, x, cin, cout, 1, s)
             x, cin = ops.relu(ops.add(x, y)), cout
     return head(ops, p, x, cin, labels)
 
 
 def cnn(groups, ops, p, x, labels):
     """A stem and five convolutions of 3x3, all but the stem in so many groups."""
-    x, cin = ops.relu(norm(ops, p, conv(ops, p, x, 3, 64, 3), 64)), 64
+    x, cin = unit(ops, p, x, 3, 64, 3, activation="relu"), 64
     for cout, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
-        y = conv(ops, p, x, cin, cout, 3, stride, groups)
-        x, cin = ops.relu(norm(ops, p, y, cout)), cout
+        x, cin = unit(ops, p, x, cin, cout, 3, stride, groups, "relu"), cout
     return head(ops, p, x, cin, labels)
 
 
@@ -126,7 +137,7 @@ def vgg(ops, p, x, labels):
     cin = 3
     for width in (64, 128, 256):
         for _ in range(2):
-            x, cin = ops.relu(norm(ops, p, conv(ops, p, x, cin, width, 3), width)), width
+            x, cin = unit(ops, p, x, cin, width, 3, activation="relu"), width
         x = ops.max_pool(x)
     return head(ops, p, x, cin, labels)
 
@@ -135,7 +146,7 @@ def unet(ops, p, x, labels):
     """Three levels, two 3x3 down and one up, each 4x4 transposed convolution doubling the sides."""
 
     def block(x, cin, cout, stride=1):
-        return ops.relu(norm(ops, p, conv(ops, p, x, cin, cout, 3, stride), cout))
+        return unit(ops, p, x, cin, cout, 3, stride, activation="relu")
 
     skips, cin = [], 3
     for width in (32, 64, 128):
@@ -153,8 +164,8 @@ def convnext(ops, p, x, labels):
     w = p(4, 4, 3, 64, std=(2 / 48) ** 0.5)
     x = norm(ops, p, ops.conv(x, w, "conv", 4, 0, 1), 64)
     for _ in range(4):
-        y = norm(ops, p, conv(ops, p, x, 64, 64, 7, g=64), 64)
-        y = ops.relu(norm(ops, p, conv(ops, p, y, 64, 256, 1), 256))
+        y = unit(ops, p, x, 64, 64, 7, g=64)
+        y = unit(ops, p, y, 64, 256, 1, activation="relu")
         x = ops.add(x, conv(ops, p, y, 256, 64, 1))
     return head(ops, p, x, 64, labels)
 
@@ -188,11 +199,11 @@ def unet3d(ops, p, x, labels):
 
     def double(x, cin, cout):
         for a, b in ((cin, cout), (cout, cout)):
-            x = ops.relu(norm(ops, p, conv(ops, p, x, a, b, (3, 3, 3)), b))
+            x = unit(ops, p, x, a, b, (3, 3, 3), activation="relu")
         return x
 
     fine = double(x, 1, 16)
-    coarse = ops.relu(norm(ops, p, conv(ops, p, fine, 16, 32, (3, 3, 3), 2), 32))
+    coarse = unit(ops, p, fine, 16, 32, (3, 3, 3), 2, activation="relu")
     coarse = double(coarse, 32, 32)
     x = double(ops.concat(deconv(ops, p, coarse, 32, 16, (2, 2, 2), 2, 0), fine), 32, 16)
     return ops.cross_entropy(conv(ops, p, x, 16, 4, (1, 1, 1)), labels)

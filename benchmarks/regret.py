@@ -2,16 +2,16 @@
 
 A row is a layer and an op. The form that the table chooses, each other form that can compute the
 row, and the plan that results where one line of the table is left out are timed in turns, in this
-process, on this release of JAX. Equal plans share a program. No result is verified here:
-`benchmarks.layers` does that.
+process, on this release of JAX. Equal plans share a program.
 """
 
+import contextlib
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -22,183 +22,124 @@ from benchmarks import arrays, files, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
 from benchmarks.layer import DTYPES, Layer, layer_class
-from benchmarks.problem import spell
 from benchmarks.progress import Progress
 from benchmarks.rounds import geometric_mean
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
+from jaxconv._lowering import Plan, Problem, choose_plan
 from jaxconv._lowering.plan import emit_plan
 from jaxconv._lowering.problem import Numerics
 
 SCHEMA = "regret 1"
-ROW = ("layer", "class", "problem", "op", "dtype", "layout", "line")
-#: `line` decided about the row. `contender` is `chosen`, a form or `without LINE`; `ms` its fastest
-#: call; `note` has the form that the table chose, or why there is no time.
-COLUMNS = (*ROW, "contender", "ms", "note")
+ROW = ("layer", "class", "op", "dtype", "layout", "line")
+#: `line` decided about the row; `contender` is `chosen`, a form or `without LINE`; `form` the
+#: outermost one of its plan; `ms` the fastest call, if there is a program.
+COLUMNS = (*ROW, "contender", "form", "ms")
 CHOSEN, WITHOUT = "chosen", "without "
 
 #: A contender that takes this many times as long as the fastest is not timed further.
 FAR = 3.0
-#: The seconds for the rounds of a row, and how many there are at least.
-BUDGET, ROUNDS = 0.3, 3
-FIRST_CALLS = 3
-#: Products a result that a form may write out one by one, and contractions that a contender may be
-#: made of: more take long to compile, and are slow.
-MOST_TERMS, MOST_PARTS = 128, 12
+#: The seconds for the rounds of a row; calls that tell what is far, of which any may stall.
+BUDGET, ROUNDS, FIRST_CALLS = 0.3, 3, 3
+#: Products a result that a form may write out one by one, and plans in a contender's: more take
+#: long to compile, and are slow.
+MOST_TERMS, MOST_PLANS = 128, 16
 MOST_BYTES = 2 << 30  # of temporary memory
-#: Regrets of which the summary has the share; what a line must be worth in a row to count.
-HIGH, WORTH = (1.25, 1.5), 1.25
+HIGH = (1.25, 1.5)  # regrets of which the summary has the share
 
 
-@dataclass
-class Contender:
-    """A program: how it is called, or why it is not, and the fewest seconds of a call so far."""
-
-    call: Callable[[], object] | None = None
-    note: str = ""
-    best: float = math.inf
-
-    def time(self) -> None:
-        """One more call."""
-        start = time.perf_counter()
-        self.call()
-        self.best = min(self.best, time.perf_counter() - start)
-
-    def time_first(self) -> None:
-        """The calls that tell whether a contender is near; one warms up, and any may stall."""
-        self.time()
-        start, self.best = time.perf_counter(), math.inf
-        for _ in range(FIRST_CALLS):
-            self.time()
-            if time.perf_counter() - start > BUDGET:
-                break
-
-
-def plans(problem) -> dict[str, _lowering.Plan]:
-    """By name, the plan of the table, those without a line of it, and those of forms."""
-    chosen = _lowering.choose_plan(problem, "cpu")
-    found = {CHOSEN: chosen}
-    for line in lines(chosen):
-        try:
-            found[WITHOUT + line] = _lowering.choose_plan(problem, "cpu", without=line)
-        except (StopIteration, RecursionError):  # nothing else computes this, or ends
-            continue
+def plans(problem: Problem) -> dict[str, Plan]:
+    """The plan of each contender: the table's, the table's without a line, and those of forms."""
+    chosen, found = choose_plan(problem, "cpu"), {}
+    for line in dict.fromkeys(plan.line for plan in walk(chosen)):  # other lines change nothing
+        with contextlib.suppress(StopIteration, RecursionError):  # nothing else computes it
+            found[WITHOUT + line] = choose_plan(problem, "cpu", without=line)
     many = problem.taps * max(problem.summed, problem.result == "kernel") > MOST_TERMS
     for name in _lowering.FORMS:
-        if many and name.startswith("multiply-adds"):
-            continue
-        try:
-            found[name] = _lowering.choose_plan(problem, "cpu", name)
-        except ValueError:  # the form cannot compute this
-            continue
-    return {
-        name: plan
-        for name, plan in found.items()
-        if name == CHOSEN or parts(plan) <= max(MOST_PARTS, parts(chosen))
-    }
+        if not (many and name.startswith("multiply-adds")):
+            with contextlib.suppress(ValueError):  # the form cannot compute this
+                found[name] = choose_plan(problem, "cpu", name)
+    most = max(MOST_PLANS, len(walk(chosen)))
+    return {CHOSEN: chosen} | {n: plan for n, plan in found.items() if len(walk(plan)) <= most}
 
 
-def parts(plan: _lowering.Plan) -> int:
-    """How many contractions a plan is made of."""
-    return sum(map(parts, plan.parts)) or 1
+def walk(plan: Plan) -> list[Plan]:
+    """A plan and all of its parts."""
+    return [plan, *(inner for part in plan.parts for inner in walk(part))]
 
 
-def lines(plan: _lowering.Plan) -> list[str]:
-    """The lines that decided about a plan and its parts, the outermost first."""
-    inner = [line for part in plan.parts for line in lines(part)]
-    return list(dict.fromkeys([*filter(None, [plan.line]), *inner]))
-
-
-def program(plan: _lowering.Plan) -> _lowering.Plan:
+def program(plan: Plan) -> Plan:
     """What a plan computes, whoever chose it: equal for equal programs."""
     return replace(plan, why="", parts=tuple(map(program, plan.parts)))
 
 
-def measure(problem) -> dict[str, Contender]:
-    """Every contender of a contraction; those of one program are one object."""
-    rng = np.random.default_rng(0)
-    operands = [
-        jax.device_put(rng.standard_normal(problem.shape(slot), np.float32).astype(problem.dtype))
-        for slot in OPERANDS[problem.result]
-    ]
-    numerics = Numerics((lax.Precision.DEFAULT,) * 2, problem.dtype)
-    named = plans(problem)
-    distinct = {program(plan): plan for plan in named.values()}
-    with ThreadPoolExecutor(machine.cores()) as threads:
-        ready = threads.map(lambda plan: _compile(plan, operands, numerics), distinct.values())
-    found = dict(zip(distinct, ready, strict=True))
-    able = [x for x in found.values() if x.call]
-    for contender in able:
-        contender.time_first()
-    limit = FAR * min(x.best for x in able)
-    near = [x for x in able if x.best <= limit or x is able[0]]
+def measure(problem: Problem, programs: Sequence[Plan]) -> dict[Plan, float]:
+    """The fewest milliseconds of each program that can be had; the table's choice is the first."""
+    shapes, rng = map(problem.shape, OPERANDS[problem.result]), np.random.default_rng(0)
+    operands = [jax.device_put(rng.normal(size=s).astype(problem.dtype)) for s in shapes]
+    with ThreadPoolExecutor(machine.cores()) as threads:  # nearly all of the time
+        ready = threads.map(lambda plan: compiled(plan, operands), programs)
+    calls = {plan: call for plan, call in zip(programs, ready, strict=True) if call}
+    best = dict.fromkeys(calls, math.inf)
+
+    def time_call(plan: Plan) -> None:
+        start = time.perf_counter()
+        calls[plan]()
+        best[plan] = min(best[plan], 1e3 * (time.perf_counter() - start))
+
+    for plan, call in calls.items():
+        call()  # warms up
+        end = time.perf_counter() + BUDGET
+        for _ in range(FIRST_CALLS):
+            if time.perf_counter() < end:
+                time_call(plan)
+    near = [x for x in calls if best[x] <= FAR * min(best.values()) or x == programs[0]]
     rounds, end = 0, time.perf_counter() + BUDGET
-    while len(near) > 1 and (rounds < ROUNDS or time.perf_counter() < end):
-        first = rounds % len(near)
-        for contender in near[first:] + near[:first]:
-            contender.time()
+    while rounds < ROUNDS or time.perf_counter() < end:
+        for plan in near:
+            time_call(plan)
+        near.append(near.pop(0))
         rounds += 1
-    return {name: found[program(plan)] for name, plan in named.items()}
+    return best
 
 
-def _compile(plan: _lowering.Plan, operands: list[jax.Array], numerics: Numerics) -> Contender:
-    def compute(first: jax.Array, second: jax.Array) -> jax.Array:
-        return emit_plan(plan, first, second, numerics)
-
+def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | None:
+    """A call of a program; None if it cannot be compiled, or takes much memory."""
+    numerics = Numerics((lax.Precision.DEFAULT,) * 2, plan.problem.dtype)
     try:
-        executable = jax.jit(compute).lower(*operands).compile()
-    except (ValueError, jax.errors.JaxRuntimeError) as error:
-        return Contender(note=f"failed: {' '.join(str(error).split())[:80]}")
-    memory = executable.memory_analysis()
-    if memory is not None and memory.temp_size_in_bytes > MOST_BYTES:
-        return Contender(note=f"takes {memory.temp_size_in_bytes >> 20} MiB")
-    return Contender(lambda: jax.block_until_ready(executable(*operands)))
-
-
-def problem_of(job: dict):
-    """The contraction of a job."""
-    layer, layout = Layer.from_json(job["layer"]), job["layout"]
-    shapes = arrays.shapes_in(layer, job["op"], layout)
-    typed = [jax.ShapeDtypeStruct(shape, DTYPES[job["dtype"]]) for shape in shapes]
-    asked = _lowering.Asked()
-    with jaxconv.forced(asked):
-        function = engine.contraction(layer, job["op"], layout)
-        jax.jit(function).trace(*typed).lower(lowering_platforms=("cpu",))
-    [problem] = asked.problems.values()
-    return problem
+        lowered = jax.jit(lambda x, y: emit_plan(plan, x, y, numerics)).lower(*operands)
+        executable = lowered.compile()
+    except (ValueError, jax.errors.JaxRuntimeError):
+        return None
+    much = executable.memory_analysis().temp_size_in_bytes > MOST_BYTES
+    return None if much else lambda: jax.block_until_ready(executable(*operands))
 
 
 def run_case(job: dict) -> list[dict]:
     """The lines of the CSV of a job, the table's choice first."""
-    layer, problem = Layer.from_json(job["layer"]), problem_of(job)
-    chosen = _lowering.choose_plan(problem, "cpu")
-    spelled = f"{layer.family} {spell(layer)}".removesuffix(f'n"{layer.name}"')
-    sort = (layer.name, layer_class(layer), spelled, job["op"], job["dtype"], job["layout"])
-    row = dict(zip(ROW, (*sort, chosen.line), strict=True))
-    return [
-        row
-        | {
-            "contender": name,
-            "ms": f"{1e3 * x.best:.4g}" if x.call else "",
-            "note": x.note or (chosen.form.name if name == CHOSEN else ""),
-        }
-        for name, x in measure(problem).items()
-    ]
+    layer, (op, dtype, layout) = Layer.from_json(job["layer"]), (job[name] for name in ROW[2:5])
+    typed = [jax.ShapeDtypeStruct(x, DTYPES[dtype]) for x in arrays.shapes_in(layer, op, layout)]
+    with jaxconv.forced(asked := _lowering.Asked()):
+        jax.jit(engine.contraction(layer, op, layout)).lower(*typed)
+    [problem] = asked.problems.values()
+    named = plans(problem)
+    times = measure(problem, list(dict.fromkeys(map(program, named.values()))))
+    row = (layer.name, layer_class(layer), op, dtype, layout, named[CHOSEN].line)
+    found = []
+    for name, plan in named.items():
+        ms = f"{times.get(program(plan), math.nan):.4g}".replace("nan", "")
+        found.append(dict(zip(COLUMNS, (*row, name, plan.form.name, ms), strict=True)))
+    return found
 
 
 def cases(rows: Sequence[dict]) -> list[dict]:
-    """Each row of `COLUMNS` that the table chose, with `times`: milliseconds by contender."""
+    """Each layer and op once, with milliseconds by contender, and the choice's over the fewest."""
     found: dict[tuple, dict] = {}
     for row in rows:
         case = found.setdefault(tuple(row[name] for name in ROW), row | {"times": {}})
         if row["ms"]:
             case["times"][row["contender"]] = float(row["ms"])
-    return list(found.values())
-
-
-def regret(case: dict) -> float:
-    """The time of the table's choice over that of the fastest contender."""
-    return case["times"][CHOSEN] / min(case["times"].values())
+    return [x | {"regret": x["times"][CHOSEN] / min(x["times"].values())} for x in found.values()]
 
 
 def worth(rows: Sequence[dict]) -> dict[str, list[float]]:
@@ -206,31 +147,27 @@ def worth(rows: Sequence[dict]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for case in cases(rows):
         for name, ms in case["times"].items():
-            if name.startswith(WITHOUT):
-                ratios = found.setdefault(name.removeprefix(WITHOUT), [])
-                ratios.append(ms / case["times"][CHOSEN])
+            line = name.removeprefix(WITHOUT)
+            if line != name:
+                found.setdefault(line, []).append(ms / case["times"][CHOSEN])
     return {line: sorted(ratios, reverse=True) for line, ratios in found.items()}
 
 
 def summary(rows: Sequence[dict]) -> str:
     """Regret by class and by line, and what each line is worth."""
-    every = cases(rows)
+    every = [case | {"all": "all"} for case in cases(rows)]
     told = [f"{'chosen over fastest':32} rows  mean" + "".join(f"  over {x}" for x in HIGH)]
-    for kind in ("class", "line"):
-        groups = sorted({case[kind] for case in every})
-        told += [_regrets(name, [x for x in every if x[kind] == name]) for name in groups]
-    told += [_regrets("all", every), "", f"{'without over with':32} rows  mean  most"]
+    for kind in ("class", "line", "all"):
+        for name in sorted({case[kind] for case in every}):
+            regrets = [case["regret"] for case in every if case[kind] == name]
+            shares = (sum(x > high for x in regrets) / len(regrets) for high in HIGH)
+            mean = f"{name:32} {len(regrets):4}  {geometric_mean(regrets):.2f}"
+            told.append(mean + "".join(f"  {share:8.0%}" for share in shares))
+    told += ["", f"{'without over with':32} rows  mean  most"]
     for line, ratios in sorted(worth(rows).items(), key=lambda x: -geometric_mean(x[1])):
         most = ", ".join(f"{x:.2f}" for x in ratios[:3])
         told.append(f"{line:32} {len(ratios):4}  {geometric_mean(ratios):.2f}  {most}")
     return "\n".join(told)
-
-
-def _regrets(name: str, of: list[dict]) -> str:
-    regrets = [*map(regret, of)]
-    shares = (sum(x > high for x in regrets) / len(regrets) for high in HIGH)
-    means = f"{len(regrets):4}  {geometric_mean(regrets):.2f}"
-    return f"{name:32} {means}" + "".join(f"  {share:8.0%}" for share in shares)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -245,23 +182,18 @@ def main(argv: Sequence[str]) -> None:
     try:
         for job in jobs:
             jax.config.update("jax_enable_x64", job["dtype"] == "f64")
-            rows = run_case(job)
-            found += rows
-            progress.show(_told(*cases(rows)))
+            found += (rows := run_case(job))
+            [case] = cases(rows)
+            best = min(case["times"], key=case["times"].get)
+            told = f"{case['layer']} {case['op']}: {case['line']} {case['times'][CHOSEN]:.3g} ms"
+            progress.show(f"{told}, {best} {case['times'][best]:.3g} ms, {case['regret']:.2f}")
     finally:
         progress.close()
         if asked.out and found:
-            versions = {"engines": {"jaxconv": _xla.versions([jaxconv])}}
-            head = {"schema": SCHEMA} | run.header(started, load) | versions
-            lines = [COLUMNS, *([row[name] for name in COLUMNS] for row in found)]
-            files.save_table(asked.out, head, lines)
+            head = {"schema": SCHEMA} | run.header(started, load)
+            head["engines"] = {"jaxconv": _xla.versions([jaxconv])}
+            files.save_table(asked.out, head, [COLUMNS, *(row.values() for row in found)])
     print(summary(found))
-
-
-def _told(case: dict) -> str:
-    best = min(case["times"], key=case["times"].get)
-    own = f"{case['layer']} {case['op']}: {case['line']} {case['times'][CHOSEN]:.3g} ms"
-    return f"{own}, {best} {case['times'][best]:.3g} ms, {regret(case):.2f}"
 
 
 if __name__ == "__main__":

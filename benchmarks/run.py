@@ -4,15 +4,19 @@ import datetime
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
-from benchmarks import files, machine
+import numpy as np
+
+from benchmarks import arrays, files, machine
 from benchmarks.pool import EngineError, Pool
 from benchmarks.progress import Progress
-from benchmarks.rounds import Plan
+from benchmarks.rounds import Plan, measure
 
 # Every engine is a process of its own: none may take the memory of the others.
 SHARED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -20,6 +24,10 @@ SHARED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "XLA_PYTHON_CLIENT_PREALLOCAT
 EXACT_F32 = {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "NVIDIA_TF32_OVERRIDE": "0"}
 
 ON_CPU = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+
+#: What is computed of a whole network, by op.
+CLASSES = {"step": "training step", "inference": "inference"}
+REFERENCE_SECONDS = 300.0  # float64 is slow to compile, and on one core slow to run
 
 
 def platforms(pool: Pool, keys: Iterable[str]) -> dict[str, str]:
@@ -73,6 +81,54 @@ def collect(
             }
             files.write(flags.out, header(started, load) | asked | extra | {"rows": rows})
     return rows
+
+
+def reference(job: dict, operands: list[np.ndarray], folder: Path) -> list[np.ndarray] | None:
+    """The results of a network by plain lax on a CPU; None without JAX.
+
+    In a process of its own that ends before anything is timed.
+    """
+    paths = [str(folder / f"given{n}.npy") for n in range(len(operands))]
+    for path, x in zip(paths, operands, strict=True):
+        np.save(path, x)
+    request = {"do": "prepare", "job": job, "operands": paths, "out": str(folder / "exact")}
+    with Pool(environment=SHARED | ON_CPU) as pool:
+        try:
+            variants = pool.ask("lax", request, REFERENCE_SECONDS)["variants"]
+        except EngineError as error:
+            print(f"{job['network']}: no reference: {error.reason}", file=sys.stderr)
+            return None
+    return [np.load(path) for path in variants[""]["results"]]
+
+
+def collect_networks(
+    flags: SimpleNamespace, jobs: list[dict], draw: Callable, exact: str, judge: Callable
+) -> list[dict]:
+    """Measure every network of `jobs`, on what `draw` makes of a job, as `collect` does.
+
+    `judge` is given the job, operands, results of the reference in the type `exact`, or None, each
+    engine's results, and platforms.
+    """
+    with open_pool(flags) as pool, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def measured(job: dict) -> dict:
+            operands = [arrays.representable(x, job["dtype"]) for x in draw(job)]
+            right = reference(job | {"dtype": exact}, operands, folder)
+
+            def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
+                return judge(job, operands, right, results, platforms(pool, results))
+
+            entries = measure(pool, flags.engines, job, operands, verify, plan(flags), folder)
+            batch = f", batch {job['batch']}" if "batch" in job else ""
+            row = {"layer": job["network"] + batch, "class": CLASSES[job["kind"]]}
+            row |= {"op": job["kind"], "dtype": job["dtype"], "layout": "NXC"}
+            return row | {"engines": entries}
+
+        def line(row: dict) -> str:
+            return f"{row['layer']} {row['dtype']}: {times(row)}"
+
+        return collect(flags, pool, jobs, measured, line, {})
 
 
 def times(row: dict) -> str:

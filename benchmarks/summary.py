@@ -51,7 +51,7 @@ def summary(results: dict) -> str:
     base, engines = sides(results)
     if base is None or not engines:
         return "a summary needs torch and another engine\n"
-    groups = _groups(rows)
+    groups = grouped(rows, "op", "class", "dtype", "layout", lambda row: _seed(row["layer"]))
     named = [name for name in groups if name.startswith("seed ")]
     table = {name: [held(group, e, base) for e in engines] for name, group in groups.items()}
     if named:
@@ -114,20 +114,17 @@ def is_torch(engine: str) -> bool:
     return engine.startswith("torch")
 
 
-def _groups(rows: list[dict]) -> dict[str, list[dict]]:
-    """The rows by the name of a line; a property that all rows share makes no line."""
+def grouped(rows: list[dict], *properties: str | Callable[[dict], str]) -> dict[str, list[dict]]:
+    """The rows by the name of a line; a property that all rows share makes no line.
+
+    A property is names of columns, or a function.
+    """
     groups = {"all": rows}
-    properties: tuple[Callable[[dict], str], ...] = (
-        lambda row: row["op"],
-        lambda row: row["class"],
-        lambda row: row["dtype"],
-        lambda row: row["layout"],
-        lambda row: _seed(row["layer"]),
-    )
     for of in properties:
-        values = list(dict.fromkeys(map(of, rows)))
-        if len(values) > 1:
-            groups |= {v: [row for row in rows if of(row) == v] for v in values}
+        names = [of(x) if callable(of) else " ".join(x[n] for n in of.split()) for x in rows]
+        if len(set(names)) > 1:
+            for name, row in zip(names, rows, strict=True):
+                groups.setdefault(name, []).append(row)
     return groups
 
 

@@ -1,16 +1,11 @@
 """`python -m benchmarks.train_step`: one step of small networks, forward, backward and SGD."""
 
 import math
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks import arrays, flags, machine, networks, run
-from benchmarks.pool import EngineError, Pool
-from benchmarks.rounds import measure
+from benchmarks import flags, machine, networks, run
 from benchmarks.verdicts import EPS
 
 LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
@@ -20,31 +15,10 @@ UPDATE_TOLERANCE = {"f32": 5e-2, "f64": 1e-8, "bf16": math.inf, "f16": 0.7}
 # How precisely a platform multiplies f32 by default, where that is less than f32.
 ROUNDED_AS = {("f32", "cuda"): "f16", ("f32", "gpu"): "f16", ("f32", "rocm"): "f16"}
 ROUNDED_AS |= {("f32", "tpu"): "bf16"}
-REFERENCE_SECONDS = 300.0  # float64 is slow to compile, and on one core slow to run
-
-
-def reference(name: str, operands: list[np.ndarray], folder: Path) -> list[np.ndarray] | None:
-    """Loss and parameters of the step by plain lax in float64, on a CPU; None without JAX.
-
-    In a process of its own that ends before anything is timed.
-    """
-    job = {"kind": "step", "network": name, "dtype": "f64", "threads": machine.cores()}
-    paths = [str(folder / f"given{n}.npy") for n in range(len(operands))]
-    for path, x in zip(paths, operands, strict=True):
-        np.save(path, x)
-    request = {"do": "prepare", "job": job, "operands": paths, "out": str(folder / "exact")}
-    with Pool(environment=run.SHARED | run.ON_CPU) as pool:
-        try:
-            variants = pool.ask("lax", request, REFERENCE_SECONDS)["variants"]
-        except EngineError as error:
-            print(f"{name}: no reference: {error.reason}", file=sys.stderr)
-            return None
-    return [np.load(path) for path in variants[""]["results"]]
 
 
 def judge(
-    name: str,
-    dtype: str,
+    job: dict,
     operands: list[np.ndarray],
     exact: list[np.ndarray] | None,
     results: dict[str, list[np.ndarray]],
@@ -54,6 +28,7 @@ def judge(
 
     Updates of those parameters only that they change by more than rounding these costs.
     """
+    name, dtype = job["network"], job["dtype"]
     if exact is None:
         return {
             key: _note(loss=float(found[0])) | {"unverified": True}
@@ -104,37 +79,7 @@ def main(argv: Sequence[str]) -> None:
         for n in names
         for d in asked.dtypes
     ]
-    with run.open_pool(asked) as pool, tempfile.TemporaryDirectory() as folder:
-
-        def measured(job: dict) -> dict:
-            name, dtype = job["network"], job["dtype"]
-            operands = [arrays.representable(x, dtype) for x in networks.operands(name)]
-            exact = reference(name, operands, Path(folder))
-
-            def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
-                return judge(name, dtype, operands, exact, results, run.platforms(pool, results))
-
-            entries = measure(
-                pool,
-                asked.engines,
-                job,
-                operands,
-                verify,
-                run.plan(asked),
-                Path(folder),
-            )
-            return {
-                "layer": name,
-                "class": "training step",
-                "op": "step",
-                "dtype": dtype,
-                "layout": "NXC",
-                "engines": entries,
-            }
-
-        run.collect(
-            asked, pool, jobs, measured, lambda row: f"{row['layer']}: {run.times(row)}", {}
-        )
+    run.collect_networks(asked, jobs, lambda job: networks.operands(job["network"]), "f64", judge)
 
 
 if __name__ == "__main__":

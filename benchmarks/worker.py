@@ -50,7 +50,10 @@ class Worker:
         return {"versions": compilers.versions(request["platform"])}
 
     def compiled(self, request: dict) -> dict:
-        return {"facts": self.engine.compiled(request["job"])}
+        from benchmarks import compilers
+
+        engine = self.engine
+        return {"facts": compilers.compiled(engine.contraction, request["job"], engine.form)}
 
     def prepare(self, request: dict) -> dict:
         self.drop(request)

@@ -38,7 +38,8 @@ class Engine:
     prepare: Callable[[dict, list[np.ndarray]], dict[str, Timed]]
     versions: Callable[[], dict[str, str]]
     program: Callable[[dict], str] | None = None  # a digest of what a job's layer is compiled from
-    compiled: Callable[[dict], dict] | None = None  # what a compiler of `compilers` makes of it
+    contraction: Callable | None = None  # of JAX's engines: an op of a layer, for `compilers`
+    form: str = ""  # the one that is forced
 
 
 def name_of(label: str) -> str:
@@ -62,7 +63,6 @@ def load(label: str) -> Engine:
         if word:
             importlib.import_module("jaxconv").install()
         return Engine(module.prepare, module.versions)
-    from benchmarks import compilers
     from benchmarks.engines import _xla
 
     packages, scope = [module.PACKAGE], module.scope(spelling) if spelling else None
@@ -73,7 +73,8 @@ def load(label: str) -> Engine:
         partial(_xla.prepare, module, scope),
         partial(_xla.versions, packages),
         partial(_xla.program, module, scope),
-        partial(compilers.compiled, module.contraction, form=spelling),
+        module.contraction,
+        spelling,
     )
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.arrays import from_layout, is_kernel, to_layout
-from benchmarks.engines import Timed, _jax_inference, _jax_step
+from benchmarks.engines import Timed, _jax_networks
 from benchmarks.layer import DTYPES, Layer
 
 
@@ -51,7 +51,7 @@ def program(module: ModuleType, scope, job: dict) -> str:
 
 
 #: What is computed of a network, by kind of job.
-NETWORKS = {"step": _jax_step.step, "inference": _jax_inference.forward}
+NETWORKS = {"step": _jax_networks.step, "inference": _jax_networks.forward}
 
 #: A function, its operands, and how its results are fetched.
 Job = tuple[Callable, list[jax.Array], Callable]

@@ -167,7 +167,7 @@ def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format
 
 
 def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
-    from benchmarks.engines import _torch_step
+    from benchmarks.engines import _torch_networks
 
     tensors = _tensors(job, operands, networks.data_count(job["network"]), fmt)
 
@@ -178,14 +178,16 @@ def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Ti
         arrays = [_numpy(y) for y in outputs]
         return [from_layout(x, "NCX", kernel=True) if x.ndim > 2 else x for x in arrays]
 
-    return _timed(_torch_step.step(job["network"], _torch_step.Ops(convolve), tensors), fetch)
+    return _timed(
+        _torch_networks.step(job["network"], _torch_networks.Ops(convolve), tensors), fetch
+    )
 
 
 def _inference(job: dict, operands: list[np.ndarray], compiling: bool) -> Timed:
-    from benchmarks.engines import _torch_inference
+    from benchmarks.engines import _torch_networks
 
     tensors = _tensors(job, operands, 1, torch.channels_last)
-    call = _torch_inference.forward(job["network"], tensors, compiling)
+    call = _torch_networks.forward(job["network"], tensors, compiling)
 
     def fetch(y: torch.Tensor) -> list[np.ndarray]:
         return [from_layout(_numpy(y), "NCX", kernel=False) if y.ndim > 2 else _numpy(y)]

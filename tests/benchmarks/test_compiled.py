@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import compiled, compilers, files, program_text
+from benchmarks import compiled, compiled_summary, compilers, files, program_text
 from benchmarks.arrays import shapes_in, to_layout
 from benchmarks.compiled_summary import summary
 from benchmarks.layer import OPS
@@ -125,12 +125,12 @@ def test_a_gpu_is_described_as_xla_reads_it():
 
 
 def entry(cycles, temp=1 << 20, **more):
-    numbers = dict.fromkeys(compiled.NUMBERS, 0) | {"cycles": cycles, "temp_bytes": temp}
+    numbers = dict.fromkeys(compiled_summary.NUMBERS, 0) | {"cycles": cycles, "temp_bytes": temp}
     return {"status": "ok", "compile_s": 0.5} | numbers | more
 
 
 def results(*rows):
-    head = {"schema": compiled.SCHEMA, "platform": "tpu", "target": "v5e"}
+    head = {"schema": compiled_summary.SCHEMA, "platform": "tpu", "target": "v5e"}
     return head | {"engines": {"jaxconv": {}, "lax": {}}, "rows": list(rows)}
 
 
@@ -150,8 +150,8 @@ ROWS = [
 
 def test_rows_come_back(tmp_path):
     path = str(tmp_path / "x.csv")
-    compiled.write(path, results(*ROWS))
-    found = compiled.read(path)
+    compiled_summary.write(path, results(*ROWS))
+    found = compiled_summary.read(path)
     assert [r["engines"] for r in found["rows"]] == [r["engines"] for r in ROWS]
     assert found["target"] == "v5e"
 
@@ -160,12 +160,12 @@ def test_other_files_are_refused(tmp_path):
     path = str(tmp_path / "x.csv")
     files.write(path, {"engines": {}, "rows": []})
     with pytest.raises(SystemExit, match="not results of schema 'compiled 1'"):
-        compiled.read(path)
+        compiled_summary.read(path)
 
 
 def test_a_run_goes_on_with_the_same_compilers_only(tmp_path):
     path = str(tmp_path / "x.csv")
-    compiled.write(path, results(*ROWS))
+    compiled_summary.write(path, results(*ROWS))
     asked = compiled.parse(["compiled", "--out", path])
     assert len(compiled.known(asked, results())) == len(ROWS)
     with pytest.raises(SystemExit, match="written with another target; give another file"):
@@ -227,7 +227,7 @@ def test_a_compiler_that_is_here(platform, tmp_path, monkeypatch, capsys):
     compiled.main(command)
     assert "[" not in capsys.readouterr().out  # all rows are there
     assert out.read_text() == first
-    for found in compiled.read(out)["rows"]:
+    for found in compiled_summary.read(out)["rows"]:
         for one in found["engines"].values():
             assert one["status"] == "ok"
             assert bool(one["cycles"]) == (platform == "tpu")

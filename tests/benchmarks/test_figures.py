@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import compiled, figures, files
+from benchmarks import compiled_summary, figures, files, regret
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
@@ -38,14 +38,14 @@ def document(tmp_path):
     )
     engines = {label: {"jax": "1.2.3"} for label in ("lax", "lax+install", "torch")}
     files.write(str(tmp_path / "steps.csv"), results(*steps) | {"engines": engines})
-    numbers = dict.fromkeys(compiled.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
+    numbers = dict.fromkeys(compiled_summary.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
     told = [
         row(kind, kind=kind, jaxconv=numbers | {"cycles": 5}, lax=numbers | {"cycles": lax})
         for kind, lax in (("grouped 2-D", 20), ("dense 2-D", 5))
     ]
-    head = {"schema": compiled.SCHEMA, "platform": "tpu", "target": "v5e", "rows": told}
+    head = {"schema": compiled_summary.SCHEMA, "platform": "tpu", "target": "v5e", "rows": told}
     versions = {"jaxconv": {"python": "3.13", "jax": "0.12", "libtpu": "0.1"}, "lax": {}}
-    compiled.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
+    compiled_summary.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
     path = tmp_path / "DOC.md"
 
     def make(block):
@@ -162,23 +162,15 @@ def test_both_formats_of_pytorch(tmp_path):
 
 
 def test_what_each_line_is_worth(tmp_path):
-    """The most worthy first; a line without which rows have no program; and what no row needs."""
-    head = ["line", "rows", "of", "none", "mean", "most", "least", "helped"]
-    table = [
-        ["a", 1, 9, 0, "1.500", "1.500", "1.500", 1],
-        ["b", 0, 9, 2, "", "", "", ""],
-        ["c", 2, 9, 0, "1.300", "2.000", "0.845", 1],
-        ["d", 0, 9, 0, "", "", "", ""],
-    ]
-    files.save_table(str(tmp_path / "worth.csv"), results() | {"seconds": 1.0}, [head, *table])
-    _, _, *lines, _, said = figures.worth([files.load(tmp_path / "worth.csv")], [])
-    assert lines == [
-        "| c | 2 | 0 | 1.30 | 2.00 | 0.84 | 1 |",
-        "| a | 1 | 0 | 1.50 | 1.50 | 1.50 | 1 |",
-        "| b | 0 | 2 | - | - | - | 0 |",
-    ]
-    assert said.startswith("Of 9 rows, on 2 cores of Some & Sons with AVX2. The other lines are")
-    assert said.endswith(" for other layers, layouts or programs: d.")
+    """The most worthy first, over all files."""
+    for name, ms in (("x", {"chosen": 1, "without a": 2, "without b": 3, "f": 0.5}),
+                     ("y", {"chosen": 2, "without a": 1})):  # fmt: skip
+        rows = [[*[name] * len(regret.ROW), key, "any", n] for key, n in ms.items()]
+        files.save_table(str(tmp_path / f"{name}.csv"), results(), [regret.COLUMNS, *rows])
+    runs = [files.load(tmp_path / f"{name}.csv") for name in "xy"]
+    _, _, *lines, _, said = figures.worth(runs, [])
+    assert lines == ["| b | 1 | 3.00 | 3.00 | 3.00 | 1 |", "| a | 2 | 1.00 | 2.00 | 0.50 | 1 |"]
+    assert said.startswith("Of 2 rows, on 2 cores of Some & Sons with AVX2. The other lines are")
 
 
 def test_the_machine_of_results():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import compiled, files
+from benchmarks import compiled_summary, files, regret
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
@@ -49,7 +49,11 @@ def test_a_training_step_has_a_loss(again):
 
 
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.csv"))
-READ = {files.SCHEMA: files.read, compiled.SCHEMA: compiled.read, "ablation 1": files.load}
+READ = {
+    files.SCHEMA: files.read,
+    compiled_summary.SCHEMA: compiled_summary.read,
+    regret.SCHEMA: files.load,
+}
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
@@ -58,13 +62,13 @@ def test_committed_results_are_small_and_read(path):
     found = READ[files.load(path)["schema"]](path)
     assert found["rows"]
     statuses = {e["status"] for row in found["rows"] for e in row.get("engines", {}).values()}
-    assert "ok" in statuses or found["schema"] == "ablation 1"
+    assert "ok" in statuses or found["schema"] == regret.SCHEMA
     assert "wrong" not in statuses
 
 
 def test_of_a_folder_the_layers_are_read(tmp_path):
     """The notebook reads all that lies there; a file of another kind is none of its business."""
     files.write(str(tmp_path / "mine.csv"), results(row("bare")))
-    files.save_table(str(tmp_path / "worth.csv"), {"schema": "ablation 1"}, [["line"], ["a"]])
+    files.save_table(str(tmp_path / "worth.csv"), {"schema": regret.SCHEMA}, [["line"], ["a"]])
     files.save_table(str(tmp_path / "other.csv"), {}, [["name"], ["a"]])
     assert [*files.read_folder(tmp_path)] == ["mine.csv"]

@@ -40,9 +40,9 @@ def logits(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_the_engines_compute_the_same_network(logits, dtype):
-    expected = logits("small", "f32", ["lax"])["lax"][0]
-    assert expected.shape == (2, inference_networks.CLASSES)
-    spread = np.linalg.norm(expected[0] - expected[1]) / np.linalg.norm(expected)
+    [whole] = expected = logits("small", "f32", ["lax"])["lax"]
+    assert whole.shape == (2, inference_networks.CLASSES)
+    spread = np.linalg.norm(whole[0] - whole[1]) / np.linalg.norm(whole)
     assert spread > 4 * inference.TOLERANCE[dtype]  # so that each image counts
     notes = inference.judge(dtype, expected, logits("small", dtype, JAX))
     assert all(note["ok"] for note in notes.values()), notes
@@ -51,13 +51,13 @@ def test_the_engines_compute_the_same_network(logits, dtype):
 
 def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, monkeypatch):
     peer("torch")
-    from benchmarks.engines import _torch_inference as torch_inference
+    from benchmarks.engines import _torch_networks
 
-    expected = logits("small", "f32", ["lax"])["lax"][0]
+    expected = logits("small", "f32", ["lax"])["lax"]
     found = {dtype: logits("small", dtype, ["torch"]) for dtype in ("f32", "bf16")}
     for dtype, results in found.items():
         assert inference.judge(dtype, expected, results)["torch"]["ok"], dtype
-    layer = torch_inference.Ops.layer
+    layer = _torch_networks.Ops.layer
 
     def changed(change):
         def other(self, x, w, b, *rest):
@@ -68,7 +68,7 @@ def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, 
             return layer(self, x, w, given["b"], *attributes, *tail)
 
         with monkeypatch.context() as patch:
-            patch.setattr(torch_inference.Ops, "layer", other)
+            patch.setattr(_torch_networks.Ops, "layer", other)
             return logits("small", "f32", ["torch"])
 
     # A missing bias changes less than bfloat16 may; the program is the same in float32.
@@ -84,7 +84,7 @@ def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, 
 @pytest.mark.parametrize("name", inference_networks.NETWORKS)
 def test_all_engines_compute_the_same_networks(logits, name):
     peer("torch")
-    expected = logits(name, "f32", ["lax"], 32)["lax"][0]
+    expected = logits(name, "f32", ["lax"], 32)["lax"]
     for dtype in ("f32", "bf16"):
         engines = (
             [*JAX, *TORCH] if name == "U-Net" else [*JAX, "torch"]
@@ -118,8 +118,8 @@ def test_rows_and_summary(monkeypatch, tmp_path, capsys):
         return timed | {"torch+compile": {"status": "failed", "reason": "no compiler"}}
 
     monkeypatch.setattr(run, "open_pool", lambda asked: Pool())
-    monkeypatch.setattr(inference, "reference", lambda *_: None)
-    monkeypatch.setattr(inference, "measure", measure)
+    monkeypatch.setattr(run, "reference", lambda *_: None)
+    monkeypatch.setattr(run, "measure", measure)
     out = tmp_path / "inference.csv"
     argv = ["any", "--size=16", "--batches=1,3", "--filter=U-Net|Mobile", f"--out={out}"]
     inference.main(argv)

@@ -27,8 +27,9 @@ def test_a_row_has_the_forms_and_the_plans_without_a_line(choice, line, tmp_path
     assert [*ms][:2] == ["chosen", f"without {line}"]
     assert {"reference", "convolution", "im2col"} <= set(ms)
     assert {row["line"] for row in told["rows"]} == {line}
-    [chosen] = [row["note"] for row in told["rows"] if row["contender"] == "chosen"]
-    assert ms[chosen] == ms["chosen"]  # one program
+    forms = {row["contender"]: row["form"] for row in told["rows"]}
+    assert forms[f"without {line}"] != forms["chosen"]
+    assert ms[forms["chosen"]] == ms["chosen"]  # one program
     assert f"\n{line:32}    1  " in capsys.readouterr().out
 
 

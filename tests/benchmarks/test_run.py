@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from benchmarks import files, flags, layers, networks, rounds
+from benchmarks import files, flags, layers, networks, rounds, run
 from benchmarks.pool import ROOT, Pool
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
@@ -217,8 +217,9 @@ def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
     from benchmarks import train_step
 
     operands, results = steps(name, ["jaxconv", "lax", "lax+install", "torch"])
-    exact = train_step.reference(name, operands, tmp_path)
-    notes = train_step.judge(name, "f32", operands, exact, results, dict.fromkeys(results, "cpu"))
+    job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
+    exact = run.reference(job | {"dtype": "f64"}, operands, tmp_path)
+    notes = train_step.judge(job, operands, exact, results, dict.fromkeys(results, "cpu"))
     assert len(notes) == 5
     assert all(note["ok"] for note in notes.values()), notes
 
@@ -228,7 +229,8 @@ def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(tmp_path):
     from benchmarks import train_step
 
     operands, results = steps("dcgan-discriminator", ["lax"])
-    exact = train_step.reference("dcgan-discriminator", operands, tmp_path)
+    job = {"kind": "step", "network": "dcgan-discriminator", "threads": 2}
+    exact = run.reference(job | {"dtype": "f64"}, operands, tmp_path)
     right = results["lax/"]
     before = operands[networks.data_count("dcgan-discriminator") :]
     changed = {
@@ -241,7 +243,7 @@ def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(tmp_path):
     }
     cpu = dict.fromkeys(changed, "cpu")
     for dtype in ("f32", "f16", "bf16"):
-        notes = train_step.judge("dcgan-discriminator", dtype, operands, exact, changed, cpu)
+        notes = train_step.judge(job | {"dtype": dtype}, operands, exact, changed, cpu)
         # Updates in bfloat16 are not compared, but must be numbers.
         ok = ["right"] if dtype != "bf16" else [c for c in changed if c not in ("loss", "nan")]
         assert [name for name, note in notes.items() if note["ok"]] == ok, dtype

@@ -1,4 +1,4 @@
-"""A training step in JAX, channels last, on any JAX engine's convolutions."""
+"""Training steps and inferences in JAX, channels last, on any JAX engine's convolutions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from types import ModuleType
 import jax
 import jax.numpy as jnp
 
-from benchmarks import networks
+from benchmarks import inference_networks, networks
 
 
 def step(name: str, module: ModuleType) -> Callable:
@@ -34,15 +34,29 @@ def step(name: str, module: ModuleType) -> Callable:
     return function
 
 
+def forward(name: str, module: ModuleType) -> Callable:
+    """A function of a network's images and parameters: the logits, in a list of one."""
+    ops = Ops(module)
+    return lambda *operands: [inference_networks.logits(name, ops, operands)]
+
+
 @dataclass(frozen=True)
 class Ops:
-    """What networks.py asks of an engine."""
+    """What networks ask of an engine."""
 
     module: ModuleType
 
     def conv(self, x, w, family, stride, pad, groups):
         layer = networks.as_layer(family, x.shape, w.shape, stride, pad, groups)
         return self.module.contraction(layer, "forward", "NXC")(x, w)
+
+    def layer(self, x, w, b, family, stride, pad, groups, activation, residual):
+        if hasattr(self.module, "finished"):
+            layer = networks.as_layer(family, x.shape, w.shape, stride, pad, groups)
+            return self.module.finished(layer, activation)(x, w, b, residual)
+        y = self.conv(x, w, family, stride, pad, groups) + b[None, None, None]
+        y = y if residual is None else y + residual
+        return getattr(jax.nn, activation)(y) if activation else y
 
     def norm(self, x, scale, shift):
         wide = _wide(x)
@@ -72,9 +86,9 @@ class Ops:
     def concat(self, x, y):
         return jnp.concatenate((x, y), axis=-1)
 
-    def max_pool(self, x):
-        square = (1, *(2,) * (x.ndim - 2), 1)
-        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, square, square, "VALID")
+    def max_pool(self, x, k=2, s=2, pad=0):
+        window, strides, pads = ((o, n, n, o) for o, n in ((1, k), (1, s), ((0, 0), (pad, pad))))
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, pads)
 
     def flatten(self, x):
         return x.reshape(x.shape[0], -1)
@@ -82,8 +96,14 @@ class Ops:
     def mean(self, x):
         return x.mean(tuple(range(1, x.ndim - 1)))
 
-    def linear(self, x, w):
-        return x @ w
+    def mean_pixel(self, x):
+        return x.mean((1, 2), keepdims=True)
+
+    def multiply(self, x, y):
+        return x * y
+
+    def linear(self, x, w, b=None):
+        return x @ w if b is None else x @ w + b[None]
 
     def cross_entropy(self, logits, labels):
         wide = jax.nn.log_softmax(_wide(logits))

@@ -1,0 +1,140 @@
+"""Training steps and inferences in PyTorch, channels first.
+
+A step is in either memory format, an inference channels last; eager, or compiled and frozen.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks import inference_networks, networks
+
+
+def step(name: str, ops: "Ops", operands: list[torch.Tensor]) -> Callable:
+    """A call that gives the loss, and the parameters after one SGD step."""
+    n = networks.data_count(name)
+    trainable = networks.trainable(name)
+    changing = [p for p, t in zip(operands[n:], trainable, strict=True) if t]
+    for p in changing:
+        p.requires_grad_(True)
+
+    def call() -> list[torch.Tensor]:
+        loss = networks.loss(name, ops, operands)
+        gradients = torch.autograd.grad(loss, changing)
+        with torch.no_grad():
+            stepped = torch._foreach_add(changing, gradients, alpha=-networks.LEARNING_RATE)
+        return [loss.detach(), *stepped]
+
+    return call
+
+
+def forward(name: str, operands: list[torch.Tensor], compiling: bool) -> Callable:
+    """A call that gives the logits; compiled, it has run once."""
+    images, *parameters = operands
+    network = Network(name, parameters).eval()
+    if compiling:
+        from torch._inductor import config
+
+        config.freezing = True  # weights are constants, which oneDNN packs once
+        torch.compiler.reset()  # a network is compiled for each batch, and any number of them
+        network = torch.compile(network, fullgraph=True, dynamic=False)
+
+    @torch.inference_mode()
+    def call() -> torch.Tensor:
+        return network(images)
+
+    if compiling:
+        call()
+    return call
+
+
+class Network(torch.nn.Module):
+    """A network whose parameters are the module's own, as freezing asks."""
+
+    def __init__(self, name: str, parameters: list[torch.Tensor]):
+        super().__init__()
+        self.name = name
+        frozen = (torch.nn.Parameter(x, requires_grad=False) for x in parameters)
+        self.own = torch.nn.ParameterList(frozen)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return inference_networks.logits(self.name, Ops(), [images, *self.own])
+
+
+@dataclass(frozen=True)
+class Ops:
+    """What networks ask of an engine; the dst of a `layer` is overwritten."""
+
+    convolve: Callable | None = None  # (layer, src, weights) -> dst, of training steps
+
+    def conv(self, x, w, family, stride, pad, groups):
+        src = (x.shape[0], *x.shape[2:], x.shape[1])
+        kernel = (*w.shape[2:], w.shape[1], w.shape[0])
+        return self.convolve(networks.as_layer(family, src, kernel, stride, pad, groups), x, w)
+
+    def layer(self, x, w, b, family, stride, pad, groups, activation, residual):
+        convolve = F.conv2d if family == "conv" else F.conv_transpose2d
+        y = convolve(x, w, b, stride, pad, groups=groups)
+        y = y if residual is None else y.add_(residual)
+        return ACTIVATIONS[activation](y)
+
+    def norm(self, x, scale, shift):
+        return F.batch_norm(x, None, None, scale, shift, training=True)
+
+    def relu(self, x):
+        return F.relu(x)
+
+    def relu6(self, x):
+        return F.relu6(x)
+
+    def leaky(self, x):
+        return F.leaky_relu(x, 0.2)
+
+    def tanh(self, x):
+        return torch.tanh(x)
+
+    def add(self, x, y):
+        return x + y
+
+    def concat(self, x, y):
+        return torch.cat((x, y), dim=1)
+
+    def max_pool(self, x, k=2, s=2, pad=0):
+        return F.max_pool2d(x, k, s, pad)
+
+    def flatten(self, x):
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+    def mean(self, x):
+        return x.mean(tuple(range(2, x.ndim)))
+
+    def mean_pixel(self, x):
+        return x.mean((2, 3), keepdim=True)
+
+    def multiply(self, x, y):
+        return x * y
+
+    def linear(self, x, w, b=None):
+        return x @ w if b is None else torch.addmm(b, x, w)
+
+    def cross_entropy(self, logits, labels):
+        return -(F.log_softmax(_wide(logits), dim=1) * _wide(labels)).sum(1).mean()
+
+    def logistic_loss(self, logits, target):
+        return F.softplus((1.0 - 2.0 * target) * _wide(logits)).mean()
+
+
+ACTIVATIONS: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
+    None: lambda y: y,
+    "relu": F.relu_,
+    "relu6": lambda y: F.relu6(y, inplace=True),
+    "silu": lambda y: F.silu(y, inplace=True),
+    "sigmoid": torch.sigmoid_,
+}
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """At least f32, for what would lose too much in 16 bits."""
+    return x.float() if x.element_size() < 4 else x
