@@ -6,6 +6,7 @@ explain_jaxpr.py   `explain_jaxpr`: the convolutions of a program, and the plan 
 profile.py         `profile`: the convolutions that JAX compiles in a block
 profile_row.py     a row of that report
 compare.py         each convolution of that report, timed and checked against lax's
+clock.py           calls that take turns, for all that is timed
 measure.py         `measure`: which form is fastest on this machine
 notebook.py        `%load_ext jaxconv`
 checkpoint.py      a policy for `jax.checkpoint`
