@@ -5,7 +5,6 @@ import os
 import platform
 import sys
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from jaxconv import _lowering
 from jaxconv._checks import selfcheck, selftest, terminal
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.qualify import qualify_call
+from jaxconv._tools import clock
 
 RUN = "python -m jaxconv run [--profile] SCRIPT [ARGUMENT ...]"
 
@@ -305,14 +305,7 @@ def _time_in_turn(
     """Compile both, compare their results, then run them in turn for a while."""
     ours, plain = (jax.block_until_ready(function(*arguments)) for function in functions)
     jax.tree.map(_check_agreement, ours, plain)
-    seconds: list[list[float]] = [[], []]
-    end = time.perf_counter() + 0.4
-    while len(seconds[0]) < 3 or (time.perf_counter() < end and len(seconds[0]) < 100):
-        for function, times in zip(functions, seconds, strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(function(*arguments))
-            times.append(time.perf_counter() - start)
-    return min(seconds[0]), min(seconds[1])
+    return clock.time_both(*functions, *arguments)
 
 
 def _check_agreement(ours: jax.Array, plain: jax.Array) -> None:

@@ -25,20 +25,18 @@ from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.lowerings import Steps
 from jaxconv._base.typing import Shape, Typed
 
-#: Most taps of a window. With 100, XLA compiles three times as long as with lax's loop.
+#: Most taps of a window, and half for windows that overlap. With more, lax's loop compiles faster.
 MAX_TAPS = 64
 
 #: Most numbers that tell the taps of a window and the gaps between windows apart.
 MAX_NUMBERS = 1 << 30
 
-#: Why a pool stays with lax.
+#: Why a pool stays with lax, and how it is computed else.
 EMPTY = "an empty operand or result"
 SYMBOLIC = "a symbolic extent"
-MANY_TAPS = f"lax compiles faster: a window of more than {MAX_TAPS} taps"
+MANY_TAPS = f"lax compiles faster: over {MAX_TAPS} taps, or {MAX_TAPS // 2} of windows that overlap"
 FAR = "windows far apart"
 ONE_DEVICE = "a max pool in a program that is exported, or split over devices"
-
-#: How a pool is computed.
 STEPS: Steps = (("max pool gradient", "XLA's own loop takes one element at a time"),)
 
 
@@ -81,11 +79,11 @@ def as_max_pool(operands: Sequence[Typed], **params: Any) -> MaxPool | str:
         return SYMBOLIC
     if 0 in (*operand.shape, *cotangent.shape):
         return EMPTY
-    if math.prod(taps) > MAX_TAPS:
-        return MANY_TAPS
     places = zip(cotangent.shape, taps, strides, strict=True)
     strides = tuple(s if n > 1 else k for n, k, s in places)  # no step beside a single window
     pool = MaxPool(tuple(taps), strides, tuple(low for low, _ in params["padding"]))
+    if math.prod(taps) > (MAX_TAPS // 2 if max(pool.overlaps) > 1 else MAX_TAPS):
+        return MANY_TAPS
     if math.prod(s * j for s, j in zip(strides, pool.overlaps, strict=True)) > MAX_NUMBERS:
         return FAR
     return pool
@@ -113,18 +111,16 @@ def _choose(pool: MaxPool, windows: Shape, operand: Array) -> Array:
     pads = [(low, m * s - n - low, 0) for n, low, m, s in ends]
     framed = lax.pad(operand, jnp.array(-jnp.inf, operand.dtype), pads)
     framed = framed.reshape([n for frame in zip(frames, pool.strides, strict=True) for n in frame])
-    largest: Array | None = None
+    largest = jnp.full(windows, -jnp.inf, operand.dtype)
     chosen = jnp.zeros(windows, jnp.int32)  # the number of the first tap
     for tap in itertools.product(*map(range, pool.taps)):
         at = [divmod(t, s) for t, s in zip(tap, pool.strides, strict=True)]
         first = [n for j, r in at for n in (j, r)]
         last = [n for w, (j, r) in zip(windows, at, strict=True) for n in (w + j, r + 1)]
         value = lax.slice(framed, first, last).reshape(windows)
-        if largest is not None:
-            stays = largest >= value
-            chosen = jnp.where(stays, chosen, jnp.int32(pool.number(tap)))
-            value = jnp.where(stays, largest, value)
-        largest = value
+        stays = largest >= value
+        chosen = jnp.where(stays, chosen, jnp.int32(pool.number(tap)))
+        largest = jnp.where(stays, largest, value)
     return chosen
 
 
@@ -133,13 +129,11 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
     dtype, overlaps, strides = cotangent.dtype, pool.overlaps, pool.strides
     frames = [n + j - 1 for n, j in zip(cotangent.shape, overlaps, strict=True)]
     full = [n for frame in zip(frames, strides, strict=True) for n in frame]
-    cotangent = cotangent.astype(ACCUMULATION[dtype])
+    zero = jnp.zeros((), ACCUMULATION[dtype])
     around = [(j - 1, j - 1, 0) for j in overlaps]
-    cotangent = lax.pad(cotangent, jnp.zeros((), cotangent.dtype), around)
+    cotangent = lax.pad(cotangent.astype(zero.dtype), zero, around)
     chosen = lax.pad(chosen, jnp.int32(-1), around)
-    place = pool.number(
-        [lax.broadcasted_iota(jnp.int32, full, 2 * a + 1) for a in range(len(strides))]
-    )
+    place = pool.number([lax.broadcasted_iota(jnp.int32, full, a) for a in range(1, len(full), 2)])
     terms = []
     for back in itertools.product(*(range(j - 1, -1, -1) for j in overlaps)):
         first = [j - 1 - b for j, b in zip(overlaps, back, strict=True)]
@@ -149,10 +143,8 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
             for x in (chosen, cotangent)
         )
         start = pool.number([s * b for s, b in zip(strides, back, strict=True)])
-        terms.append(jnp.where(window == place + start, gradient, jnp.zeros((), gradient.dtype)))
+        terms.append(jnp.where(window == place + start, gradient, zero))
     ends = zip(shape, pool.low, frames, strides, strict=True)
     out = reduce(jnp.add, terms).reshape([m * s for m, s in zip(frames, strides, strict=True)])
-    out = lax.pad(
-        out, jnp.zeros((), out.dtype), [(-low, n + low - m * s, 0) for n, low, m, s in ends]
-    )
-    return out.astype(dtype)
+    pads = [(-low, n + low - m * s, 0) for n, low, m, s in ends]
+    return lax.pad(out, zero, pads).astype(dtype)

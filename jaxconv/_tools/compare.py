@@ -18,7 +18,7 @@ from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 from jaxconv._lax.install import installed
 from jaxconv._lax.max_pool import MaxPool, as_max_pool
 from jaxconv._lax.max_pool import compute as compute_pool
-from jaxconv._tools.measure import race, time_call
+from jaxconv._tools.clock import race, time_call
 
 #: Columns of what is printed.
 WIDTH = 100
@@ -127,7 +127,7 @@ def _both(lowered: Lowered) -> tuple[float, float, float]:
         ours, laxs = (np.asarray(call(), np.float64) for call in calls.values())
         best = {name: time_call(call) for name, call in calls.items()}
         if max(best.values()) < SLOW:
-            race(calls, best)
+            best = race(calls)
     difference = np.abs(ours - laxs).max(initial=0) / max(np.abs(laxs).max(initial=0), 1)
     return 1e3 * best["jaxconv"], 1e3 * best["lax"], float(difference)
 

@@ -14,7 +14,6 @@ from jax.export import is_symbolic_dim
 
 from jaxconv import _lowering
 from jaxconv._base.dtypes import ACCUMULATION, canonical
-from jaxconv._base.geometry import Axis
 from jaxconv._base.jax_names import walk_equations
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Typed
@@ -23,6 +22,7 @@ from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
+from jaxconv._tools.flops import count_flops
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,15 @@ def explain(
     traced = jax.jit(function).trace(**tensors)
     memory = traced.lower().compile().memory_analysis()
     platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
-    (plan,) = filter(None, (plan_in(e, platform) for e in walk_equations(traced.jaxpr)))
-    steps = Counter(plan.steps())
+    equations = walk_equations(traced.jaxpr)
+    ((equation, plan),) = ((e, plan) for e in equations if (plan := plan_in(e, platform)))
+    steps, flops = Counter(plan.steps()), count_flops(equation)
+    assert flops is not None  # no extent is symbolic
     return Explanation(
         platform=platform,
         steps=tuple(steps),
         counts=tuple(steps.values()),
-        flops=_count_flops(resolved),
+        flops=flops,
         bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, traced.out_info)),
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
         no_onednn=_lowering.unavailable() if platform == "cpu" else None,
@@ -130,39 +132,3 @@ def _choose_dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:
             return dtype
     accepted = either(d.name for d in ACCUMULATION)
     raise TypeError(f"explain: `dtype` must be {accepted}; got {shown(asked)}")
-
-
-def _count_flops(resolved: Resolved) -> int:
-    """Count two for each triple of elements that the defining sum multiplies."""
-    layout, groups = resolved.geometry.data, resolved.groups
-    src, dst = (shape[layout.channel] for shape in (resolved.src_shape, resolved.dst_shape))
-    pairs = math.prod(count_pairs(axis) for axis in resolved.geometry.axes)
-    return int(2 * resolved.src_shape[layout.batch] * src * dst // groups * pairs)
-
-
-def count_pairs(axis: Axis) -> int:
-    """Count the pairs of a tap and a coarse pixel that read inside the fine axis."""
-    return _count_up_to(axis, axis.fine - 1 + axis.pad_low) - _count_up_to(axis, axis.pad_low - 1)
-
-
-def _count_up_to(axis: Axis, last: int) -> int:
-    """Count the pairs of a tap and a coarse pixel with dilation*tap + stride*pixel <= last."""
-    # The first taps have all pixels, the next taps some.
-    full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
-    some = min(max(last // axis.dilation + 1, full), axis.kernel)
-    least = last - axis.dilation * (some - 1)
-    counted = _sum_floors(some - full, axis.dilation, least, axis.stride) + some - full
-    return full * axis.coarse + counted
-
-
-def _sum_floors(n: int, a: int, b: int, m: int) -> int:
-    """Sum (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
-    total = 0
-    while n > 0:
-        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
-        a, b = a % m, b % m
-        top = a * n + b
-        n, a, b, m = top // m, m, top % m, a
-        if not m:
-            break
-    return total

@@ -14,6 +14,7 @@ from jax import lax
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
+from jaxconv._tools.clock import race, time_call
 
 #: The forms to time beside the table's choice.
 CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
@@ -21,8 +22,6 @@ CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender
 #: Multiply-adds a result of a form to time: more take long to compile.
 MAX_TERMS = 128
 
-#: The time for all forms of one contraction, and the rounds, however long these take.
-BUDGET_SECONDS, MIN_ROUNDS = 0.25, 5
 #: A form that takes this many times as long as another is not timed further.
 MAX_TIME_RATIO = 2.0
 #: The time in which a form must compile.
@@ -124,17 +123,9 @@ def _time_forms(problem: Problem) -> dict[str, float]:
             continue  # the form or its parts cannot compute the problem, or memory is short
         if once <= limit:
             calls[form], best[form] = call, once
-    race(calls, best)
+    if len(calls) > 1:
+        best = race(calls)
     return {form: round(1e3 * taken, 4) for form, taken in best.items()}
-
-
-def race(calls: dict[str, Callable[[], Any]], best: dict[str, float]) -> None:
-    """Let several calls take turns, and keep the fewest seconds of each."""
-    rounds, end = 0, time.perf_counter() + BUDGET_SECONDS
-    while len(calls) > 1 and (rounds < MIN_ROUNDS or time.perf_counter() < end):
-        rounds += 1
-        for name, call in calls.items():
-            best[name] = min(best[name], time_call(call))
 
 
 def contenders(problem: Problem) -> list[str]:
@@ -181,10 +172,3 @@ def _compile(problem: Problem, form: str, operands: list[jax.Array]) -> Callable
 def _takes_much(memory: Any) -> bool:
     tensors = memory.argument_size_in_bytes + memory.output_size_in_bytes
     return bool(memory.temp_size_in_bytes > MAX_MEMORY_RATIO * tensors + EXTRA_BYTES)
-
-
-def time_call(call: Callable[[], Any]) -> float:
-    """The seconds of one call."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start

@@ -1,6 +1,5 @@
 """A row of `profile`'s report: convolutions that were lowered in the same way."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,12 +8,9 @@ from jax import lax
 
 from jaxconv._base import lowerings
 from jaxconv._base.geometry import Slot
-from jaxconv._base.jax_names import Equation
 from jaxconv._base.lowerings import Lowered
 from jaxconv._contract.contractions import SLOTS
-from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction
-from jaxconv._lowering import problem_of
-from jaxconv._tools.explain import count_pairs
+from jaxconv._tools.flops import count_flops
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ def make_row(alike: list[Lowered]) -> Row:
         to=SLOTS.get(contraction.primitive, "pool") if contraction else None,
         form=", ".join(forms),
         why=how if isinstance(how, str) else lowerings.told(how),
-        flops=_count_flops(equation),
+        flops=count_flops(equation),
         devices=devices,
         lines=tuple(Counter(told.line for told in alike)),
         names=tuple(name for name in Counter(told.names for told in alike) if name),
@@ -102,30 +98,3 @@ def _describe_window(params: dict[str, Any]) -> str:
         if set(values) - {1}
     )
     return ", ".join(words)
-
-
-def _count_flops(equation: Equation) -> int | None:
-    """Count two for each pair of elements that are multiplied; None for symbolic extents.
-
-    Products with the zeros of lhs_dilation count only where there is a stride, too.
-    """
-    (first, second, *_), (result,), params = equation[1:]
-    if equation.primitive is lax.select_and_scatter_add_p:
-        return 0
-    if geometry := params.get("geometry"):
-        slot, dtype = SLOTS[equation.primitive], params["dtype"]
-        p = problem_of(slot, first, second, geometry, dtype, platform=None)
-        channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
-        pairs = list(map(count_pairs, geometry.axes))
-    else:
-        _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
-        channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
-        sizes = {name: params[name] for name in SIZES}
-        found = find_contraction(first.shape, second.shape, **sizes)
-        if isinstance(found, Mapped):
-            pairs = list(map(count_pairs, found.geometry.axes))
-        else:
-            extents = zip(out, window, strict=True)
-            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
-    factors = [*channels, *pairs]
-    return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None

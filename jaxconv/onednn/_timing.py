@@ -1,6 +1,5 @@
 """Time a graph, and each of its convolutions, by jaxconv and by plain lax."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,16 +10,12 @@ from jax import Array, lax
 
 from jaxconv._base.reshape import move_groups
 from jaxconv._rules.op import OPS
+from jaxconv._tools.clock import time_both
 from jaxconv._tools.inspect import resolve
 from jaxconv.onednn._graphs.graph import Graph, Node
 from jaxconv.onednn._graphs.inputs import Arrays
 from jaxconv.onednn._graphs.partitions import join_nodes
 from jaxconv.onednn._graphs.run import TENSORS, convolution_calls, evaluate
-
-#: The time for one comparison of two functions. A round calls each function once.
-BUDGET_SECONDS = 0.5
-MIN_ROUNDS = 3  # even if they take longer than the budget
-MAX_ROUNDS = 200
 
 
 def compute_with_lax(function: Callable[..., Array], arguments: dict[str, Any]) -> Array:
@@ -79,7 +74,7 @@ def time_graph(graph: Graph, inputs: Arrays) -> tuple[float, float]:
         return {tensor.id: found[tensor.id] for tensor in graph.outputs}
 
     ours, theirs = (jax.jit(partial(outputs, e)) for e in evaluations)
-    return time_alternately(ours, theirs, arrays)
+    return time_both(ours, theirs, arrays)
 
 
 def time_convolutions(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, float]]:
@@ -93,7 +88,7 @@ def time_convolutions(graph: Graph, inputs: Arrays) -> list[tuple[Node, float, f
             jax.jit(partial(_call_with_tensors, compute, function, static))
             for compute in (_compute_with_jaxconv, compute_with_lax)
         )
-        found.append((node, *time_alternately(ours, theirs, tensors)))
+        found.append((node, *time_both(ours, theirs, tensors)))
     return found
 
 
@@ -109,20 +104,3 @@ def _call_with_tensors(
 ) -> Array:
     """Compute a function of static arguments and tensors; tensors are the arguments of a jit."""
     return compute(function, static | tensors)
-
-
-def time_alternately(
-    ours: Callable[[Any], Any], theirs: Callable[[Any], Any], arguments: Any
-) -> tuple[float, float]:
-    """Compile both functions, and call them alternately: the fastest call of each, in seconds."""
-    both = (ours, theirs)
-    for function in both:
-        jax.block_until_ready(function(arguments))
-    best, rounds, end = [float("inf")] * 2, 0, time.perf_counter() + BUDGET_SECONDS
-    while rounds < MIN_ROUNDS or (rounds < MAX_ROUNDS and time.perf_counter() < end):
-        rounds += 1
-        for which, function in enumerate(both):
-            start = time.perf_counter()
-            jax.block_until_ready(function(arguments))
-            best[which] = min(best[which], time.perf_counter() - start)
-    return best[0], best[1]

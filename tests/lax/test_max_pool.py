@@ -49,8 +49,14 @@ def draw(rng, rank):
     return shape, window, strides, padding, [(n + sum(p) - k) // s + 1 for n, k, s, p in ends]
 
 
+def draws(rng, rank, count):
+    """Pools that are taken over whether their windows overlap or not."""
+    cases = [draw(rng, rank) for _ in range(count)]
+    return [case for case in cases if 2 * math.prod(case[1]) <= max_pool.MAX_TAPS]
+
+
 def check(cases, dtype):
-    cases = [c for c in cases if min(c[-1]) > 0 and math.prod(c[1]) <= max_pool.MAX_TAPS]
+    cases = [c for c in cases if min(c[-1]) > 0]
     data = [(operand(c[0], dtype), jnp.asarray(integers(c[-1], 2), dtype)) for c in cases]
 
     def run(data):
@@ -68,14 +74,14 @@ def check(cases, dtype):
 @pytest.mark.parametrize("rank", [1, 2, 3, 4])
 def test_any_windows(rank):
     rng = np.random.default_rng(rank)
-    check([draw(rng, rank) for _ in range(8)], np.float32)
+    check(draws(rng, rank, 8), np.float32)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_types(dtype):
     rng = np.random.default_rng(5)
     with jax.enable_x64(dtype == "float64"):
-        check([draw(rng, 3) for _ in range(4)], dtype)
+        check(draws(rng, 3, 4), dtype)
 
 
 def test_an_axis_with_one_window_and_isolated_loops():
@@ -137,7 +143,7 @@ def of(window, select=lax.ge_p, dtype=np.float32, shape=(2, 90), strides=(1, 1))
 
 
 STAYS = {
-    max_pool.MANY_TAPS: of((1, 65)),
+    max_pool.MANY_TAPS: of((1, 33)),
     max_pool.EMPTY: of((1, 3), shape=(0, 9)),
     "a pool by le": of((1, 3), lax.le_p),
     "operands of type int32 and int32": of((1, 3), dtype=np.int32),
@@ -148,6 +154,11 @@ STAYS = {
 def test_stays_with_lax(why):
     with jaxconv.installed():
         assert reason(*STAYS[why]) == why
+
+
+def test_large_windows_side_by_side_are_taken_over():
+    check([((9, 70), (1, 64), (1, 64), [(0, 0)] * 2, (9, 1))], np.float32)
+    check([((9, 99), (1, 33), (1, 33), [(0, 0)] * 2, (9, 3))], np.float32)
 
 
 def test_windows_far_apart_stay_with_lax():

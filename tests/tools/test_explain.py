@@ -12,7 +12,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import Axis
-from jaxconv._tools import explain
+from jaxconv._tools import flops
 from tests.support.forms import DENSE, GROUPED, OPS, each, operands
 
 
@@ -62,14 +62,14 @@ def test_products_are_counted_without_a_loop():
         sizes = (rng.randint(1, most) for most in (9, 6, 7))
         steps = (rng.choice((1, 2, 3, 11)) for _ in "sd")
         axis = Axis(*sizes, *steps, pad_low=rng.randint(-9, 12))
-        assert explain.count_pairs(axis) == sum(
+        assert flops._count_pairs(axis) == sum(
             0 <= axis.stride * q + axis.dilation * t - axis.pad_low < axis.fine
             for q in range(axis.coarse)
             for t in range(axis.kernel)
         ), axis
     # A square of taps and places; one more place for each tap than the one before.
-    assert explain.count_pairs(Axis(2**30, 2**29, 2**29 + 1, 1, 1, 0)) == 2**29 * (2**29 + 1)
-    assert explain.count_pairs(Axis(2**40, 2**40, 2**40, 1, 1, 0)) == 2**39 * (2**40 + 1)
+    assert flops._count_pairs(Axis(2**30, 2**29, 2**29 + 1, 1, 1, 0)) == 2**29 * (2**29 + 1)
+    assert flops._count_pairs(Axis(2**40, 2**40, 2**40, 1, 1, 0)) == 2**39 * (2**40 + 1)
 
 
 def test_the_type_is_that_of_the_arrays():

@@ -16,6 +16,7 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.contexts import FORCED
 from jaxconv._lowering import measured
+from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
 from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
 
@@ -26,8 +27,8 @@ OTHER, SHOWS = "convolution", "stablehlo.convolution"
 
 @pytest.fixture
 def briefly(monkeypatch):
-    monkeypatch.setattr(_measure, "BUDGET_SECONDS", 0.0)
-    monkeypatch.setattr(_measure, "MIN_ROUNDS", 1)
+    monkeypatch.setattr(clock, "BUDGET_SECONDS", 0.0)
+    monkeypatch.setattr(clock, "MIN_ROUNDS", 1)
     monkeypatch.setattr(_measure, "MAX_COMPILE_SECONDS", np.inf)
 
 

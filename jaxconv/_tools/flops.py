@@ -1,0 +1,66 @@
+"""Multiplications and additions of a convolution, without products with padding."""
+
+import math
+
+from jax import lax
+
+from jaxconv._base.geometry import Axis
+from jaxconv._base.jax_names import Equation
+from jaxconv._contract.contractions import SLOTS
+from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction
+from jaxconv._lowering import problem_of
+
+
+def count_flops(equation: Equation) -> int | None:
+    """Count two for each pair of elements that are multiplied; None for symbolic extents.
+
+    Products with the zeros of lhs_dilation count only where there is a stride, too.
+    """
+    (first, second, *_), (result,), params = equation[1:]
+    if equation.primitive is lax.select_and_scatter_add_p:
+        return 0
+    if geometry := params.get("geometry"):
+        slot, dtype = SLOTS[equation.primitive], params["dtype"]
+        p = problem_of(slot, first, second, geometry, dtype, platform=None)
+        channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
+        pairs = list(map(_count_pairs, geometry.axes))
+    else:
+        _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
+        channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
+        sizes = {name: params[name] for name in SIZES}
+        found = find_contraction(first.shape, second.shape, **sizes)
+        if isinstance(found, Mapped):
+            pairs = list(map(_count_pairs, found.geometry.axes))
+        else:
+            extents = zip(out, window, strict=True)
+            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
+    factors = [*channels, *pairs]
+    return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
+
+
+def _count_pairs(axis: Axis) -> int:
+    """Count the pairs of a tap and a coarse pixel that read inside the fine axis."""
+    return _count_up_to(axis, axis.fine - 1 + axis.pad_low) - _count_up_to(axis, axis.pad_low - 1)
+
+
+def _count_up_to(axis: Axis, last: int) -> int:
+    """Count the pairs of a tap and a coarse pixel with dilation*tap + stride*pixel <= last."""
+    # The first taps have all pixels, the next taps some.
+    full = min(max((last - axis.stride * (axis.coarse - 1)) // axis.dilation + 1, 0), axis.kernel)
+    some = min(max(last // axis.dilation + 1, full), axis.kernel)
+    least = last - axis.dilation * (some - 1)
+    counted = _sum_floors(some - full, axis.dilation, least, axis.stride) + some - full
+    return full * axis.coarse + counted
+
+
+def _sum_floors(n: int, a: int, b: int, m: int) -> int:
+    """Sum (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
+    total = 0
+    while n > 0:
+        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
+        a, b = a % m, b % m
+        top = a * n + b
+        n, a, b, m = top // m, m, top % m, a
+        if not m:
+            break
+    return total
