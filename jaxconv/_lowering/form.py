@@ -1,8 +1,7 @@
 """A form computes a contraction, or rewrites a contraction as others; a table says which when."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from jax import Array
 
@@ -11,23 +10,37 @@ from jaxconv._lowering.problem import Numerics, Problem
 
 #: Computes a part of a rewrite from two operands.
 Part = Callable[[Array, Array, Numerics], Array]
-Parts = tuple[Part, ...]
 
 
-class Emit(Protocol):
-    """How a form computes one result from two operands in the layouts of the geometry."""
+@dataclass(frozen=True)
+class Call:
+    """What a form is told beside its two operands, which are in the layouts of the problem."""
 
-    def __call__(
-        self, first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
-    ) -> Array: ...
+    #: with a `finish` if the form, or its one part, adds what follows the sum
+    problem: Problem
+    numerics: Numerics
+    #: the parts of a rewrite, planned for this problem
+    parts: tuple[Part, ...] = ()
+    #: the bias and the residual of the `finish`, as far as they are there
+    extras: tuple[Array, ...] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """The geometry of the problem."""
+        return self.problem.geometry
+
+    @property
+    def wide(self) -> "Call":
+        """The same call to a result in the type of sums."""
+        return replace(self, numerics=self.numerics.wide)
+
+    def of(self, geometry: Geometry) -> "Call":
+        """The same call of other sizes or layouts."""
+        return replace(self, problem=replace(self.problem, geometry=geometry))
 
 
-class Rewrite(Protocol):
-    """How a form computes one result by its parts; the parts were planned for this problem."""
-
-    def __call__(
-        self, first: Array, second: Array, /, *, problem: Problem, numerics: Numerics, parts: Parts
-    ) -> Array: ...
+#: How a form computes one result from two operands.
+Emit = Callable[[Array, Array, Call], Array]
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ class Form:
 
     name: str
     #: a function for each slot that the form can fill
-    emit: Mapping[Slot, Emit | Rewrite] = field(hash=False)
+    emit: Mapping[Slot, Emit] = field(hash=False)
     #: whether the form cannot compute a contraction to one of these slots; tables say what is fast
     cannot: Callable[[Problem], bool] = lambda p: False
     #: the parts of a rewrite: the contractions that the form makes of a contraction
@@ -54,7 +67,7 @@ class Form:
     gathers: bool = False
     #: slots for which the form has several operations, which XLA must not fuse with neighbours
     isolated: tuple[Slot, ...] = ("fine", "kernel", "coarse")
-    #: whether the form adds what follows a sum itself: called with `finish` and `extras`
+    #: whether the form adds what follows a sum itself
     finishes: Callable[[Problem], bool] = lambda p: False
     #: whether the result is that of the form's only part, which may then add what follows
     one_part: bool = False

@@ -23,7 +23,7 @@ from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE, Forced
-from jaxconv._lowering.form import Form, Tables
+from jaxconv._lowering.form import Call, Form, Tables
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.isolate import are_small, call_apart
 from jaxconv._lowering.measured import Measured
@@ -213,13 +213,10 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: E
             reorder(x, here.layout(slot), there.layout(slot))
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
-    told: dict[str, Any] = {"geometry": there}
-    if plan.form.parts:
-        parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
-        told = {"problem": plan.problem, "parts": parts}
-    elif plan.finished:
-        told |= {"finish": plan.problem.finish, "extras": extras}
-    out = plan.form.emit[result](first, second, numerics=numerics, **told)
+    parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
+    problem = plan.problem if plan.finished else replace(plan.problem, finish=None)
+    call = Call(problem, numerics, parts, tuple(extras))
+    out = plan.form.emit[result](first, second, call)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if here != there:
         out = reorder(out, there.layout(result), here.layout(result))

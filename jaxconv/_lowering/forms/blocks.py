@@ -12,10 +12,9 @@ from jaxconv._base import meshes
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import merge_groups, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Emit
+from jaxconv._lowering.form import Call, Emit
 from jaxconv._lowering.forms import bits
 from jaxconv._lowering.isolate import call_apart
-from jaxconv._lowering.problem import Numerics
 
 
 def _count_all(first: Array, geometry: Geometry) -> int:
@@ -31,12 +30,14 @@ def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[
 
     def decorate(form: Emit) -> Emit:
         @wraps(form)
-        def each(
-            first: Array, second: Array, /, *, geometry: Geometry, numerics: Numerics
-        ) -> Array:
+        def each(first: Array, second: Array, call: Call) -> Array:
+            geometry = call.geometry
             if geometry.groups == 1:
-                return form(first, second, geometry=geometry, numerics=numerics)
-            one = partial(form, geometry=replace(geometry, groups=1), numerics=numerics)
+                return form(first, second, call)
+            alone = call.of(replace(geometry, groups=1))
+
+            def one(first: Array, second: Array) -> Array:
+                return form(first, second, alone)
 
             def compute(count: int, *operands: Array) -> Array:
                 moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)

@@ -17,9 +17,9 @@ from jax import Array, lax
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import reorder, replace_axes, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms.blocks import find_divisor
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Problem
 
 #: Channels of a bundle, fine or coarse, at most.
 LANES = 128
@@ -51,11 +51,10 @@ def _with_taps_first(geometry: Geometry) -> Geometry:
     return replace(geometry, kernel=geometry.canonical().kernel)
 
 
-def to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute the gradient of each bundle, and keep the blocks of its groups."""
-    (part,) = parts
+    problem, numerics = call.problem, call.numerics
+    (part,) = call.parts
     geometry = problem.geometry
     count, groups = count_groups(problem), geometry.groups
     out = part(fine, coarse, numerics)  # X, (b, i), (G, b, o)
@@ -73,11 +72,10 @@ def _own_pairs(count: int) -> Array:
     return jnp.eye(count, dtype=bool)[:, None, None, :, None]
 
 
-def to_data(
-    first: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def to_data(first: Array, kernel: Array, call: Call) -> Array:
     """Compute all bundles, or group by group where infinities would cross within bundles."""
-    bundles, group = parts
+    problem, numerics = call.problem, call.numerics
+    bundles, group = call.parts
     geometry = problem.geometry
     kernel = reorder(kernel, geometry.kernel.spec, _with_taps_first(geometry).kernel.spec)
     out = bundles(first, _spread(kernel, geometry.groups, count_groups(problem)), numerics)

@@ -5,15 +5,15 @@ each tap. With few pixels, the kernel is most of the data, and the dot reads it 
 """
 
 import math
-from functools import partial, reduce
+from functools import reduce
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Axis, Geometry
+from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import replace_axes
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Emit, Form
+from jaxconv._lowering.form import Call, Emit, Form
 from jaxconv._lowering.forms import dot, taps, window
 from jaxconv._lowering.forms.blocks import concatenate_blocks, slice_along
 from jaxconv._lowering.problem import Numerics, Problem
@@ -26,18 +26,17 @@ MAX_WINDOWS_BYTES, MAX_BLOCK_BYTES, MAX_IMAGE_BYTES = 16 << 20, 4 << 20, 32 << 2
 def _loop_over_images(form: Emit) -> Emit:
     """Make of a form a form that computes some images after the other if windows are many."""
 
-    def each(data: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
-        emit = partial(form, geometry=geometry, numerics=numerics)
+    def each(data: Array, kernel: Array, call: Call) -> Array:
         batch = data.shape[0]
         if not isinstance(batch, int):
-            return emit(data, kernel)
+            return form(data, kernel, call)
         pixels, products = math.prod(data.shape[1:-1]), math.prod(kernel.shape) // data.shape[-1]
-        image = pixels * products * numerics.sums.itemsize
+        image = pixels * products * call.numerics.sums.itemsize
         most = max(MAX_BLOCK_BYTES // image, 1) if batch * image > MAX_WINDOWS_BYTES else batch
         images = min(most, batch)
 
         def block(start: Index) -> Array:
-            return emit(slice_along(data, start, images, 0), kernel)
+            return form(slice_along(data, start, images, 0), kernel, call)
 
         return concatenate_blocks(block, images, batch, 0, data, kernel, apart=True)
 
@@ -64,8 +63,9 @@ def _make_windows(data: Array, kernel: Array, summed: int, kept: int, numerics: 
     return lax.transpose(out, (*range(1 + rank), *(1 + rank + rest.index(axis) for axis in order)))
 
 
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum the products of each tap with all pixels, shifted to the pixels of the result."""
+    geometry, numerics = call.geometry, call.numerics
     layout, rank = geometry.kernel, geometry.rank
     windows = _make_windows(fine, kernel, layout.fine, layout.coarse, numerics)
     windows = replace_axes(windows, 1 + rank, rank, (math.prod(a.kernel for a in geometry.axes),))
@@ -76,8 +76,9 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     return reduce(lax.add, terms)
 
 
-def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Add up windows, axis by axis: tap stride*m + r of coarse pixel a belongs to place a + m."""
+    geometry, numerics = call.geometry, call.numerics
     layout, rank = geometry.kernel, geometry.rank
     out = _make_windows(coarse, kernel, layout.coarse, layout.fine, numerics)
     for n, axis in enumerate(geometry.axes):

@@ -6,29 +6,28 @@ numbers, and canonicalises other numbers only outside loops and branches.
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import UNIT, Geometry
 from jaxconv._base.reshape import move_groups, replace_axes
-from jaxconv._lowering.form import Form
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference, window
-from jaxconv._lowering.problem import Numerics
 
 
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Call the reference; in 2-D for some of 1-D, and with other padding for float64."""
+    geometry = call.geometry
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
         # XLA's only fast convolution of one channel, or in float64, has two spatial axes.
         plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
-        return lax.squeeze(to_coarse(fine, kernel, geometry=plane, numerics=numerics), (1,))
+        return lax.squeeze(to_coarse(fine, kernel, call.of(plane)), (1,))
     if fine.dtype.itemsize == 8:
-        return _convolve_float64(fine, kernel, geometry, numerics)
+        return _convolve_float64(fine, kernel, call.wide)
     fine, geometry = _pad_below(fine, geometry, [a.kernel for a in geometry.axes])
-    return reference.to_coarse(fine, kernel, geometry=geometry, numerics=numerics.wide)
+    return reference.to_coarse(fine, kernel, call.of(geometry).wide)
 
 
 def _pad_below(fine: Array, geometry: Geometry, kernel: list[int]) -> tuple[Array, Geometry]:
@@ -44,39 +43,40 @@ def _pad_below(fine: Array, geometry: Geometry, kernel: list[int]) -> tuple[Arra
     return fine, window.geometry_of_padded(geometry)
 
 
-def _convolve_float64(fine: Array, kernel: Array, geometry: Geometry, numerics: Numerics) -> Array:
+def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
     """Call XLA's convolution with some padding, but not very much, which is fast in float64.
 
     With more padding than keeps the extents, the call takes 12 times as long; without padding, 5 to
     17 times on JAX 0.10. So such data is padded before, and by one pixel more for a long kernel.
     """
-    axes = geometry.axes
-    convolve = partial(reference.to_coarse, numerics=numerics.wide)
+    geometry, axes = call.geometry, call.geometry.axes
     deep = any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in axes)
     if not deep and any(a.pad_low > 0 or a.pad_high > 0 for a in axes):
-        return convolve(fine, kernel, geometry=geometry)
+        return reference.to_coarse(fine, kernel, call)
     # The barrier keeps XLA from moving the padding back into the convolution.
     fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
     long = next((n for n, a in enumerate(axes) if a.extent > 2), None)
     padding = [(0, int(n == long)) for n in range(geometry.rank)]
-    out = convolve(fine, kernel, geometry=window.geometry_of_padded(geometry), padding=padding)
+    out = reference.to_coarse(fine, kernel, call.of(window.geometry_of_padded(geometry)), padding)
     return out if long is None else lax.slice_in_dim(out, 0, axes[long].coarse, axis=1 + long)
 
 
-def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Call the reference with the kernel transposed, not renumbered."""
+    geometry = call.geometry
     layout = geometry.kernel
     kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
     kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)
-    return reference.spread(coarse, kernel, layout.spec, geometry=geometry, numerics=numerics.wide)
+    return reference.spread(coarse, kernel, layout.spec, call.wide)
 
 
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Convolve with the channels as batch and the batch as channels.
 
     Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)). With batch groups, which lax's
     own derivative has, XLA:CPU computes all groups against all.
     """
+    geometry, numerics = call.geometry, call.numerics
     data, groups = geometry.data, geometry.groups
     channels = fine.shape[data.channel]
     fine, geometry = _pad_below(fine, geometry, [a.coarse for a in geometry.axes])

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Axis, Geometry
-from jaxconv._lowering.form import Form
+from jaxconv._base.geometry import Axis
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference
-from jaxconv._lowering.problem import Numerics
 
 #: Work that even padding may cause, in multiples of the needed work.
 MAX_WORK_RATIO = 1.5
@@ -29,7 +28,7 @@ MAX_WORK_RATIO = 1.5
 Pairs = list[tuple[int, int]]
 
 
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Convolve forward, each axis padded by the same at both ends.
 
     A surplus of padding gives a surplus of results, which is cut off: the cut copies the coarse
@@ -37,6 +36,7 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     one is padded here instead. A barrier follows: XLA would move a mere pad back into the
     convolution, and then write out a dilated kernel as well.
     """
+    geometry = call.geometry
     spatial = geometry.data.spatial
     even = [_EvenPadding.of(a) for a in geometry.axes]
     pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
@@ -50,24 +50,18 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
     if wide > MAX_WORK_RATIO * needed or cut_is_larger:
         fine = lax.optimization_barrier(_pad(fine, spatial, pads))
         even = [_EvenPadding(0, 0, 0) for _ in pads]
-    out = reference.to_coarse(
-        fine,
-        kernel,
-        geometry=geometry,
-        numerics=numerics,
-        padding=[(e.pad, e.pad) for e in even],
-    )
+    out = reference.to_coarse(fine, kernel, call, [(e.pad, e.pad) for e in even])
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 
 
-def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Compute backward data, of one group and undilated."""
-    return reference.to_fine(coarse, kernel, geometry=geometry, numerics=numerics)
+    return reference.to_fine(coarse, kernel, call)
 
 
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute backward filter: the fine tensor is the lhs, in a transposed convolution too."""
-    return reference.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
+    return reference.to_kernel(fine, coarse, call)
 
 
 class _EvenPadding(NamedTuple):

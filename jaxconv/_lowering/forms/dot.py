@@ -17,30 +17,33 @@ from jax import Array, lax
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import transpose
 from jaxconv._base.typing import Shape
-from jaxconv._lowering.form import Form
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import bits, window
 from jaxconv._lowering.forms.blocks import find_divisor, map_groups
 from jaxconv._lowering.problem import Numerics
 
 
 @map_groups()
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Multiply patches, one row for each window, by the weights."""
+    geometry, numerics = call.geometry, call.numerics
     weights = kernel.reshape(-1, kernel.shape[-1])
     return contract_channels(_read_patches(fine, geometry), weights, numerics)
 
 
 @map_groups()
-def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Multiply each coarse pixel by the weights: the product is a window."""
+    geometry, numerics = call.geometry, call.numerics
     weights = kernel.reshape(-1, kernel.shape[-1])
     windows = contract_last(coarse, weights, numerics)
     return _lay_patches(windows, kernel.shape[-2], geometry)
 
 
 @map_groups()
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Multiply patches by the coarse tensor, over the batch and all coarse pixels."""
+    geometry, numerics = call.geometry, call.numerics
     out = contract_rows(_read_patches(fine, geometry), coarse, numerics)
     return out.reshape(*(a.kernel for a in geometry.axes), fine.shape[-1], coarse.shape[-1])
 
@@ -57,8 +60,9 @@ FORM = Form(
 MIN_PART_ROWS, MAX_PARTS = 4096, 4
 
 
-def parts_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def parts_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum a few dots side by side, each over a part of the rows."""
+    geometry, numerics = call.geometry, call.numerics
     rows = math.prod(coarse.shape[:-1])
     parts = find_divisor(rows, min(max(rows // MIN_PART_ROWS, 2), MAX_PARTS))
     operands = (x.reshape(parts, -1, x.shape[-1]) for x in (_read_patches(fine, geometry), coarse))

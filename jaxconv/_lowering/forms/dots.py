@@ -17,15 +17,16 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import DataLayout, Geometry
 from jaxconv._base.reshape import merge_groups, replace_axes, split_groups
-from jaxconv._lowering.form import Form
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import bits, window
 from jaxconv._lowering.problem import Numerics
 
 # For each tap.
 
 
-def taps_to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def taps_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum over taps the pixels that a tap reads times its weights."""
+    geometry, numerics = call.geometry, call.numerics
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
     kernel = replace_axes(kernel, geometry.rank + 1, 1, (groups, kernel.shape[-1] // groups))
@@ -43,8 +44,9 @@ def taps_to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: 
     return replace_axes(out, data.channel, 2, (kernel.shape[-2] * kernel.shape[-1],))
 
 
-def taps_to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Multiply the pixels that each tap reads by the coarse tensor, summed over all pixels."""
+    geometry, numerics = call.geometry, call.numerics
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     coarse = _split_channels(coarse, groups, data)
     summed = tuple(a + (a > data.channel) for a in (data.batch, *data.spatial))
@@ -92,20 +94,18 @@ BY_TAP = Form(
 # otherwise XLA would move the batch to the last axis.
 
 
-def images_to_coarse(
-    fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
-) -> Array:
+def images_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Multiply (n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
+    geometry, numerics = call.geometry, call.numerics
     weights = jnp.moveaxis(_split_weights(bits.of_floats(kernel), geometry), -1, -2)
     weights = bits.to_floats(weights, kernel.dtype)  # as integers, see `dot._move_channels_first`
     out = _multiply(weights, _flatten(_read_pixels(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 
 
-def images_to_fine(
-    coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics
-) -> Array:
+def images_to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Multiply (n, g, i, o) by (n, g, o, X) to (n, g, i, X); pixels that nothing reads are 0."""
+    geometry, numerics = call.geometry, call.numerics
     out = _multiply(_split_weights(kernel, geometry), _flatten(coarse, geometry), 2, numerics)
     batch, _, *extents = coarse.shape
     out = out.reshape(batch, geometry.groups * kernel.shape[-2], *extents)
@@ -113,10 +113,9 @@ def images_to_fine(
     return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0), (0, 0, 0), *spread])
 
 
-def images_to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
-) -> Array:
+def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Multiply (n, g, i, X) by (n, g, o, X) to (n, g, i, o), and sum over n."""
+    geometry, numerics = call.geometry, call.numerics
     read = _flatten(_read_pixels(fine, geometry), geometry)
     out = _multiply(read, _flatten(coarse, geometry), 3, numerics).sum(0)
     out = merge_groups(jnp.moveaxis(out, 0, 1))  # i, (g, o)

@@ -19,7 +19,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.typing import Index
 from jaxconv._lowering import isolate
-from jaxconv._lowering.form import Form
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import bits, dot, window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
@@ -27,7 +27,6 @@ from jaxconv._lowering.forms.blocks import (
     slice_along,
     sum_over_blocks,
 )
-from jaxconv._lowering.problem import Numerics
 
 #: Windows that are written at once, and windows in a block where there are more. The C library maps
 #: buffers above 32 MiB anew at each call, and to touch new pages takes longer than the dot.
@@ -61,8 +60,9 @@ def _count_groups(fine: Array, geometry: Geometry) -> int:
 
 
 @map_groups(_count_groups)
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Multiply the windows by the kernel."""
+    geometry, numerics = call.geometry, call.numerics
     source = window.pad_fine(bits.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
@@ -78,8 +78,9 @@ def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numer
 
 
 @map_groups(_count_groups)
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Multiply the windows by the coarse tensor, summed over all pixels."""
+    geometry, numerics = call.geometry, call.numerics
     data = geometry.data
     channels = fine.shape[-1]
     by_channel, view = channels < MIN_CHANNELS, geometry

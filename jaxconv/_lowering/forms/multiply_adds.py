@@ -15,7 +15,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.reshape import replace_axes, split_groups
 from jaxconv._base.typing import DType, Index
-from jaxconv._lowering.form import Form
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
@@ -24,7 +24,6 @@ from jaxconv._lowering.forms.blocks import (
     sum_over_blocks,
 )
 from jaxconv._lowering.forms.window import Tap
-from jaxconv._lowering.problem import Numerics
 
 Box = list[range]
 
@@ -42,8 +41,9 @@ MIN_NEIGHBOURS = 4
 MAX_BLOCK_BYTES = 4 << 20
 
 
-def to_coarse(fine: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum (N, X, g, 1) times (g, o) over taps and fine channels i; or with channels first."""
+    geometry, numerics = call.geometry, call.numerics
     fine = _widen(window.pad_fine(fine, geometry), numerics.sums)
     kernel = _widen(kernel, numerics.sums)
     groups, channel = geometry.groups, geometry.data.channel
@@ -64,8 +64,9 @@ def _add_terms(terms: list[Array]) -> Array:
     return reduce(lax.add, sums)
 
 
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum (N, X, g, 1) times (N, X, g, o) over pixels, for each factor: a tap and a channel i."""
+    geometry, numerics = call.geometry, call.numerics
     fine, coarse = (split_groups(x, geometry.groups) for x in (fine, coarse))
     # Padded in this shape: XLA would write a padded tensor twice that is read in two shapes.
     fine = _widen(window.pad_fine(fine, geometry), numerics.sums)
@@ -83,10 +84,9 @@ def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numer
     return out.reshape(*(a.kernel for a in geometry.axes), channels, -1)
 
 
-def planes_to_kernel(
-    fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics
-) -> Array:
+def planes_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum (N, g, X) times (N, g, X) over pixels, for each tap, in blocks that a cache holds."""
+    geometry, numerics = call.geometry, call.numerics
     batch, groups = fine.shape[0], geometry.groups
     plane = fine.itemsize * (math.prod(fine.shape[2:]) + math.prod(coarse.shape[2:]))
     images = find_divisor(batch, MAX_BLOCK_BYTES // (plane * groups))

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxconv._base import meshes
-from jaxconv._base.finish import SELECTING, Finish
+from jaxconv._base.finish import NOTHING, SELECTING
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import DType
+from jaxconv._lowering.form import Call
 from jaxconv._lowering.onednn_here import has_amx, has_avx512, multiplies
 from jaxconv._lowering.problem import Problem
 
@@ -204,16 +205,10 @@ def gains_by_finishing(problem: Problem) -> bool:
     return problem.bits == 16 or (finish.activation is None and not finish.residual)
 
 
-def call_and_finish(
-    data: Array,
-    kernel: Array,
-    geometry: Geometry,
-    pads: Pads,
-    dtype: DType,
-    finish: Finish,
-    extras: Sequence[Array],
-) -> Array:
+def call_and_finish(data: Array, kernel: Array, pads: Pads, asked: Call) -> Array:
     """Call oneDNN with what it may compute of a finish, compute the rest, and round once."""
+    geometry, dtype, extras = asked.geometry, asked.numerics.dtype, asked.extras
+    finish = asked.problem.finish or NOTHING
     native = data.dtype == jnp.bfloat16 == dtype and _takes_operands(data.dtype, kernel, geometry)
     wide = finish.residual and extras[-1].dtype != data.dtype
     now = replace(finish, residual=finish.residual and not wide, activation=None)

@@ -25,10 +25,10 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Form
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import onednn_call, taps, window
 from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Problem
 
 #: Images for which none is cut.
 MIN_IMAGES = 4
@@ -85,13 +85,14 @@ def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
     return len(axes) > 2 and wide
 
 
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum over blocks; in 3-D, large planes are the images of a sum for each tap across them."""
+    geometry = call.geometry
     if _goes_by_plane(geometry.axes):
         plane = replace(geometry, axes=geometry.axes[1:]).canonical()
         coarse = taps.merge_into_batch(coarse)
         slabs = taps.read_slabs(fine, geometry)
-        return jnp.stack([to_kernel(x, coarse, geometry=plane, numerics=numerics) for x in slabs])
+        return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
     channels = fine.shape[-1], coarse.shape[-1]
     bands, images, rows = _choose_block(fine.shape[0], geometry.axes, *channels)
     padded = window.geometry_of_padded(geometry)

@@ -24,8 +24,8 @@ from jax import Array, lax
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
 from jaxconv._base.reshape import move_groups, replace_axes, transpose
-from jaxconv._lowering.form import Form, Parts
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.form import Call, Form
+from jaxconv._lowering.problem import Problem
 
 #: Contractions in one program; a dilated kernel may need more.
 MAX_PARTS = 64
@@ -63,18 +63,10 @@ def _exchange_roles(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Prob
     )
 
 
-def flip(
-    coarse: Array,
-    kernel: Array,
-    *,
-    problem: Problem,
-    numerics: Numerics,
-    parts: Parts,
-) -> Array:
+def flip(coarse: Array, kernel: Array, call: Call) -> Array:
     """Contract to coarse by the reversed kernel."""
-    geometry = problem.geometry
-    (part,) = parts
-    return part(coarse, _reverse_kernel(kernel, geometry), numerics)
+    (part,) = call.parts
+    return part(coarse, _reverse_kernel(kernel, call.geometry), call.numerics)
 
 
 def _reverse_kernel(kernel: Array, geometry: Geometry) -> Array:
@@ -110,16 +102,14 @@ def spread_problem(problem: Problem) -> tuple[Problem, ...]:
     return (_exchange_roles(problem, axes, problem.fine_channels),)
 
 
-def spread(
-    coarse: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def spread(coarse: Array, kernel: Array, call: Call) -> Array:
     """Spread the pixels apart, then contract to coarse by the reversed kernel."""
-    geometry = problem.geometry
+    geometry = call.geometry
     config = [(0, 0, 0)] * coarse.ndim
     for at, axis in zip(geometry.data.spatial, geometry.axes, strict=True):
         config[at] = (0, 0, axis.stride - 1)
     coarse = lax.pad(coarse, jnp.zeros((), coarse.dtype), config)
-    return flip(coarse, kernel, problem=problem, numerics=numerics, parts=parts)
+    return flip(coarse, kernel, call)
 
 
 SPREAD = Form(
@@ -215,18 +205,12 @@ def _split_phases(problem: Problem) -> tuple[Problem, ...]:
     )
 
 
-def phases(
-    coarse: Array,
-    kernel: Array,
-    *,
-    problem: Problem,
-    numerics: Numerics,
-    parts: Parts,
-) -> Array:
+def phases(coarse: Array, kernel: Array, call: Call) -> Array:
     """Compute a contraction for each combination of kinds, and interleave the results."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
     kinds, rank, groups = _kinds_of_axes(problem), geometry.rank, geometry.groups
-    part = dict(zip(_combine_kinds(kinds), parts, strict=True))
+    part = dict(zip(_combine_kinds(kinds), call.parts, strict=True))
 
     def compute(choice: tuple[Kind, ...]) -> Array:
         """Compute (N, a1, r1, a2, r2, ..., C): place a of residue r, for each axis."""

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.geometry import Geometry, Slot
+from jaxconv._base.geometry import Slot
 from jaxconv._base.reshape import move_groups
-from jaxconv._lowering.form import Emit, Form
+from jaxconv._lowering.form import Call, Emit, Form
 from jaxconv._lowering.forms import plain
-from jaxconv._lowering.problem import Numerics
 
 
 def convolve(
@@ -43,12 +42,11 @@ def convolve(
 def to_coarse(
     fine: Array,
     kernel: Array,
-    *,
-    geometry: Geometry,
-    numerics: Numerics,
+    call: Call,
     padding: Sequence[tuple[int, int]] | None = None,
 ) -> Array:
     """Convolve, with the geometry's padding unless `padding` is given."""
+    geometry, numerics = call.geometry, call.numerics
     return convolve(
         fine,
         kernel,
@@ -62,31 +60,25 @@ def to_coarse(
     )
 
 
-def to_fine(coarse: Array, kernel: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Convolve the coarse tensor, dilated by the stride, with the reversed kernel.
 
     The kernel's groups move from coarse to fine channels, since lax has the groups on the channels
     of the result.
     """
+    geometry = call.geometry
     layout = geometry.kernel
     return spread(
         coarse,
         move_groups(kernel, geometry.groups, layout.coarse, layout.fine),
         (layout.fine, layout.coarse, *layout.spatial),
-        geometry=geometry,
-        numerics=numerics,
+        call,
     )
 
 
-def spread(
-    coarse: Array,
-    kernel: Array,
-    spec: tuple[int, ...],
-    *,
-    geometry: Geometry,
-    numerics: Numerics,
-) -> Array:
+def spread(coarse: Array, kernel: Array, spec: tuple[int, ...], call: Call) -> Array:
     """Convolve to fine, by a kernel whose axes `spec` gives as lax numbers them."""
+    geometry, numerics = call.geometry, call.numerics
     return convolve(
         coarse,
         # outermost, not under a transpose: so XLA:GPU recognises a data gradient
@@ -102,8 +94,9 @@ def spread(
     )
 
 
-def to_kernel(fine: Array, coarse: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Slide the coarse tensor, dilated by the stride, over the fine tensor by the dilation."""
+    geometry, numerics = call.geometry, call.numerics
     data, layout = geometry.data, geometry.kernel
     if fine.shape[data.batch] == 0:
         return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)
@@ -137,7 +130,8 @@ FORM = Form(
 
 
 def _emit_zeros(result: Slot) -> Emit:
-    def emit(first: Array, second: Array, *, geometry: Geometry, numerics: Numerics) -> Array:
+    def emit(first: Array, second: Array, call: Call) -> Array:
+        geometry, numerics = call.geometry, call.numerics
         shape = geometry.shape(result, first.shape, second.shape)
         return meshes.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jax import Array
 
-from jaxconv._lowering.form import Form, Parts
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.form import Call, Form
+from jaxconv._lowering.problem import Problem
 
 
 def split_multiplier(problem: Problem) -> tuple[Problem, ...]:
@@ -20,11 +20,10 @@ def split_multiplier(problem: Problem) -> tuple[Problem, ...]:
     return (replace(problem, geometry=geometry, coarse_channels=1),)
 
 
-def to_coarse(
-    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Repeat each fine channel for each coarse channel of its group."""
-    (part,) = parts
+    problem, numerics = call.problem, call.numerics
+    (part,) = call.parts
     return part(jnp.repeat(fine, problem.coarse_channels, axis=-1), kernel, numerics)
 
 

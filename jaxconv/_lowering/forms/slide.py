@@ -18,10 +18,10 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import onednn_call, window
 from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Problem
 
 
 def _choose_rows(problem: Problem) -> int:
@@ -48,11 +48,10 @@ def split_images(problem: Problem) -> tuple[Problem, ...]:
     return (replace(part, fine_channels=1, coarse_channels=1),)
 
 
-def images_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum over blocks of rows of all images."""
-    (part,), geometry, groups = parts, problem.geometry, problem.geometry.groups
+    problem, numerics = call.problem, call.numerics
+    (part,), geometry, groups = call.parts, problem.geometry, problem.geometry.groups
     i, o = problem.fine_channels, problem.coarse_channels
     last, batch, at = geometry.canonical(), geometry.data.batch, geometry.data.spatial[0]
     rows, first = _choose_rows(problem), geometry.axes[0]

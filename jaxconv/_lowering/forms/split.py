@@ -11,10 +11,10 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.dtypes import ACCUMULATION
-from jaxconv._base.geometry import Axis, Geometry
+from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Form, Part, Parts
+from jaxconv._lowering.form import Call, Form, Part
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
@@ -43,36 +43,27 @@ def _split_groups(problem: Problem) -> tuple[Problem, ...]:
     return (replace(one, dtype=ACCUMULATION[problem.dtype]) if wide else one,)
 
 
-def groups_to_result(
-    first: Array, second: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def groups_to_result(first: Array, second: Array, call: Call) -> Array:
     """Compute one group after the other."""
-    (part,) = parts
+    problem, (part,) = call.problem, call.parts
     dtype = _split_groups(problem)[0].dtype
 
     def widened(first: Array, second: Array, numerics: Numerics) -> Array:
         return part(first.astype(dtype), second.astype(dtype), numerics)
 
     side = GROUPS_SIDE_BY_SIDE if problem.result == "kernel" else 1
-    return _compute_groups(1, (widened,), first, second, problem.geometry, numerics, side)
+    return _compute_groups(1, widened, first, second, call, side)
 
 
 def _compute_groups(
-    most: int,
-    parts: Parts,
-    first: Array,
-    second: Array,
-    geometry: Geometry,
-    numerics: Numerics,
-    side_by_side: int = 1,
+    most: int, part: Part, first: Array, second: Array, call: Call, side_by_side: int = 1
 ) -> Array:
-    """Compute the one part, of at most `most` groups at a time."""
-    (part,) = parts
+    """Compute the part, of at most `most` groups at a time."""
 
     def of_groups(_: int, first: Array, second: Array) -> Array:
-        return part(first, second, numerics)
+        return part(first, second, call.numerics)
 
-    return loop_over_groups(most, of_groups, first, second, geometry.groups, side_by_side)
+    return loop_over_groups(most, of_groups, first, second, call.geometry.groups, side_by_side)
 
 
 GROUPS = Form(
@@ -136,12 +127,10 @@ def _split_blocks(problem: Problem) -> tuple[Problem, ...]:
     return (replace(problem, batch=images, geometry=geometry.with_groups(groups)),)
 
 
-def blocks_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def blocks_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum over blocks of images, for some groups at a time."""
-    geometry = problem.geometry
-    images, groups = _choose_block(problem)
+    geometry, (part,) = call.geometry, call.parts
+    images, groups = _choose_block(call.problem)
     batch, last = geometry.data.batch, geometry.canonical()
 
     def block(n: Index) -> Array:
@@ -149,41 +138,35 @@ def blocks_to_kernel(
             reorder(slice_along(x, n * images, images, batch), geometry.data.spec, last.data.spec)
             for x in (fine, coarse)
         )
-        return _compute_groups(groups, parts, first, second, geometry, numerics.wide)
+        return _compute_groups(groups, part, first, second, call.wide)
 
     out = sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
-def blocks_to_coarse(
-    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def blocks_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Compute some images and groups after the other."""
-    geometry = problem.geometry
-    images, groups = _choose_block(problem)
+    geometry, (part,) = call.geometry, call.parts
+    images, groups = _choose_block(call.problem)
     batch, last = geometry.data.batch, geometry.canonical()
     kernel = reorder(kernel, geometry.kernel.spec, last.kernel.spec)
 
     def block(start: Index) -> Array:
         data = reorder(slice_along(fine, start, images, batch), geometry.data.spec, last.data.spec)
-        out = _compute_groups(groups, parts, data, kernel, geometry, numerics)
+        out = _compute_groups(groups, part, data, kernel, call)
         return reorder(out, last.data.spec, geometry.data.spec)
 
     extent = fine.shape[batch]
     return concatenate_blocks(block, images, extent, batch, fine, kernel, apart=True)
 
 
-def blocks_to_fine(
-    coarse: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def blocks_to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Compute some images after the other."""
-    geometry = problem.geometry
-    (part,) = parts
-    images, _ = _choose_block(problem)
-    batch = geometry.data.batch
+    (part,), batch = call.parts, call.geometry.data.batch
+    images, _ = _choose_block(call.problem)
 
     def block(start: Index) -> Array:
-        return part(slice_along(coarse, start, images, batch), kernel, numerics)
+        return part(slice_along(coarse, start, images, batch), kernel, call.numerics)
 
     return concatenate_blocks(block, images, coarse.shape[batch], batch, coarse, kernel)
 
@@ -226,10 +209,9 @@ def _split_pieces(problem: Problem) -> tuple[Problem, ...]:
     return _problem_of_piece(problem, size), _problem_of_piece(problem, left)
 
 
-def pieces_to_coarse(
-    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def pieces_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum over pieces of the kernel."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
     at, size = _choose_piece(problem)
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
@@ -242,19 +224,18 @@ def pieces_to_coarse(
     count, left = divmod(geometry.axes[at].kernel, size)
 
     def step(n: Index, out: Array) -> Array:
-        return out + piece(parts[0], n * size, size)
+        return out + piece(call.parts[0], n * size, size)
 
     zeros, *_ = meshes.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
     out: Array = lax.fori_loop(0, count, step, zeros)
-    return out + piece(parts[1], count * size, left) if left else out
+    return out + piece(call.parts[1], count * size, left) if left else out
 
 
-def pieces_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def pieces_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute one piece of the kernel after the other; the last may overlap its neighbour."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
-    (part,) = parts
+    (part,) = call.parts
     at, size = _choose_piece(problem)
     axis = geometry.axes[at]
     fine = window.pad_fine(fine, geometry)

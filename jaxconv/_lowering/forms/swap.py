@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Axis
-from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import convolution
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Problem
 
 
 def _swap_operands(problem: Problem) -> tuple[Problem, ...]:
@@ -37,17 +37,16 @@ def _swap_operands(problem: Problem) -> tuple[Problem, ...]:
     )
 
 
-def to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute the part; reverse its result, and exchange its channels."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
-    (part,) = parts
+    (part,) = call.parts
     out = part(coarse, fine, replace(numerics, precision=numerics.precision[::-1]))
     out = lax.rev(jnp.swapaxes(out, -1, -2), geometry.kernel.spatial)
 
     def by_definition() -> Array:
-        defined = convolution.to_kernel(fine, coarse, geometry=geometry, numerics=numerics)
+        defined = convolution.to_kernel(fine, coarse, call)
         return lax.convert_element_type(defined, out.dtype)
 
     safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, by_definition)

@@ -12,9 +12,9 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import replace_axes
-from jaxconv._lowering.form import Form, Parts
+from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import window
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Problem
 
 #: Taps that a program may write out one by one.
 MAX_TAPS = 256
@@ -51,10 +51,9 @@ def _geometry_of_tap(geometry: Geometry, tap: window.Tap) -> Geometry:
     return replace(geometry, axes=tuple(axes))
 
 
-def taps_to_data(
-    data: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def taps_to_data(data: Array, kernel: Array, call: Call) -> Array:
     """Sum the parts of all taps, to fine or to coarse."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
     ones = tuple(1 for _ in geometry.axes)
     terms = (
@@ -63,18 +62,17 @@ def taps_to_data(
             window.weights_of_tap(tap, kernel).reshape(*ones, *kernel.shape[-2:]),
             numerics.wide,
         )
-        for tap, part in zip(window.taps(geometry), parts, strict=True)
+        for tap, part in zip(window.taps(geometry), call.parts, strict=True)
     )
     return reduce(lax.add, terms)
 
 
-def taps_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Put the weights of all taps side by side."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
     shape = geometry.shape("kernel", fine.shape, coarse.shape)
-    return jnp.stack([part(fine, coarse, numerics) for part in parts]).reshape(shape)
+    return jnp.stack([part(fine, coarse, numerics) for part in call.parts]).reshape(shape)
 
 
 TAPS = Form(
@@ -95,12 +93,11 @@ def _merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
     return (replace(problem, geometry=rest, batch=batch),)
 
 
-def axis_to_coarse(
-    fine: Array, kernel: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def axis_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum the part over the taps of the first axis."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
-    (part,) = parts
+    (part,) = call.parts
     sums = [
         part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
         for tap, slab in enumerate(read_slabs(fine, geometry))
@@ -108,12 +105,11 @@ def axis_to_coarse(
     return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
 
 
-def axis_to_kernel(
-    fine: Array, coarse: Array, *, problem: Problem, numerics: Numerics, parts: Parts
-) -> Array:
+def axis_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Put the weights of the taps of the first axis side by side."""
+    problem, numerics = call.problem, call.numerics
     geometry = problem.geometry
-    (part,) = parts
+    (part,) = call.parts
     coarse = merge_into_batch(coarse)
     return jnp.stack([part(slab, coarse, numerics) for slab in read_slabs(fine, geometry)])
 
