@@ -2,6 +2,7 @@
 
 geometry.py    frozen ints: all that a contraction of any operation needs to know
 finish.py      what follows a sum: bias, residual, activation, the one rounding
+target.py      what a program is compiled for
 dtypes.py      the accepted types, and the type of sums of each
 typing.py      names for the types that annotations share
 messages.py    how errors show values

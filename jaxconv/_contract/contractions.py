@@ -35,6 +35,7 @@ from jaxconv._base.jax_names import (
     operand_and_result_avals,
     replace_aval,
 )
+from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
 
@@ -87,9 +88,7 @@ def contract(
     return out
 
 
-def plan_in(
-    equation: Equation, platform: str | None, *, devices: int = 1, exported: bool = False
-) -> "Plan | None":
+def plan_in(equation: Equation, target: Target) -> "Plan | None":
     """Plan the contraction in an equation; None for other equations."""
     from jaxconv import _lowering
 
@@ -98,9 +97,9 @@ def plan_in(
         return None
     (first, second, *_), params = equation.operands, equation.params
     geometry, dtype, forced = (params[n] for n in ("geometry", "dtype", "forced"))
-    program: Any = {"devices": devices, "exported": exported, "finish": params.get("finish")}
-    problem = _lowering.problem_of(slot, first, second, geometry, dtype, platform, **program)
-    return _lowering.choose_plan(problem, platform, forced)
+    finish = params.get("finish")
+    problem = _lowering.problem_of(slot, first, second, geometry, dtype, target, finish)
+    return _lowering.choose_plan(problem, target.platform, forced)
 
 
 def _register(result: Slot) -> None:
@@ -155,28 +154,24 @@ def _register(result: Slot) -> None:
 def register_lowerings(primitive: Primitive, result: Slot) -> None:
     """Lower a primitive that fills `result` by the table of each platform, and evaluate it so."""
 
-    def lowering_for(platform: str | None, devices: int, exported: bool) -> Any:
+    def lowering_for(target: Target) -> Any:
         from jaxconv import _lowering  # half of the package, which only compiling needs
 
-        lower = partial(
-            _lowering.lower, result, platform=platform, devices=devices, exported=exported
-        )
-        return meshes.lower_in_auto_axes(result, lower)
+        return meshes.lower_in_auto_axes(result, partial(_lowering.lower, result, target=target))
 
     def evaluate(*operands: Any, **params: Any) -> Any:
         """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
-        return lowering_for(jax.default_backend(), 1, False)(*operands, **params)
+        return lowering_for(Target(jax.default_backend()))(*operands, **params)
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            devices, exported = count_spmd_devices(ctx), is_lowered_for_export(ctx)
-            lower = lowering_for(platform, devices, exported)
+            target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
             if lowerings.heard(ctx):
                 equation = Equation(primitive, *operand_and_result_avals(ctx), params)
-                plan = plan_in(equation, platform, devices=devices, exported=exported)
-                if plan is not None:
-                    lowerings.tell(equation, tuple(plan.steps()), devices)
-            return mlir.lower_fun(lower, multiple_results=False)(ctx, *operands, **params)
+                if (plan := plan_in(equation, target)) is not None:
+                    lowerings.tell(equation, tuple(plan.steps()), target.devices)
+            lower = mlir.lower_fun(lowering_for(target), multiple_results=False)
+            return lower(ctx, *operands, **params)
 
         return rule
 

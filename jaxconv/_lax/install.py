@@ -30,6 +30,7 @@ from jaxconv._base.jax_names import (
     set_globally,
 )
 from jaxconv._base.messages import either, shown
+from jaxconv._base.target import Target
 from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 
@@ -231,8 +232,8 @@ def _pool(ctx: Any, equation: Equation, extent: Extent) -> Callable[..., Array] 
     pool = max_pool.as_max_pool(equation.operands, **equation.params)
     if isinstance(pool, str):
         return pool
-    split = count_spmd_devices(ctx) > 1 or meshes.explicit(equation.results[0]) is not None
-    if split or is_lowered_for_export(ctx):
+    target = Target("cpu", count_spmd_devices(ctx), is_lowered_for_export(ctx))
+    if not target.alone or meshes.explicit(equation.results[0]) is not None:
         return max_pool.ONE_DEVICE
     return extent.leaves("pool") or partial(max_pool.compute, pool)
 

@@ -11,7 +11,6 @@ same table plans. So a plan is a tree. The plan follows from sizes alone, before
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 from jax import Array, lax
@@ -20,6 +19,7 @@ from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.reshape import reorder
+from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE, Forced
@@ -74,15 +74,13 @@ def lower(
     first: Array,
     second: Array,
     *extras: Array,
-    platform: str | None,
+    target: Target,
     geometry: Geometry,
     precision: Precision,
     dtype: DType,
     early_rounding: bool = False,
     finish: Finish | None = None,
     forced: Forced,
-    devices: int,
-    exported: bool,
 ) -> Array:
     """Compute the third tensor, summed in a wide type, finished, and rounded once.
 
@@ -91,10 +89,10 @@ def lower(
     here (`finish`) or by the caller (`early_rounding`), has 16 bits there. Only such a sum is
     rounded twice.
     """
-    if may_call_onednn(platform, devices, exported):
+    if may_call_onednn(target):
         onednn_here.warn_once()
-    program: Any = {"devices": devices, "exported": exported, "finish": finish}
-    problem = problem_of(result, first, second, geometry, dtype, platform, **program)
+    platform = target.platform
+    problem = problem_of(result, first, second, geometry, dtype, target, finish)
     first, second = (lax.convert_element_type(x, problem.dtype) for x in (first, second))
     plan = choose_plan(problem, platform, forced)
     summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
+from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision, Shape, Typed
 from jaxconv._lowering import onednn_here, xla_here
 
@@ -177,10 +178,7 @@ def problem_of(
     second: Typed,
     geometry: Geometry,
     dtype: DType,
-    platform: str | None,
-    *,
-    devices: int = 1,
-    exported: bool = False,
+    target: Target,
     finish: Finish | None = None,
 ) -> Problem:
     """Describe the contraction of two arrays, or of their types, to a result of this type.
@@ -198,16 +196,13 @@ def problem_of(
         shapes["fine"][data.channel] // groups,
         shapes["coarse"][data.channel] // groups,
         dtype if dtype.itemsize == 8 else first.dtype,
-        devices=devices,
-        onednn=may_call_onednn(platform, devices, exported) and onednn_here.unavailable() is None,
+        devices=target.devices,
+        onednn=may_call_onednn(target) and onednn_here.unavailable() is None,
         fast_dense=xla_here.fast_dense(),
         finish=finish,
     )
 
 
-def may_call_onednn(platform: str | None, devices: int, exported: bool) -> bool:
-    """Whether a program may call oneDNN, if this process may.
-
-    Programs that are exported, or split over devices by XLA, do not.
-    """
-    return platform == "cpu" and devices == 1 and not exported
+def may_call_onednn(target: Target) -> bool:
+    """Whether a program may call oneDNN, if this process may."""
+    return target.platform == "cpu" and target.alone

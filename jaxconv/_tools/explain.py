@@ -16,6 +16,7 @@ from jaxconv import _lowering
 from jaxconv._base.dtypes import ACCUMULATION, canonical
 from jaxconv._base.jax_names import walk_equations
 from jaxconv._base.messages import either, shown
+from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Typed
 from jaxconv._contract.contractions import plan_in
 from jaxconv._rules import arguments
@@ -107,7 +108,7 @@ def explain(
     memory = traced.lower().compile().memory_analysis()
     platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
     equations = walk_equations(traced.jaxpr)
-    ((equation, plan),) = ((e, plan) for e in equations if (plan := plan_in(e, platform)))
+    ((equation, plan),) = ((e, plan) for e in equations if (plan := plan_in(e, Target(platform))))
     steps, flops = Counter(plan.steps()), count_flops(equation)
     assert flops is not None  # no extent is symbolic
     return Explanation(

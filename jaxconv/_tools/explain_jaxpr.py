@@ -12,6 +12,7 @@ from jax import lax
 from jaxconv._base.contexts import INSTALLED
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import Equation, walk_equations
+from jaxconv._base.target import Target
 from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.from_lax import compute
 from jaxconv._lax.install import Extent, to_install
@@ -87,7 +88,7 @@ def _convolution(equation: Equation) -> Convolution | None:
         within = walk_equations(jax.make_jaxpr(run)(*types))
         (contraction,) = filter(None, map(_convolution, within))
         return replace(contraction, written_by="lax", operands=(first, second))
-    if plan := plan_in(equation, "cpu"):
+    if plan := plan_in(equation, Target("cpu")):
         first, second = (t.str_short() for t in types[:2])
         steps = Counter(plan.steps())
         told = "\n  ".join(

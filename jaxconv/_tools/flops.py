@@ -6,6 +6,7 @@ from jax import lax
 
 from jaxconv._base.geometry import Axis
 from jaxconv._base.jax_names import Equation
+from jaxconv._base.target import Target
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction
 from jaxconv._lowering import problem_of
@@ -21,7 +22,7 @@ def count_flops(equation: Equation) -> int | None:
         return 0
     if geometry := params.get("geometry"):
         slot, dtype = SLOTS[equation.primitive], params["dtype"]
-        p = problem_of(slot, first, second, geometry, dtype, platform=None)
+        p = problem_of(slot, first, second, geometry, dtype, Target(None))
         channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
         pairs = list(map(_count_pairs, geometry.axes))
     else:

@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
 from jaxconv._tools.clock import race, time_call
 
@@ -151,14 +152,12 @@ def _compile(problem: Problem, form: str, operands: list[jax.Array]) -> Callable
     run = partial(
         _lowering.lower,
         problem.result,
-        platform="cpu",
+        target=Target("cpu"),
         geometry=problem.geometry,
         precision=(lax.Precision.DEFAULT,) * 2,
         dtype=problem.dtype,
         early_rounding=False,
         forced=None if chosen else form,
-        devices=1,
-        exported=False,
     )
     lowered = jax.jit(run).lower(*operands)
     start = time.perf_counter()

@@ -219,8 +219,8 @@ RULES = faults(
      ("GPU programs are lowered as on other accelerators",
       '(None, "cpu", "gpu")', '(None, "cpu")', "test_package.py"),
      ("explain knows nothing of a forced form",
-      "choose_plan(problem, platform, forced)",
-      "choose_plan(problem, platform, None)", "tools/test_explain.py"),
+      "choose_plan(problem, target.platform, forced)",
+      "choose_plan(problem, target.platform, None)", "tools/test_explain.py"),
     ),
     # What explains and measures
     ("_tools/flops.py",

@@ -19,6 +19,7 @@ from jax import lax
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.target import Target
 from jaxconv._lowering import onednn_here
 from tests.support.random_problems import SLOTS, draw
 
@@ -114,13 +115,13 @@ def lower(problem, slot, forced):
     dtype = jnp.dtype(jnp.bfloat16)
     if forced:
         try:
-            problem = _lowering.problem_of(slot, *types, geometry, dtype, "cpu")
+            problem = _lowering.problem_of(slot, *types, geometry, dtype, Target("cpu"))
             _lowering.choose_plan(problem, "cpu", forced)
         except ValueError:
             forced = None
     traced = partial(
-        _lowering.lower, slot, platform="cpu", geometry=geometry, dtype=dtype, forced=forced,
-        precision=2 * (lax.Precision.DEFAULT,), early_rounding=False, devices=1, exported=False,
+        _lowering.lower, slot, target=Target("cpu"), geometry=geometry, dtype=dtype, forced=forced,
+        precision=2 * (lax.Precision.DEFAULT,), early_rounding=False,
     )  # fmt: skip
     jax.eval_shape(traced, *types)
 

@@ -11,6 +11,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._base.target import Target
 from jaxconv._lowering import onednn_here, xla_here
 from jaxconv._lowering.example import example
 from jaxconv._lowering.forms import blocks, phases
@@ -248,7 +249,9 @@ def test_a_plan_is_told_the_release(fast, monkeypatch):
     first, second = (
         jax.ShapeDtypeStruct(asked.shape(slot), asked.dtype) for slot in OPERANDS["kernel"]
     )
-    found = _lowering.problem_of("kernel", first, second, asked.geometry, asked.dtype, "cpu")
+    found = _lowering.problem_of(
+        "kernel", first, second, asked.geometry, asked.dtype, Target("cpu")
+    )
     assert found.fast_dense == fast
 
 

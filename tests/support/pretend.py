@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxconv import _lowering
+from jaxconv._base.target import Target
 from jaxconv._lowering.forms import plain
 from jaxconv._ops import operate
 
@@ -41,7 +42,7 @@ def pretend(monkeypatch, platform):
     """Operations by a platform's forms, in a jitted function that nothing else will ever use."""
 
     def contract(result, first, second, *, sharding, **params):
-        params |= {"platform": platform, "devices": 1, "exported": False, "forced": None}
+        params |= {"target": Target(platform), "forced": None}
         return _lowering.lower(result, first, second, **params)
 
     jitted = jax.jit(lambda *args: operate._contract_and_finish(*args), static_argnums=0)

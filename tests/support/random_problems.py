@@ -10,6 +10,7 @@ import numpy as np
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.target import Target
 from tests.support import oracle
 
 SLOTS = ("coarse", "fine", "kernel")
@@ -72,7 +73,7 @@ class Problem:
         geometry = jaxconv.resolve(self.operation(slot).func, *given, **self.attributes).geometry
         types = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
         dtype = np.dtype(np.float32)
-        problem = _lowering.problem_of(slot, *types, geometry, dtype, "cpu")
+        problem = _lowering.problem_of(slot, *types, geometry, dtype, Target("cpu"))
         return _lowering.choose_plan(problem, "cpu", form)
 
     def expected(self, slot, tensors):
