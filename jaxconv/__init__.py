@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
     from jaxconv._tools.checkpoint import contractions_saveable
     from jaxconv._tools.explain import Explanation, explain
-    from jaxconv._tools.explain_jaxpr import Convolutions, explain_jaxpr
     from jaxconv._tools.inspect import resolve
     from jaxconv._tools.measure import measure
     from jaxconv._tools.notebook import load_ipython_extension as load_ipython_extension
@@ -91,7 +90,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Convolutions",
     "Explanation",
     "Measured",
     "Report",
@@ -106,7 +104,6 @@ __all__ = [
     "convolution_backward_weights",
     "enabled",
     "explain",
-    "explain_jaxpr",
     "forced",
     "install",
     "installed",
@@ -122,7 +119,6 @@ __all__ = [
 
 #: Where the names are that are imported when first used, so that importing the package is quick.
 _MODULES = {
-    "Convolutions": "_tools.explain_jaxpr",
     "Explanation": "_tools.explain",
     "Measured": "_lowering",
     "Report": "_tools.profile",
@@ -130,7 +126,6 @@ _MODULES = {
     "contractions_saveable": "_tools.checkpoint",
     "enabled": "_lax.install",
     "explain": "_tools.explain",
-    "explain_jaxpr": "_tools.explain_jaxpr",
     "forced": "_lowering",
     "install": "_lax.install",
     "installed": "_lax.install",

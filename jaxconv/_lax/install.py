@@ -84,7 +84,7 @@ def install(
     convolutions that lax makes of a complex one), no spatial axis, empty operands, a stride
     together with lhs_dilation, symbolic extents other than the batch, dot algorithms as
     `precision`, and, because lax is faster, weights gradients from one channel to one.
-    :func:`jaxconv.explain_jaxpr` lists how the convolutions of a program are computed.
+    :func:`jaxconv.explain` lists how the convolutions of a program are computed.
 
     On CPU, gradients of max pools are taken over as well, since XLA computes them one element at a
     time: of float32, float64, bfloat16 and float16, on one device, unless a program is exported.

@@ -3,7 +3,6 @@
 inspect.py         `resolve`: the sizes and pads, without computing
 explain.py         `explain`: which forms compute an operation, why, and at what cost
 flops.py           multiplications and additions, for `explain` and `profile`
-explain_jaxpr.py   `explain_jaxpr`: the convolutions of a program, and the plan of each
 profile.py         `profile`: the convolutions that JAX compiles in a block
 profile_row.py     a row of that report
 compare.py         each convolution of that report, timed and checked against lax's

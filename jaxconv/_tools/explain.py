@@ -3,10 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,13 @@ from jaxconv._base.messages import either, shown
 from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Typed
 from jaxconv._contract.contractions import plan_in
+from jaxconv._lax.install import enabled, installed
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
 from jaxconv._tools.flops import count_flops
+from jaxconv._tools.profile import Report, profile
 
 
 @dataclass(frozen=True)
@@ -63,29 +65,46 @@ class Explanation:
         return "\n".join(lines)
 
 
+@overload
+def explain(op: str, /, *args: Any, dtype: Any = None, **attributes: Any) -> Explanation: ...
+@overload
+def explain(op: Callable[..., Any], /, *args: Any, **attributes: Any) -> Any: ...
 def explain(
     op: str | Callable[..., Any], /, *args: Any, dtype: Any = None, **attributes: Any
-) -> Explanation:
-    """How an operation would be computed on the default backend, by which forms and why.
+) -> Any:
+    """How an operation, or each convolution of a function, would be computed here, and why.
 
-    The operation is compiled, to learn what memory it needs, but not run. A form that
-    `jaxconv.forced` forces is explained as such.
+    An operation is compiled for the default backend, to learn what memory it needs, but not run.
+    A form that `jaxconv.forced` forces is explained as such.
+
+    Any other function, a training step, say, is lowered, and neither compiled nor run: the result
+    is the :class:`jaxconv.Report` of :func:`jaxconv.profile` around that. Where
+    :func:`jaxconv.install` does not hold, the convolutions of lax are explained as if it did.
 
     Args:
-      op: one of the six operations, or its name.
-      args, attributes: what the operation takes. Its arrays may be given as shapes; the batch
-        must be known.
-      dtype: type of the inputs; by default that of the arrays among them, or else float32.
+      op: one of the six operations, or its name; or a function, jitted or not.
+      args, attributes: what it takes. Arrays may be given as shapes to an operation, whose batch
+        must be known, and as `jax.ShapeDtypeStruct` to a function.
+      dtype: type of the inputs of an operation; by default that of the arrays among them, or else
+        float32.
 
     Raises:
       TypeError, ValueError: what the operation itself would raise.
 
     Example:
-      >>> import jaxconv
+      >>> import jax, jax.numpy as jnp, jaxconv
       >>> found = jaxconv.explain("convolution", (8, 56, 56, 64), (1, 1, 64, 256))
       >>> found.flops, found.bytes
       (822083584, 32178176)
+      >>> def loss(x, w):
+      ...     return jax.lax.conv(x, w, (2, 2), "VALID").sum()
+      >>> x, w = jnp.ones((8, 16, 32, 32)), jnp.ones((32, 16, 3, 3))
+      >>> report = jaxconv.explain(jax.grad(loss, argnums=(0, 1)), x, w)
+      >>> sorted(row.to for row in report.rows)
+      ['fine', 'kernel']
     """
+    if callable(op) and op not in inspect.FUNCTIONS.values():
+        return _explain_function(op, *args, **attributes)
     name, given = inspect.arguments("explain", op, *args, **attributes)
     resolved = inspect.resolve(name, *args, **attributes)
     record = OPS[name]
@@ -121,6 +140,18 @@ def explain(
         no_onednn=_lowering.unavailable() if platform == "cpu" else None,
         resolved=resolved,
     )
+
+
+def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
+    """Report the convolutions of a function, as if the library were installed."""
+
+    @wraps(function)
+    def anew(*args: Any, **kwargs: Any) -> Any:  # JAX would not lower again what it keeps
+        return function(*args, **kwargs)
+
+    with nullcontext() if enabled() else installed(), profile() as report:
+        jax.jit(anew).lower(*args, **kwargs)
+    return report
 
 
 def _choose_dtype(op: str, asked: Any, typed: dict[str, Typed]) -> DType:

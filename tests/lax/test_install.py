@@ -411,8 +411,7 @@ def test_a_stride_together_with_lhs_dilation_stays_with_lax():
         partial(lax.conv_general_dilated, window_strides=(2,), padding=[(0, 0)], lhs_dilation=(2,))
     )
     text = function.lower(lhs, rhs).as_text()
-    (listed,) = jaxconv.explain_jaxpr(function, lhs, rhs).listed
-    assert (listed.result, listed.geometry) == (None, None)
+    assert [row.to for row in jaxconv.explain(function, lhs, rhs).rows] == [None]
     with jaxconv.installed():
         assert function.lower(lhs, rhs).as_text() == text
 
@@ -434,14 +433,13 @@ def test_numpy_and_scipy_of_jax():
     theirs = both(x, k)
     with jaxconv.installed():
         same(both(x, k), theirs)
-    listed = jaxconv.explain_jaxpr(both, x, k).listed
-    assert [c.result for c in listed] == ["coarse", "coarse"]
+    assert [row.to for row in jaxconv.explain(both, x, k).rows] == ["coarse", "coarse"]
 
     def by_kernel(k):
         return jax.grad(lambda k: jnp.convolve(x, k).sum())(k)
 
-    *_, last = jaxconv.explain_jaxpr(by_kernel, k).listed
-    assert (last.result, last.plan) == (None, install.FASTER)
+    left = [row.why for row in jaxconv.explain(by_kernel, k).rows if not row.to]
+    assert left == [install.FASTER]
     theirs = by_kernel(k)
     with jaxconv.installed():
         same(by_kernel(k), theirs)
@@ -547,22 +545,20 @@ def test_the_convolutions_of_a_program_are_listed():
             np.float32
         )
 
-    found = jaxconv.explain_jaxpr(step, X, integers((3, 3, 1, 6), 2), integers((3, 3, 6, 4), 3))
-    listed = [(c.written_by, c.result, c.count) for c in found.listed]
+    report = jaxconv.explain(step, X, integers((3, 3, 1, 6), 2), integers((3, 3, 6, 4), 3))
+    listed = sorted((str(row.to), row.written_by, row.count) for row in report.rows)
     assert listed == [
-        ("lax", "coarse", 1), ("lax", "coarse", 1), ("lax", "fine", 1), ("jaxconv", "coarse", 1),
-        ("lax", None, 1),
+        ("None", "lax", 1), ("coarse", "jaxconv", 1), *2 * [("coarse", "lax", 1)], ("fine", "lax", 1),
     ]  # fmt: skip
-    assert "int32" in found.listed[-1].plan
-    assert all(c.plan for c in found.listed)
-    for word in ("to fine", "stays with lax", "float32[4,4,7,6]"):
-        assert word in str(found)
-    assert str(jaxconv.explain_jaxpr(jnp.sin, X)) == "no convolutions"
+    assert ["int32" in row.why for row in report.rows if not row.to] == [True]
+    for word in ("data", "stays with lax", "float32[4,4,7,6]", "jit(step)"):
+        assert word in str(report)
+    assert jaxconv.explain(jnp.sin, X).rows == ()
 
 
 def test_equal_convolutions_are_counted():
-    listed = jaxconv.explain_jaxpr(lambda x, k: depthwise(x, k) + depthwise(x, 2 * k), X, K).listed
-    assert [c.count for c in listed] == [2]
+    report = jaxconv.explain(lambda x, k: depthwise(x, k) + depthwise(x, 2 * k), X, K)
+    assert [row.count for row in report.rows] == [2]
 
 
 # What is left out.
@@ -576,8 +572,7 @@ def chosen():
 
 def taken(x=X, k=K):
     """The contractions of a step, forward and both gradients, that are taken over."""
-    rows = jaxconv.explain_jaxpr(jax.value_and_grad(loss, (0, 1)), x, k).listed
-    return [row.result for row in rows]
+    return [row.to for row in jaxconv.explain(jax.value_and_grad(loss, (0, 1)), x, k).rows]
 
 
 @pytest.mark.parametrize(

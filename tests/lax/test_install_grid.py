@@ -84,11 +84,10 @@ def test_weights_gradients_in_blocks_of_any_layout(patched):
 
 
 def told(call):
-    """What `explain_jaxpr` says of a call and its gradients."""
+    """What `explain` says of a call and its gradients."""
     types = [jax.ShapeDtypeStruct(s, np.float32) for s in (call.lhs, call.rhs)]
     given = (*types, jax.eval_shape(call.bind(), *types))
-    with jaxconv.installed():
-        return str(jaxconv.explain_jaxpr(program([call]), [given]))
+    return str(jaxconv.explain(program([call]), [given]))
 
 
 def test_pads_that_crop_more_than_there_is_to_pad():
