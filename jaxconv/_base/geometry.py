@@ -58,6 +58,11 @@ class Axis:
         """The padding after the fine axis that makes the geometry exact; negative crops."""
         return self.span - 1 + self.extent - self.fine - self.pad_low
 
+    def reversed(self) -> "Axis":
+        """The axis of stride 1 on which fine and coarse pixels, and the taps' order, exchange."""
+        pad = self.extent - 1 - self.pad_low
+        return Axis(self.coarse, self.kernel, self.fine, 1, self.dilation, pad)
+
     def exchanged(self) -> "Axis":
         """The axis on which the coarse pixels are the taps, and the taps the coarse pixels."""
         return Axis(self.fine, self.coarse, self.kernel, self.dilation, self.stride, self.pad_low)

@@ -1,7 +1,7 @@
-"""Merge, split and reorder axes, on meshes with explicit axes too."""
+"""Merge, split, reorder and pad axes, on meshes with explicit axes too."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import jax
@@ -68,3 +68,13 @@ def transpose(x: Array, order: Sequence[int], apart: int = 1) -> Array:
     merged = lax.reshape(x, [math.prod(x.shape[axis] for axis in run) for run in source])
     moved = lax.transpose(merged, [source.index(run) for run in runs])
     return lax.reshape(moved, [x.shape[axis] for axis in order])
+
+
+#: Elements before an axis, after, and between its elements; a number below 0 crops.
+Ends = tuple[int, int, int]
+
+
+def pad(x: Array, ends: Mapping[int, Ends]) -> Array:
+    """Pad some axes with zeros."""
+    config = [ends.get(axis, (0, 0, 0)) for axis in range(x.ndim)]
+    return lax.pad(x, jnp.zeros((), x.dtype), config)

@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding
 
 from jaxconv._base import meshes
 from jaxconv._base.jax_names import Equation, Primitive, evaluate_jaxpr, walk_equations
+from jaxconv._base.reshape import pad
 from jaxconv._lax.from_lax import BOTH_STRIDES, Numbers, as_contraction, compute
 from jaxconv._rules import arguments as _arguments
 
@@ -141,6 +142,5 @@ def _canonicalise(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
 
 def _dilate(numbers: Numbers, dilation: tuple[int, ...], lhs: Array) -> Array:
     """Write out the dilation of `lhs` in zeros."""
-    between = dict(zip(numbers.lhs_spec[2:], dilation, strict=True))
-    edges = [(0, 0, between.get(axis, 1) - 1) for axis in range(lhs.ndim)]
-    return lax.pad(lhs, np.zeros((), lhs.dtype), edges)
+    spatial = zip(numbers.lhs_spec[2:], dilation, strict=True)
+    return pad(lhs, {axis: (0, 0, step - 1) for axis, step in spatial})

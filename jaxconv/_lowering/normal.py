@@ -14,10 +14,10 @@ extent if all axes tile then. Operands are cropped; results are padded with zero
 
 from dataclasses import dataclass, replace
 
-import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._base.reshape import pad
 from jaxconv._lowering.problem import Problem
 
 Ends = tuple[int, int]
@@ -52,10 +52,7 @@ class Trim:
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
         if self.pads(slot):
-            config = [(0, 0, 0)] * x.ndim
-            for at, (low, high) in zip(spatial, ends, strict=True):
-                config[at] = (low, high, 0)
-            x = lax.pad(x, jnp.zeros((), x.dtype), config)
+            x = pad(x, {at: (*pair, 0) for at, pair in zip(spatial, ends, strict=True)})
         return x
 
 

@@ -15,10 +15,10 @@ its padding and a dilated kernel with its zeros.
 import math
 from typing import NamedTuple
 
-import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Axis
+from jaxconv._base.reshape import pad
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference
 
@@ -84,10 +84,7 @@ def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
     """Pad both ends of the spatial axes with zeros; negative numbers crop."""
     if not any(low or high for low, high in pairs):
         return x
-    config = [(0, 0, 0)] * x.ndim
-    for axis, (low, high) in zip(spatial, pairs, strict=True):
-        config[axis] = (low, high, 0)
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
+    return pad(x, {at: (*pair, 0) for at, pair in zip(spatial, pairs, strict=True)})
 
 
 FORM = Form(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
-from jaxconv._base.reshape import transpose
+from jaxconv._base.reshape import pad, transpose
 from jaxconv._base.typing import Shape
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import bits, window
@@ -105,7 +105,7 @@ def _lay_patches(windows: Array, channels: int, geometry: Geometry) -> Array:
         windows = transpose(split, inverse)
     tiled = windows.reshape(batch, *(a.coarse * a.kernel for a in geometry.axes), channels)
     crop = [(-a.pad_low, -a.pad_high, a.stride - 1 if a.kernel == 1 else 0) for a in geometry.axes]
-    return lax.pad(tiled, jnp.zeros((), tiled.dtype), [(0, 0, 0), *crop, (0, 0, 0)])
+    return pad(tiled, dict(enumerate(crop, 1)))
 
 
 def _patch_order(geometry: Geometry) -> list[int]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import DataLayout, Geometry
-from jaxconv._base.reshape import merge_groups, replace_axes, split_groups
+from jaxconv._base.reshape import merge_groups, pad, replace_axes, split_groups
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import bits, window
 from jaxconv._lowering.problem import Numerics
@@ -110,7 +110,7 @@ def images_to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     batch, _, *extents = coarse.shape
     out = out.reshape(batch, geometry.groups * kernel.shape[-2], *extents)
     spread = [(-a.pad_low, -a.pad_high, a.stride - 1) for a in geometry.axes]
-    return lax.pad(out, jnp.zeros((), out.dtype), [(0, 0, 0), (0, 0, 0), *spread])
+    return pad(out, dict(enumerate(spread, 2)))
 
 
 def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:

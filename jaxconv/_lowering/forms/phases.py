@@ -23,7 +23,7 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
-from jaxconv._base.reshape import move_groups, replace_axes, transpose
+from jaxconv._base.reshape import move_groups, pad, replace_axes, transpose
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.problem import Problem
 
@@ -47,10 +47,7 @@ def _flip_problem(problem: Problem) -> tuple[Problem, ...]:
 
 def _exchange_roles(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
     """Write a contraction to fine with stride 1 as a contraction to coarse."""
-    flipped = tuple(
-        Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low) for a in axes
-    )
-    geometry = replace(problem.geometry, axes=flipped)
+    geometry = replace(problem.geometry, axes=tuple(a.reversed() for a in axes))
     if problem.dense:
         coarse, fine_at, spatial = geometry.kernel
         geometry = replace(geometry, kernel=KernelLayout(fine_at, coarse, spatial))
@@ -105,11 +102,8 @@ def spread_problem(problem: Problem) -> tuple[Problem, ...]:
 def spread(coarse: Array, kernel: Array, call: Call) -> Array:
     """Spread the pixels apart, then contract to coarse by the reversed kernel."""
     geometry = call.geometry
-    config = [(0, 0, 0)] * coarse.ndim
-    for at, axis in zip(geometry.data.spatial, geometry.axes, strict=True):
-        config[at] = (0, 0, axis.stride - 1)
-    coarse = lax.pad(coarse, jnp.zeros((), coarse.dtype), config)
-    return flip(coarse, kernel, call)
+    spatial = zip(geometry.data.spatial, geometry.axes, strict=True)
+    return flip(pad(coarse, {at: (0, 0, a.stride - 1) for at, a in spatial}), kernel, call)
 
 
 SPREAD = Form(

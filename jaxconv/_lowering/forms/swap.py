@@ -15,17 +15,13 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Axis
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import convolution
 from jaxconv._lowering.problem import Problem
 
 
 def _swap_operands(problem: Problem) -> tuple[Problem, ...]:
-    axes = tuple(
-        Axis(a.coarse, a.kernel, a.fine, 1, a.dilation, a.extent - 1 - a.pad_low)
-        for a in problem.geometry.axes
-    )
+    axes = tuple(a.reversed() for a in problem.geometry.axes)
     geometry = replace(problem.geometry, axes=axes)
     return (
         replace(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
-from jaxconv._base.reshape import replace_axes
+from jaxconv._base.reshape import pad, replace_axes
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.problem import Problem
@@ -117,8 +117,7 @@ def axis_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 def read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
     """Read the slab of each tap of the first axis, with that axis in the batch."""
     a = geometry.axes[0]
-    config = [(0, 0, 0), (a.pad_low, a.pad_high, 0), *[(0, 0, 0)] * (fine.ndim - 2)]
-    fine = lax.pad(fine, jnp.zeros((), fine.dtype), config)
+    fine = pad(fine, {1: (a.pad_low, a.pad_high, 0)})
     return [
         merge_into_batch(
             lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
+from jaxconv._base.reshape import pad
 
 Tap = tuple[int, ...]
 
@@ -30,9 +30,7 @@ def pad_axis(fine: Array, geometry: Geometry, n: int) -> Array:
 
 def pad_along(x: Array, at: int, low: int, high: int) -> Array:
     """Pad axis `at` with zeros, or crop it."""
-    config = [(0, 0, 0)] * x.ndim
-    config[at] = (low, high, 0)
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
+    return pad(x, {at: (low, high, 0)})
 
 
 def geometry_of_padded(geometry: Geometry) -> Geometry:
@@ -57,11 +55,11 @@ def read_tap(tap: Tap, fine: Array, geometry: Geometry) -> Array:
 
 def shift_fine(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     """Shift the unpadded fine tensor over zeros, to the pixels that a tap reads with stride 1."""
-    config = [(0, 0, 0)] * fine.ndim
+    ends = {}
     for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
         low = a.pad_low - a.dilation * t
-        config[at] = (low, a.coarse - low - a.fine, 0)
-    return lax.pad(fine, jnp.zeros((), fine.dtype), config)
+        ends[at] = (low, a.coarse - low - a.fine, 0)
+    return pad(fine, ends)
 
 
 def weights_of_tap(tap: Tap, kernel: Array) -> Array:
