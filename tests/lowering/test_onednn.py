@@ -20,7 +20,7 @@ from jaxconv import _lowering
 from jaxconv._base import environment
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import onednn_call, onednn_weights, slide
+from jaxconv._lowering.forms import onednn_call, onednn_weights
 from tests.support import oracle
 
 HERE = pytest.mark.skipif(
@@ -255,7 +255,6 @@ def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, patch
 def test_an_image_slides_in_blocks_of_rows(channels, patched):
     """A depthwise weights gradient, also for each pair of channels of a small group."""
     patched(onednn_call, "MAX_TAPS", 40)
-    patched(slide, "MIN_PIXELS", 20)
     (i, o), groups, rng = channels, 64, np.random.default_rng(5)
     src = rng.integers(-3, 4, (2, groups * i, 21, 16)).astype(np.float32)
     diff = rng.integers(-3, 4, (2, groups * o, 8, 10)).astype(np.float32)

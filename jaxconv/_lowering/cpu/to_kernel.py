@@ -90,9 +90,14 @@ def _rows(p: Problem) -> bool:
     return p.channels_first and long and few and (p.strided or aliased)
 
 
+#: Taps for which multiply-adds read the data from memory as fast as from a cache.
+MAX_TAPS_AT_ONCE = 9
+
+
 def _much_data(p: Problem) -> bool:
-    """Whether data is copied, or read by multiply-adds; the form knows how much is too much."""
-    return _few_pairs(p) or (not p.channels_last and p.rank > 1 and not p.tiles)
+    """Whether data is copied, or read again and again; the form knows how much is too much."""
+    copied = not p.channels_last and p.rank > 1 and not p.tiles
+    return copied or (_few_pairs(p) and p.taps > MAX_TAPS_AT_ONCE)
 
 
 #: Sums that XLA:CPU computes in one dot on one core.
@@ -229,7 +234,7 @@ TABLE: Table = (
         split.BLOCKS,
         _much_data,
         "much data is copied, or read again: in blocks that a cache holds",
-        example("kernel", (112, 112), (1, 1), groups=256),
+        example("kernel", (56, 56), (1, 1), 7, groups=128),
     ),
     Line(
         "few-sums",
