@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxconv._base.messages import either, shown
+from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import Shape
 from jaxconv._ops import conv_transpose, convolution
 from jaxconv._rules import attributes as parse
@@ -61,8 +61,10 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
     except ValueError as error:
         if not any(map(_meant_as_shape, tensors.values())):
             raise
+        message: Refusal = error.args[0]
         remedy = "An array stands for itself: pass a shape as a tuple"
-        raise ValueError(f"{error}. {remedy}") from None
+        formats = ". ".join(filter(None, (message.parts["formats"], remedy)))
+        raise ValueError(message.with_parts(formats=formats)) from None
 
 
 def arguments(caller: str, op: Any, /, *args: Any, **attributes: Any) -> tuple[str, dict[str, Any]]:
