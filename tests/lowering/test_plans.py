@@ -120,6 +120,11 @@ def test_deep_depthwise_layers_are_called_where_they_were_swept(sizes, avx512, f
     assert names(choose_plan(asked, "cpu")) == [form]
 
 
+def test_groups_of_16_bits_are_widened_one_by_one():
+    asked = example("kernel", (80, 80), (16, 16), groups=8, batch=4, dtype=BFLOAT16)
+    assert names(choose_plan(asked, "cpu")) == ["by group", "onednn-weights"]
+
+
 @pytest.mark.parametrize(("dtype", "batch"), [("float64", 8), ("float32", None), ("float32", 0)])
 def test_what_onednn_cannot_compute_is_not_asked_of_it(dtype, batch):
     asked = replace(example("coarse", (28, 28), (16, 32), dtype=dtype), batch=batch)
@@ -278,7 +283,15 @@ def test_strides_are_few_contractions_however_large():
     assert len(depthwise.parts) == 4
 
 
+#: Forms that loop over, cut or merge axes that XLA may split over devices.
+LOOPS = {
+    "bundle", "by block", "by group", "col2im", "dot by image", "dot in parts", "im2col",
+    "multiply-adds, channels first", "onednn-weights", "slide", "swap",
+}  # fmt: skip
+
+
 def test_a_program_split_over_devices_gets_forms_without_loops():
+    assert {name for name, form in _lowering.FORMS.items() if form.gathers} == LOOPS
     for asked in drawn(600):
         if asked.devices > 1:
             todo = [choose_plan(replace(asked, onednn=False), "cpu")]
