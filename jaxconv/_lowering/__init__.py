@@ -5,6 +5,7 @@ normal.py                       a problem without taps, pixels and axes that add
 form.py                         the records: a form, and a line of a table
 cpu/                            a table for each slot: which form when, and why
 gpu.py, tpu.py                  a table each
+example.py                      a problem by a few sizes, for the witnesses of lines
 plan.py                         from a primitive to a plan, the first line that holds, and to lax
 force.py, measured.py           `forced`: a form by name, or those that were measured
 isolate.py                      keeps XLA from fusing a form with its neighbours
