@@ -1,7 +1,7 @@
 """Questions about operations and programs.
 
 inspect.py         `resolve`: the sizes and pads, without computing
-explain.py         `explain`: which forms compute an operation, why, at what cost; or a whole program
+explain.py         `explain`: which forms compute an operation or a program, why, at what cost
 flops.py           multiplications and additions, for `explain` and `profile`
 profile.py         `profile`: the convolutions that JAX compiles in a block
 profile_row.py     a row of that report
