@@ -15,6 +15,7 @@ from jaxconv._base.target import Target
 from jaxconv._lowering import onednn_here, xla_here
 from jaxconv._lowering.example import example
 from jaxconv._lowering.forms import blocks, phases
+from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
 
@@ -96,11 +97,14 @@ LINES = [
 
 @pytest.mark.parametrize(("slot", "line"), LINES)
 def test_a_line_alone_decides_about_its_witness(slot, line):
+    assert line.witness is not None, "a line has a witness"
     witness = replace(line.witness, result=slot)
     chosen = choose_plan(witness, "cpu")
-    assert chosen.line == f"{slot}: {line.name}"
+    assert line.holds(normalise(witness)[0]), "the condition, or the form, leaves the witness out"
+    assert chosen.line == f"{slot}: {line.name}", "an earlier line decides about the witness"
     assert chosen.form is line.form
-    assert names(choose_plan(witness, "cpu", without=chosen.line)) != names(chosen)
+    other = choose_plan(witness, "cpu", without=chosen.line)
+    assert names(other) != names(chosen), f"{other.line} gives the witness the same form"
 
 
 @pytest.mark.parametrize(
