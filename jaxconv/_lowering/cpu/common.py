@@ -2,7 +2,7 @@
 
 from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line
-from jaxconv._lowering.forms import convolution, dots, onednn, taps
+from jaxconv._lowering.forms import convolution, dots, taps
 from jaxconv._lowering.problem import Problem
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
@@ -19,11 +19,6 @@ MAX_WIDENED_CHANNELS = 8
 
 #: Coarse channels that are not worth im2col's windows.
 MAX_COARSE_CHANNELS = 16
-
-
-def may_call_onednn(p: Problem) -> bool:
-    """Whether oneDNN's call may compute a contraction to coarse, or a rewrite of this one."""
-    return onednn.may_call(p)
 
 
 def image_by_image(p: Problem) -> bool:

@@ -7,7 +7,6 @@ from jaxconv._lowering.cpu.common import (
     MAX_WIDENED_CHANNELS,
     MIN_COARSE_PER_FINE,
     ONE_TAP_CHANNELS_FIRST,
-    may_call_onednn,
     wide_groups,
 )
 from jaxconv._lowering.example import example
@@ -51,8 +50,8 @@ MAX_ALIASED_GROUP_CHANNELS = 16
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read by multiply-adds, and is more than a cache holds."""
     if _reads_aliased(p):
-        return may_call_onednn(p)
-    multiplied = p.depthwise and p.rank > 1 and not may_call_onednn(p)
+        return onednn.may_call(p)
+    multiplied = p.depthwise and p.rank > 1 and not onednn.may_call(p)
     much = p.counted and p.bytes_of_data > split.MAX_COARSE_BYTES
     return multiplied and much and p.channels_last and not p.phase
 
@@ -73,7 +72,7 @@ MAX_DOT_PIXELS = 14 * 14
 
 def _one_dot(p: Problem) -> bool:
     """Whether one tap, or tiles, have one group, and oneDNN does not save a pass."""
-    called = may_call_onednn(p) and _pays_for_onednn(p)
+    called = onednn.may_call(p) and _pays_for_onednn(p)
     if not p.dense or not called or not p.pointwise:
         return p.dense and not called
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
@@ -116,7 +115,7 @@ MAX_MULTIPLIER = 8
 def _multiplies_channels(p: Problem) -> bool:
     """Whether there is one fine channel a group, and oneDNN computes it repeated."""
     few = p.coarse_channels <= MAX_MULTIPLIER
-    return few and all(map(may_call_onednn, repeat.split_multiplier(p)))
+    return few and all(map(onednn.may_call, repeat.split_multiplier(p)))
 
 
 #: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.

@@ -7,11 +7,10 @@ from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
     MAX_STEM_CHANNELS,
     ONE_TAP_CHANNELS_FIRST,
-    may_call_onednn,
 )
 from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line, Table
-from jaxconv._lowering.forms import col2im, dot, phases, split, taps
+from jaxconv._lowering.forms import col2im, dot, onednn, phases, split, taps
 from jaxconv._lowering.problem import Problem
 
 
@@ -22,7 +21,7 @@ def _much_data(p: Problem) -> bool:
 
 def _one_dot(p: Problem) -> bool:
     """Whether there is one group: with groups, oneDNN is faster after a flip or by phases."""
-    return p.dense or not may_call_onednn(p)
+    return p.dense or not onednn.may_call(p)
 
 
 #: Coarse channels a pixel for which the weights are most of the data, with stride 1.

@@ -14,7 +14,6 @@ from jaxconv._lowering.cpu.common import (
     MIN_COARSE_PER_FINE,
     MIN_GROUP_WORK,
     image_by_image,
-    may_call_onednn,
     wide_groups,
 )
 from jaxconv._lowering.example import example
@@ -25,6 +24,7 @@ from jaxconv._lowering.forms import (
     dots,
     im2col,
     multiply_adds,
+    onednn,
     onednn_weights,
     slide,
     split,
@@ -69,7 +69,7 @@ def _slides(p: Problem) -> bool:
     if p.taps <= MAX_FACTORS or p.pairs > MAX_SLIDING_PAIRS or small:
         return False
     [part] = slide.split_images(p)
-    return may_call_onednn(part) and part.taps >= min(MIN_BLOCK_PIXELS, p.positions)
+    return onednn.may_call(part) and part.taps >= min(MIN_BLOCK_PIXELS, p.positions)
 
 
 #: Pixels of a row that are worth a vector.
