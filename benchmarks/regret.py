@@ -52,7 +52,8 @@ def plans(problem: Problem) -> dict[str, Plan]:
     """The plan of each contender: the table's, the table's without a line, and those of forms."""
     chosen, found = choose_plan(problem, "cpu"), {}
     for line in dict.fromkeys(plan.line for plan in walk(chosen)):  # other lines change nothing
-        with contextlib.suppress(StopIteration, RecursionError):  # nothing else computes it
+        # Nothing else computes it, or its part: a StopIteration, or of a part a RuntimeError.
+        with contextlib.suppress(StopIteration, RuntimeError):
             found[WITHOUT + line] = choose_plan(problem, "cpu", without=line)
     many = problem.taps * max(problem.summed, problem.result == "kernel") > MOST_TERMS
     for name in _lowering.FORMS:
