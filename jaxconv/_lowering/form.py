@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from jax import Array
 
@@ -56,12 +57,8 @@ class Form:
     parts: Callable[[Problem], tuple[Problem, ...]] | None = None
     #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
     any_sizes: bool = False
-    #: takes any layouts; for other forms, data becomes channels-last, a kernel (X, i, o)
-    any_layout: bool = False
-    #: takes data with the channels first instead
-    channels_first: bool = False
-    #: takes a kernel in any layout
-    any_kernel: bool = False
+    #: the layouts of operands and result: of data, or "any kernel" as well, or "any" of both
+    layouts: Literal["channels last", "channels first", "any kernel", "any"] = "channels last"
     #: cuts or merges axes that XLA may split over devices, which would gather the data of all
     #: devices; so no line gives the form a program that XLA splits
     gathers: bool = False
@@ -77,6 +74,15 @@ class Form:
     def fills(self, problem: Problem) -> bool:
         """Whether the form can compute a contraction."""
         return problem.result in self.emit and not self.cannot(problem)
+
+    def arrange(self, problem: Problem) -> Problem:
+        """The same contraction in layouts that the form takes; a kernel is else (X, i, o)."""
+        if self.layouts == "any":
+            return problem
+        inner = problem.canonical(self.layouts == "channels first")
+        if self.layouts == "any kernel" and problem.result != "kernel":
+            return replace(inner, geometry=replace(inner.geometry, kernel=problem.geometry.kernel))
+        return inner
 
 
 @dataclass(frozen=True)

@@ -160,9 +160,7 @@ def _plan(
         form, why = line.form, line.why
     if form.any_sizes:
         normal, trim = problem, None
-    inner = normal if form.any_layout else normal.canonical(form.channels_first)
-    if form.any_kernel and normal.result != "kernel":
-        inner = replace(inner, geometry=replace(inner.geometry, kernel=normal.geometry.kernel))
+    inner = form.arrange(normal)
     isolate = inner.result in form.isolated and not inside and platform == "cpu"
     inner_parts = form.parts(inner) if form.parts else ()
     may_finish = _may_finish(normal, inner, trim)

@@ -119,7 +119,7 @@ LOWERING = faults(
      ("windows are added up at the far end",
       "at, step * m, last - step * m)", "at, last - step * m, step * m)", FORMS),
      ("col2im makes windows of an image that is split over devices",
-      "    any_kernel=True,\n    gathers=True,", "    any_kernel=True,", PLANS),
+      "    layouts=\"any kernel\",\n    gathers=True,", "    layouts=\"any kernel\",", PLANS),
     ),
     ("_lowering/forms/blocks.py",
      ("a block is put one place too early",

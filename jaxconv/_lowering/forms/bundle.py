@@ -113,5 +113,5 @@ FORM = Form(
     cannot=lambda p: p.dense or count_groups(p) < 2,
     gathers=True,
     parts=_split_bundles,
-    any_layout=True,
+    layouts="any",
 )

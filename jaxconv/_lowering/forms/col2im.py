@@ -117,7 +117,7 @@ FORM = Form(
     "col2im",
     {"coarse": _loop_over_images(to_coarse), "fine": _loop_over_images(to_fine)},
     cannot=_cannot,
-    any_kernel=True,
+    layouts="any kernel",
     gathers=True,
     contender=True,
 )

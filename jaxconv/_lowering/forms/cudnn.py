@@ -90,6 +90,6 @@ def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
 FORM = Form(
     "cudnn",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    any_layout=True,
+    layouts="any",
     isolated=(),
 )

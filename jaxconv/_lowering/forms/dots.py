@@ -85,7 +85,7 @@ def _split_channels(x: Array, groups: int, data: DataLayout) -> Array:
 BY_TAP = Form(
     "dot by tap",
     {"coarse": taps_to_coarse, "kernel": taps_to_kernel},
-    any_layout=True,
+    layouts="any",
     isolated=(),
 )
 
@@ -158,5 +158,5 @@ BY_IMAGE = Form(
     {"coarse": images_to_coarse, "fine": images_to_fine, "kernel": images_to_kernel},
     cannot=lambda p: not p.pointwise,
     gathers=True,
-    channels_first=True,
+    layouts="channels first",
 )

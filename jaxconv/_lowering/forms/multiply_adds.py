@@ -254,5 +254,5 @@ CHANNELS_FIRST = Form(
     {"coarse": to_coarse, "kernel": planes_to_kernel},
     cannot=lambda p: p.result == "kernel" and (not p.depthwise or p.rank == 1 or not p.counted),
     gathers=True,
-    channels_first=True,
+    layouts="channels first",
 )

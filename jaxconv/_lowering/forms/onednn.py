@@ -40,7 +40,7 @@ FORM = Form(
     "onednn",
     {"coarse": to_coarse},
     cannot=lambda p: not may_call(p),
-    any_kernel=True,  # oneDNN reorders any kernel to a layout of its own
+    layouts="any kernel",  # oneDNN reorders any kernel to a layout of its own
     isolated=(),
     finishes=onednn_call.gains_by_finishing,
     contender=True,

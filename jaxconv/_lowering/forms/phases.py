@@ -83,7 +83,7 @@ FLIP = Form(
     {"fine": flip},
     cannot=lambda p: p.strided,
     parts=_flip_problem,
-    any_layout=True,
+    layouts="any",
     isolated=(),
     one_part=True,
 )
@@ -111,7 +111,7 @@ SPREAD = Form(
     {"fine": spread},
     cannot=lambda p: not p.strided,
     parts=spread_problem,
-    any_layout=True,
+    layouts="any",
     one_part=True,
 )
 

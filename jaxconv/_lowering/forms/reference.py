@@ -121,7 +121,7 @@ FORM = Form(
     "reference",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     any_sizes=True,
-    any_layout=True,
+    layouts="any",
     isolated=(),
 )
 
@@ -142,6 +142,6 @@ ZEROS = Form(
     "zeros",
     {slot: _emit_zeros(slot) for slot in ("coarse", "fine", "kernel")},
     cannot=lambda p: not p.empty,
-    any_layout=True,
+    layouts="any",
     isolated=(),
 )

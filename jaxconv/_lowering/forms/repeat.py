@@ -32,7 +32,7 @@ FORM = Form(
     {"coarse": to_coarse},
     cannot=lambda p: p.dense or not p.fine_channels == 1 < p.coarse_channels,
     parts=split_multiplier,
-    any_kernel=True,
+    layouts="any kernel",
     isolated=(),
     one_part=True,
     contender=True,

@@ -84,7 +84,7 @@ FORM = Form(
     "slide",
     {"kernel": images_to_kernel},
     cannot=lambda p: p.dense or not p.counted or p.empty or p.rank > 2,
-    any_layout=True,
+    layouts="any",
     gathers=True,
     parts=split_images,
     contender=True,

@@ -175,7 +175,7 @@ BLOCKS = Form(
     "by block",
     {"kernel": blocks_to_kernel, "fine": blocks_to_fine, "coarse": blocks_to_coarse},
     cannot=lambda p: not p.counted or _choose_block(p) == (p.batch, p.geometry.groups),
-    any_layout=True,
+    layouts="any",
     gathers=True,
     parts=_split_blocks,
 )
