@@ -164,13 +164,6 @@ def test_exact_in_blocks(patched, form, slot):
     check(form, slot, problems)
 
 
-def test_exact_of_a_few_groups_at_a_time(patched):
-    patched(split, "FEW_CHANNELS", 8)
-    problems = [p for p in POOL if several(p) and claims("by block", "coarse", p)][:8]
-    assert any(p.groups > 1 for p in problems)
-    check("by block", "coarse", problems)
-
-
 def several(problem):
     """Whether it has what can be in the wrong place: windows, taps, and residues of a stride."""
     return all(a.coarse > 2 and a.kernel > 2 for a in problem.axes)

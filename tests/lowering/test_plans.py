@@ -135,25 +135,6 @@ def test_what_onednn_cannot_compute_is_not_asked_of_it(dtype, batch):
     assert names(choose_plan(asked, "cpu")) == ["convolution" if batch != 0 else "zeros"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "loops"),
-    [
-        (problem("coarse", [axis(28)] * 2, 32, 16, 16), 1),
-        (problem("coarse", [axis(28)] * 2, 32, 16, 16, batch=32), 2),
-        (problem("coarse", [axis(28)] * 2, 31, 16, 16), 0),
-        (problem("coarse", [axis(28)] * 2, 16, 32, 32), 0),
-        (problem("coarse", [axis(20)] * 2, 32, 16, 16), 0),
-        (problem("coarse", [axis(28)] * 2, 32, 16, 16, dtype=BFLOAT16), 0),
-        (problem("coarse", [axis(28)] * 2, 32, 16, 16, phase=True), 0),
-    ],
-)
-def test_aliased_groups_are_taken_a_few_at_a_time(asked, loops):
-    """Of pixels that are a multiple of 2 KiB apart, in rows that fill a cache."""
-    found = names(choose_plan(replace(asked, onednn=True), "cpu"))
-    assert found == ["by block"] * loops + ["onednn"]
-    assert names(choose_plan(asked, "cpu"))[0] != "by block"
-
-
 def channels_first(asked):
     return replace(asked, geometry=replace(asked.geometry, data=DataLayout(0, 1, (2, 3))))
 

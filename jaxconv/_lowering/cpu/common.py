@@ -1,5 +1,7 @@
 """What several tables have: lines, and questions about sizes."""
 
+import math
+
 from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line
 from jaxconv._lowering.forms import convolution, dots, taps
@@ -8,23 +10,33 @@ from jaxconv._lowering.problem import Problem
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
 MIN_GROUP_WORK = 4e6
 
-#: Fine channels of a stem.
+#: Summed channels of a group for which multiply-adds beat other forms.
+MAX_GROUP_CHANNELS = 8
+
+#: Fine channels of a stem, or of a layer that makes many of few.
 MAX_STEM_CHANNELS = 4
+
+#: Channels that fill a vector of AVX2.
+VECTOR_CHANNELS = 8
+
+#: Summed channels for each result channel for which adding windows up is faster.
+MIN_SUMMED_PER_RESULT = 8
 
 #: Coarse channels for each fine channel of a layer that makes many of few.
 MIN_COARSE_PER_FINE = 10
-
-#: Fine channels of a layer that makes many of few.
-MAX_WIDENED_CHANNELS = 8
 
 #: Coarse channels that are not worth im2col's windows.
 MAX_COARSE_CHANNELS = 16
 
 
-def image_by_image(p: Problem) -> bool:
-    """Whether twice the weights, which each image copies, are at most the image, channels first."""
-    i, o = p.fine_channels, p.coarse_channels
-    return p.channels_first and 2 * i * o <= p.positions * (i + o)
+def _image_by_image(p: Problem) -> bool:
+    """Whether twice the weights, which each image copies, are at most the image, channels first.
+
+    To coarse, one image takes the weights as they lie.
+    """
+    i, o, images = p.fine_channels, p.coarse_channels, p.batch or math.inf
+    copies = 1 - 1 / images if p.result == "coarse" else 1
+    return p.channels_first and 2 * copies * i * o <= p.positions * (i + o)
 
 
 def wide_groups(p: Problem) -> bool:
@@ -35,7 +47,7 @@ def wide_groups(p: Problem) -> bool:
 ONE_TAP_CHANNELS_FIRST = Line(
     "one-tap-channels-first",
     dots.BY_IMAGE,
-    image_by_image,
+    _image_by_image,
     "one tap, channels first: a dot for each image, and no transposition",
     example("coarse", (28, 28), (64, 64), 1, channels_first=True),
 )

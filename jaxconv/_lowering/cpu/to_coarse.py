@@ -4,9 +4,12 @@ from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
     FAR,
     MAX_COARSE_CHANNELS,
-    MAX_WIDENED_CHANNELS,
+    MAX_GROUP_CHANNELS,
+    MAX_STEM_CHANNELS,
     MIN_COARSE_PER_FINE,
+    MIN_SUMMED_PER_RESULT,
     ONE_TAP_CHANNELS_FIRST,
+    VECTOR_CHANNELS,
     wide_groups,
 )
 from jaxconv._lowering.example import example
@@ -24,9 +27,6 @@ from jaxconv._lowering.forms import (
 )
 from jaxconv._lowering.problem import Problem
 
-#: Summed channels of a group for which multiply-adds beat XLA's grouped convolution.
-MAX_GROUP_CHANNELS = 8
-
 #: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
 MAX_TERMS = 100
 
@@ -37,33 +37,11 @@ def _few_terms(p: Problem) -> bool:
     return few and p.taps * p.fine_channels <= MAX_TERMS
 
 
-#: Channels whose multiples make pixels share few lines of a cache.
-ALIASED_CHANNELS = 512
-
-#: Bytes of a row of pixels that a core's cache does not hold.
-MIN_ALIASED_ROW_BYTES = 48 << 10
-
-#: Channels of a group up to which oneDNN reads such pixels again for each tap.
-MAX_ALIASED_GROUP_CHANNELS = 16
-
-
 def _much_data(p: Problem) -> bool:
-    """Whether data is copied, or read by multiply-adds, and is more than a cache holds."""
-    if _reads_aliased(p):
-        return onednn.may_call(p)
+    """Whether multiply-adds of a plane read more data than a cache holds."""
     multiplied = p.depthwise and p.rank > 1 and not onednn.may_call(p)
     much = p.counted and p.bytes_of_data > split.MAX_COARSE_BYTES
     return multiplied and much and p.channels_last and not p.phase
-
-
-def _reads_aliased(p: Problem) -> bool:
-    """Whether oneDNN would read, tap by tap, pixels that share few lines of a cache."""
-    if p.bits != 32 or p.phase or p.pointwise:
-        return False
-    few = not p.dense and 1 < p.fine_channels <= MAX_ALIASED_GROUP_CHANNELS
-    channels = p.geometry.groups * p.fine_channels
-    row = 4 * channels * p.geometry.axes[-1].fine
-    return few and channels % ALIASED_CHANNELS == 0 and row >= MIN_ALIASED_ROW_BYTES
 
 
 #: Pixels of images that are too few for oneDNN's call to finish sums in one pass.
@@ -73,23 +51,17 @@ MAX_DOT_PIXELS = 14 * 14
 def _one_dot(p: Problem) -> bool:
     """Whether one tap, or tiles, have one group, and oneDNN does not save a pass."""
     called = onednn.may_call(p) and _pays_for_onednn(p)
-    if not p.dense or not called or not p.pointwise:
+    planes = p.channels_first and p.bits == 32  # a dot would transpose the weights, too
+    if not p.dense or not called or not p.pointwise or planes:
         return p.dense and not called
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
     copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
     return not (finishes or copies)
 
 
-#: Result channels for which adding windows up beats oneDNN.
-MAX_RESULT_CHANNELS = 8
-
-#: Summed channels for each result channel for which adding windows up is faster.
-MIN_SUMMED_PER_RESULT = 8
-
-
 def _few_results(p: Problem) -> bool:
     """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
-    most = MAX_RESULT_CHANNELS if p.onednn else MAX_COARSE_CHANNELS
+    most = VECTOR_CHANNELS if p.onednn else MAX_COARSE_CHANNELS
     few = p.coarse_channels <= most
     return p.counted and few and p.fine_channels >= MIN_SUMMED_PER_RESULT * p.coarse_channels
 
@@ -97,14 +69,15 @@ def _few_results(p: Problem) -> bool:
 #: Products of a result that cost less than two transpositions.
 MAX_PLANE_TERMS = 49
 
-#: Channels of a group of such a result, and with strides.
-MAX_PLANE_CHANNELS, MAX_STRIDED_PLANE_CHANNELS = 4, 1
+#: Channels of a group of such a result; with strides, one.
+MAX_PLANE_CHANNELS = 4
 
 
 def few_terms_channels_first(p: Problem) -> bool:
-    """Whether grouped sums cost less than two transpositions."""
-    most = MAX_STRIDED_PLANE_CHANNELS if p.strided else MAX_PLANE_CHANNELS
-    few = not p.dense and p.fine_channels <= most
+    """Whether few sums, or those of few channels, cost less than two transpositions."""
+    most = 1 if p.strided else MAX_PLANE_CHANNELS
+    stem = onednn.may_call(p) and p.bits == 32
+    few = (stem or not p.dense) and p.fine_channels <= most
     return p.channels_first and few and p.taps * p.fine_channels <= MAX_PLANE_TERMS
 
 
@@ -175,7 +148,7 @@ def _small_image(p: Problem) -> bool:
 def _widens(p: Problem) -> bool:
     """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
     many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
-    return 1 < p.fine_channels <= MAX_WIDENED_CHANNELS and many
+    return 1 < p.fine_channels <= MAX_STEM_CHANNELS and many
 
 
 TABLE: Table = (
@@ -184,8 +157,8 @@ TABLE: Table = (
         "much-data",
         split.BLOCKS,
         _much_data,
-        "much data is copied, or read again: in blocks that a cache holds",
-        example("coarse", (28, 28), (16, 16), groups=32),
+        "much data is read again and again: in blocks that a cache holds",
+        example("coarse", (56, 56), (1, 1), groups=256, onednn=False),
     ),
     Line(
         "one-dot",
@@ -206,7 +179,7 @@ TABLE: Table = (
         "few-terms-channels-first",
         multiply_adds.CHANNELS_FIRST,
         few_terms_channels_first,
-        "few channels a group: multiply-adds, and no transposition",
+        "few channels: multiply-adds, and no transposition",
         example("coarse", (28, 28), (1, 1), groups=32, channels_first=True),
     ),
     Line(

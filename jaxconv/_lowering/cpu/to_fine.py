@@ -6,6 +6,7 @@ from jaxconv._lowering.cpu import to_coarse
 from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
     MAX_STEM_CHANNELS,
+    MIN_SUMMED_PER_RESULT,
     ONE_TAP_CHANNELS_FIRST,
 )
 from jaxconv._lowering.example import example
@@ -20,8 +21,9 @@ def _much_data(p: Problem) -> bool:
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether there is one group: with groups, oneDNN is faster after a flip or by phases."""
-    return p.dense or not onednn.may_call(p)
+    """Whether a flip or phases are slower: with groups, or channels first, they are faster."""
+    alone = p.dense or not onednn.may_call(p)
+    return alone and (p.channels_last or p.bits != 32)
 
 
 #: Coarse channels a pixel for which the weights are most of the data, with stride 1.
@@ -41,9 +43,6 @@ def _few_pixels(p: Problem) -> bool:
 #: Coarse channels that phases read faster than windows are added up.
 MAX_PHASED_CHANNELS = 64
 
-#: Coarse channels for each fine channel for which adding windows up is faster.
-MIN_SUMMED_PER_RESULT = 8
-
 
 def _few_results(p: Problem) -> bool:
     """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
@@ -56,14 +55,10 @@ def _few_results(p: Problem) -> bool:
     return p.counted and p.bits < 64 and (few or many)
 
 
-#: Pixels for each coarse pixel, with the zeros that spread the coarse pixels apart.
-MAX_SPREAD = 16
-
-
 def _spread(p: Problem) -> bool:
     """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
     pixels = math.prod(a.stride for a in p.geometry.axes)
-    few = p.strided and p.bits > 16 and pixels <= MAX_SPREAD
+    few = not p.dense and p.strided and p.bits > 16 and pixels <= phases.MAX_SEPARATE_RESIDUES
     return few and all(map(to_coarse.few_terms_channels_first, phases.spread_problem(p)))
 
 
@@ -80,7 +75,7 @@ TABLE: Table = (
         "one-dot",
         dot.FORM,
         _one_dot,
-        "one tap, or windows that tile: one dot",
+        "one tap: one dot",
         example("fine", (28, 28), (16, 32), 1),
     ),
     Line(

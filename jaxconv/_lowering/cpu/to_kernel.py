@@ -9,11 +9,11 @@ from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
     FAR,
     MAX_COARSE_CHANNELS,
+    MAX_GROUP_CHANNELS,
     MAX_STEM_CHANNELS,
-    MAX_WIDENED_CHANNELS,
     MIN_COARSE_PER_FINE,
     MIN_GROUP_WORK,
-    image_by_image,
+    VECTOR_CHANNELS,
     wide_groups,
 )
 from jaxconv._lowering.example import example
@@ -33,14 +33,22 @@ from jaxconv._lowering.forms import (
 )
 from jaxconv._lowering.problem import Problem
 
+#: Data of an image for each sum, which each image adds to.
+MIN_DATA_PER_SUM = 8
+
+
+def _image_by_image(p: Problem) -> bool:
+    """Whether the sums, channels first, are few beside the data of an image."""
+    i, o = p.fine_channels, p.coarse_channels
+    few = MIN_DATA_PER_SUM * i * o <= p.positions * (i + o)
+    return p.bits > 16 and p.channels_first and few
+
+
 #: Factors (pairs of a tap and a fine channel) that multiply-adds take in one loop.
 MAX_FACTORS = 64
 
 #: Pairs of channels in a group for which multiply-adds beat dots.
 MAX_CHANNEL_PAIRS = 32
-
-#: Fine channels of such a group.
-MAX_GROUP_CHANNELS = 8
 
 
 def _few_pairs(p: Problem) -> bool:
@@ -113,9 +121,6 @@ def _few_sums(p: Problem) -> bool:
 #: Multiply-adds that are worth a call of oneDNN for a weights gradient.
 MIN_ONEDNN_WORK = 1e6
 
-#: Coarse channels that fill a vector of AVX2.
-MIN_COARSE_CHANNELS = 8
-
 #: Coarse channels for each fine channel and tap of the last axis.
 MAX_COARSE_PER_ROW = 7
 
@@ -134,7 +139,7 @@ def _pays_for_onednn(p: Problem) -> bool:
     if p.rank == 1:
         few = (p.batch or 0) < MIN_IMAGES and i >= MIN_SIGNAL_CHANNELS
         return not p.dilated and (p.strided or few)
-    return MIN_COARSE_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
+    return VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
 
 
 #: Images for which XLA's weights gradient, which takes images as channels, beats im2col.
@@ -192,9 +197,8 @@ def _dots_of_windows(p: Problem) -> bool:
 
 def _is_stem(p: Problem) -> bool:
     """Whether there are few channels and several images, which XLA takes as channels."""
-    few = p.fine_channels <= MAX_WIDENED_CHANNELS and p.coarse_channels <= MAX_COARSE_CHANNELS
-    least = MIN_IMAGES if p.fine_channels <= MAX_STEM_CHANNELS else MIN_MANY_IMAGES
-    return few and (p.batch or 0) >= least and p.bits == 32
+    few = p.fine_channels <= MAX_STEM_CHANNELS and p.coarse_channels <= MAX_COARSE_CHANNELS
+    return few and (p.batch or 0) >= MIN_IMAGES and p.bits == 32
 
 
 #: Pixels of signals that im2col takes.
@@ -211,7 +215,7 @@ TABLE: Table = (
     Line(
         "one-tap-channels-first",
         dots.BY_IMAGE,
-        lambda p: p.bits > 16 and image_by_image(p),
+        _image_by_image,
         "one tap, channels first: a dot for each image, and no transposition",
         example("kernel", (28, 28), (16, 32), 1, channels_first=True),
     ),

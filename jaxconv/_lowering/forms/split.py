@@ -93,9 +93,6 @@ MIN_GROUPS = 64
 #: Data, and data of one image, that a contraction to coarse takes at once.
 MAX_COARSE_BYTES = 32 << 20
 
-#: Channels that a contraction to coarse of less data takes at once.
-FEW_CHANNELS = 256
-
 #: Data of one image that a weights gradient of few taps takes at once: groups would be slivers.
 MAX_IMAGE_BYTES, MAX_IMAGE_TAPS = 8 << 20, 9
 
@@ -108,8 +105,6 @@ def _choose_block(problem: Problem) -> tuple[int, int]:
     if problem.result == "fine":
         images = max(MAX_FINE_BLOCK_BYTES // max(image, 1), MIN_FINE_BLOCK_IMAGES)
         return find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
-    if problem.result == "coarse" and data <= MAX_COARSE_BYTES:
-        return batch, find_divisor(groups, FEW_CHANNELS // problem.fine_channels)
     whole = MAX_IMAGE_BYTES if problem.taps <= MAX_IMAGE_TAPS else MAX_BLOCK_BYTES
     if problem.result == "coarse":
         whole = MAX_COARSE_BYTES
