@@ -19,7 +19,8 @@ from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._checks import selfcheck, selftest, terminal
+from jaxconv._checks import case, selfcheck, selftest, terminal
+from jaxconv._checks.case import one_line
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.qualify import qualify_call
 from jaxconv._tools import clock
@@ -90,7 +91,7 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # backends fail in ways of their own
-        print(textwrap.fill(f"FAIL: no usable backend. {selfcheck.one_line(error)}", WIDTH))
+        print(textwrap.fill(f"FAIL: no usable backend. {one_line(error)}", WIDTH))
         return 2
     if flags.selftest is not None:
         print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")
@@ -175,10 +176,10 @@ def check() -> int:
         f"Integers must be exact, random f32 within 4 eps sqrt(terms) of the largest.\n",
         flush=True,
     )
-    labels = "".join(f"{label:>6}" for label in selfcheck.DTYPES)
+    labels = "".join(f"{label:>6}" for label in case.DTYPES)
     print(f"{'operation':31}{labels}{'error':>10}{'bound':>10}")
     wrong = 0
-    for operation in selfcheck.OPERATIONS:
+    for operation in case.OPERATIONS:
         finding = selfcheck.check(operation)
         counts = "".join(f"{f'{count}/{cases}':>6}" for count in finding.exact.values())
         random = f"{finding.error:10.1e}{finding.bound:10.1e}" if finding.compared else " " * 20
@@ -263,7 +264,7 @@ def race() -> int:
             with jaxconv.installed(False):  # whatever JAXCONV_INSTALL says
                 forward, gradients = _time_racer(racer)
         except Exception as error:  # shown as a line, not as a traceback
-            print(f"{racer.name:28}FAIL\n{_indent(selfcheck.one_line(error))}", flush=True)
+            print(f"{racer.name:28}FAIL\n{_indent(one_line(error))}", flush=True)
             wrong += 1
             continue
         print(f"{racer.name:28}{_show_times(forward)}  {_show_times(gradients)}", flush=True)
