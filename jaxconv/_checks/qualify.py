@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxconv
-from jaxconv._checks.case import ACTIVATIONS, OPERATIONS
+from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS
 from jaxconv._checks.selftest import check_named, compare, draw_case
 from jaxconv._lowering import onednn_here, onednn_verdict
 from jaxconv._lowering.cpu import to_coarse, to_kernel
@@ -151,10 +151,10 @@ def sweep(seed: int) -> None:
     rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
     while done < MIN_CASES or time.monotonic() < end:
         done += 1
-        cases = [draw_case(rng, rng.choice([*OPERATIONS]))]
+        cases = [draw_case(rng, rng.choice(OPERATIONS))]
         if cases[0].operation in ("convolution", "conv_transpose"):
-            finish = {"activation": rng.choice([*ACTIVATIONS]), "adds": rng.choice(ADDED)}
-            cases.append(replace(cases[0], **finish))
+            activation, adds = rng.choice([*ACTIVATIONS]), rng.choice(ADDED)
+            cases.append(replace(cases[0], activation=activation, adds=adds))
         for case in cases:
             if wrong := compare(case):
                 sys.exit(f"{wrong}: {case!r}")

@@ -5,16 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jaxconv._checks.case import (
-    DTYPES,
-    Case,
-    count_wrong,
-    draw,
-    expect,
-    find_error,
-    one_line,
-    program,
-)
+from jaxconv._checks import cases
+from jaxconv._checks.cases import DTYPES, Case
 from jaxconv._checks.layer import Layer
 
 CASES = {
@@ -59,27 +51,27 @@ def check(operation: str) -> Finding:
         try:
             _check_case(finding, name, Case(operation, layer))
         except Exception as error:  # shown as a line, not as a traceback
-            finding.complaints.append(f"{name}: {one_line(error)}")
+            finding.complaints.append(f"{name}: {cases.one_line(error)}")
     return finding
 
 
 def _check_case(finding: Finding, name: str, case: Case) -> None:
-    whole, broken = draw(case)
+    whole, broken = cases.draw(case)
     problems = [(whole, dtype) for dtype in DTYPES.values()] + [(broken, np.float32)]
     slot = case.slots[0]
-    *of_integers, of_floats = (tensors[slot] for tensors in program(case)(problems))
+    *of_integers, of_floats = (tensors[slot] for tensors in cases.bind(case)(problems))
 
-    exact = expect(case, slot, whole)
+    exact = cases.expect(case, slot, whole)
     for label, values in zip(DTYPES, of_integers, strict=True):
-        wrong = count_wrong(values, exact)
+        wrong = cases.count_wrong(values, exact)
         finding.exact[label] += not wrong
         if wrong:
             finding.complaints.append(
                 f"{name}, {label} integers: {wrong} of {values.size} elements are wrong"
             )
 
-    exact = expect(case, slot, broken)
-    error, bound = find_error(of_floats, exact, case.layer.terms(slot))
+    exact = cases.expect(case, slot, broken)
+    error, bound = cases.find_error(of_floats, exact, case.layer.terms(slot))
     if error / bound >= finding.error / finding.bound:
         finding.error, finding.bound = error, bound
     if error > bound:

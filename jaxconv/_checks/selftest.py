@@ -14,19 +14,8 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from jaxconv._checks.case import (
-    DTYPES,
-    EXACT,
-    OPERATIONS,
-    Array,
-    Case,
-    count_wrong,
-    draw,
-    expect,
-    find_error,
-    one_line,
-    program,
-)
+from jaxconv._checks import cases
+from jaxconv._checks.cases import DTYPES, OPERATIONS, Array, Case
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.terminal import Progress
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
@@ -75,7 +64,7 @@ def test(count: int, seed: int) -> int:
     print(f"first, sizes at which oneDNN failed elsewhere: {named} right\n")
     progress = Progress(count)
     for number in range(count):
-        case = draw_case(rng, [*OPERATIONS][number % len(OPERATIONS)])
+        case = draw_case(rng, OPERATIONS[number % len(OPERATIONS)])
         said = compare(case)
         key = case.operation, case.dtype
         total[key] += 1
@@ -146,19 +135,19 @@ def compare(case: Case) -> str:
     """
     result, *_ = case.slots
     gradients = not (case.finishes or case.leaks)
-    whole, broken = draw(case)
+    whole, broken = cases.draw(case)
     problems = [(whole, DTYPES[case.dtype])]
     if gradients and case.dtype == "f32":
         problems.append((broken, np.float32))
     try:
-        run = program(case, gradients)
+        run = cases.bind(case, gradients)
         computed = [tensors for problem in problems for tensors in run([problem])]
     except Exception as error:  # shown as a line, not as a traceback
-        return f"{case}: {one_line(error)}"
+        return f"{case}: {cases.one_line(error)}"
     for (tensors, _), of_problem in zip(problems, computed, strict=True):
         for slot in case.slots if gradients else (result,):
             terms = None if tensors is whole else case.layer.terms(slot)
-            if said := _judge(case, of_problem[slot], expect(case, slot, tensors), terms):
+            if said := _judge(case, of_problem[slot], cases.expect(case, slot, tensors), terms):
                 what = "the result" if slot == result else f"the gradient by the {slot} tensor"
                 return f"{case}: {what} {said}"
     return ""
@@ -167,10 +156,10 @@ def compare(case: Case) -> str:
 def _judge(case: Case, values: Array, expected: Array, terms: int | None) -> str:
     """Say what is wrong with a tensor: of integers, or of random floats that sum so many terms."""
     if terms is not None:
-        error, bound = find_error(values, expected, terms)
+        error, bound = cases.find_error(values, expected, terms)
         return "" if error <= bound else f"is off by {error:.1e}, above {bound:.1e}"
-    if case.activation in EXACT:
-        wrong = count_wrong(values, expected)
+    if case.activation in cases.EXACT:
+        wrong = cases.count_wrong(values, expected)
         return f"has {wrong} of {values.size} integers wrong" if wrong else ""
     # half a unit of rounding, and the approximation of the function
     bounds = float(ml_dtypes.finfo(values.dtype).eps) * np.abs(expected) + 2.0**-18

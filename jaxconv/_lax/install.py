@@ -259,7 +259,7 @@ def _lower(
     """The lowering rule of a primitive of lax's on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
     equation = Equation(primitive, operands, [result], params)
-    heard, extent = listeners.prepare(ctx), INSTALLED.value
+    listened, extent = listeners.prepare(ctx), INSTALLED.value
     mapped: Mapped | MaxPool | None = None
     reason = NOT_INSTALLED
     if extent and extent.platform == platform:
@@ -274,7 +274,7 @@ def _lower(
                 raise
             reason = f"jaxconv failed with {type(error).__name__}: {error}"
             _warn_of_failure(reason)
-    if heard:
+    if listened:
         listeners.tell(Lowered(equation, None, reason, count_spmd_devices(ctx), mapped))
     return original(ctx, *values, **params)
 

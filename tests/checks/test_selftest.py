@@ -11,7 +11,7 @@ import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import reference, selfcheck
 from jaxconv._checks import selftest as _selftest
-from jaxconv._checks.case import Case
+from jaxconv._checks.cases import Case
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.selftest import compare, draw_case
 from jaxconv._lowering.forms import phases

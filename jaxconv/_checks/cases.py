@@ -1,9 +1,8 @@
 """A case: an operation on a layer. Its operands, what it computes, and whether that is right.
 
 One sum defines all six operations (see `reference.py`): an operation fills one of three tensors
-from the other two, and so does each of its gradients. In their default formats the operations take
-and give the same three arrays, so one layer serves all operations. The reference shares no code
-with the operations.
+from the other two, and so does each of its gradients. The reference shares no code with the
+operations.
 """
 
 import math
@@ -25,21 +24,10 @@ from jaxconv._rules.op import OPS
 Array = np.ndarray[Any, Any]
 #: By slot, or "bias" and "residual".
 Tensors = dict[str, Array]
-
 #: Tensors in float64, and the type in which they are given.
 Problem = tuple[Tensors, Any]
 
-#: operation -> the slot of its result, and the slots of its inputs in order
-OPERATIONS: dict[str, tuple[Slot, tuple[Slot, Slot]]] = {
-    op.name: (op.slot(op.result), (op.slot(op.inputs[0]), op.slot(op.inputs[1])))
-    for op in OPS.values()
-}
-#: Operations that want the shape of the result.
-SHAPED = (
-    "convolution_backward_data",
-    "convolution_backward_weights",
-    "conv_transpose_backward_weights",
-)
+OPERATIONS = tuple(OPS)
 
 DTYPES: dict[str, Any] = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
@@ -58,7 +46,7 @@ EXACT = (None, "relu")
 
 @dataclass(frozen=True)
 class Case:
-    """An operation on a layer, in one of DTYPES; by default in the operation's own formats."""
+    """An operation on a layer, in one of DTYPES; by default in the formats of the layer."""
 
     operation: str
     layer: Layer
@@ -82,20 +70,20 @@ class Case:
     @property
     def slots(self) -> tuple[Slot, Slot, Slot]:
         """The slots of the result, and of the inputs in order."""
-        result, operands = OPERATIONS[self.operation]
-        return result, *operands
+        op = OPS[self.operation]
+        return op.slot(op.result), op.slot(op.inputs[0]), op.slot(op.inputs[1])
 
     @property
     def order(self) -> dict[str, tuple[int, ...]]:
-        """The order of the axes of each tensor, as the layer has them, in the formats."""
-        transposed = self.operation.startswith("conv_transpose")
+        """The order of the layer's axes in the formats, for each tensor."""
+        transposed = OPS[self.operation].transposed
         formats = self.formats or ("NXC", "XOI" if transposed else "XIO")
         order = {**self.layer.orders(*formats, transposed)}
         return order | {"bias": (0,), "residual": order[self.slots[0]]}
 
 
 def draw(case: Case) -> tuple[Tensors, Tensors]:
-    """Draw all that a case is given, integers and normally distributed float32, and a cotangent.
+    """Draw all that a case is given, and a cotangent: integers, and normally distributed float32.
 
     Products and sums of the integers are exact in f32, so that a result is right or wrong. They are
     wide, so that a partial sum rounded to 16 bits would show; but each is below 2**8, so that
@@ -119,38 +107,41 @@ def draw(case: Case) -> tuple[Tensors, Tensors]:
     if case.activation not in EXACT:  # sums at which the functions bend
         largest = np.max(np.abs(_sum(case, result, whole)))
         smaller = 2.0 ** -np.ceil(np.log2(largest / 8 + 1))
-        for name in whole.keys() - {operands[1]}:
-            whole[name] = whole[name] * smaller
+        whole |= {name: whole[name] * smaller for name in whole.keys() - {operands[1]}}
     whole[result] = integers(layer.shapes[result], limit)
     broken[result] = rng.standard_normal(layer.shapes[result], np.float32)
     return whole, broken
 
 
-def program(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]], list[Tensors]]:
+def bind(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]], list[Tensors]]:
     """Make a function that computes problems in one program, since compiling takes the time.
 
     It returns the result of each problem by its slot and, if asked, both gradients.
     """
-    layer, (result, *operands), order = case.layer, case.slots, case.order
+    op, layer, order = OPS[case.operation], case.layer, case.order
+    result, *operands = case.slots
+    shapes: dict[str, tuple[int, ...]] = {
+        slot: tuple(layer.shapes[slot][at] for at in order[slot]) for slot in case.slots
+    }
     attributes = layer.attributes
-    if case.operation.startswith("conv_transpose"):
+    if op.transposed:
         attributes["output_padding"] = layer.output_padding
+    if op.shape_argument and op.name != "conv_transpose":
+        attributes[op.shape_argument] = shapes[result]
     if case.formats:
         attributes |= zip(("data_format", "weights_format"), case.formats, strict=True)
     if case.activation:
         attributes["activation"] = case.activation
-    shapes = {slot: tuple(layer.shapes[slot][at] for at in order[slot]) for slot in case.slots}
-    shape = [shapes[result]] if case.operation in SHAPED else []
     # The bounds hold for f32, which is not every default precision.
-    operation = partial(getattr(jaxconv, case.operation), precision="highest", **attributes)
+    operation = partial(getattr(jaxconv, op.name), precision="highest", **attributes)
 
-    def compute(tensors: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def compute(tensors: dict[str, jax.Array]) -> dict[str, Any]:
         added = {name: tensors[name] for name in ("bias", "residual") if name in tensors}
         given = [tensors[slot] for slot in operands]
         if not gradients:
-            return {result: operation(*given, *shape, **added)}
-        out, pull = jax.vjp(lambda *given: operation(*given, *shape, **added), *given)
-        return {result: out} | dict(zip(operands, pull(tensors[result]), strict=True))
+            return {result: operation(*given, **added)}
+        out, pull = jax.vjp(partial(operation, **added), *given)
+        return {result: out, **dict(zip(operands, pull(tensors[result]), strict=True))}
 
     compute_all = jax.jit(lambda problems: [compute(tensors) for tensors in problems])
 
@@ -159,7 +150,7 @@ def program(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]]
             {n: jax.numpy.asarray(x.transpose(order[n]).astype(dtype)) for n, x in tensors.items()}
             for tensors, dtype in problems
         ]
-        computed = compute_all(arrays)
+        computed: list[Tensors] = compute_all(arrays)
         for (_, dtype), tensors in zip(problems, computed, strict=True):
             for slot, x in tensors.items():
                 if (x.shape, x.dtype) != (shapes[slot], np.dtype(dtype)):
@@ -182,8 +173,7 @@ def expect(case: Case, slot: Slot, tensors: Tensors) -> Array:
 def _sum(case: Case, slot: Slot, tensors: Tensors) -> Array:
     given = {s: tensors[s] for s in case.slots if s != slot}
     exact = reference.contract(case.layer, slot, given)
-    added = [x for name, x in tensors.items() if name in ("bias", "residual")]
-    return sum(added, start=exact)
+    return sum((tensors[n] for n in ("bias", "residual") if n in tensors), start=exact)
 
 
 def count_wrong(values: Array, expected: Array) -> int:
