@@ -1,6 +1,6 @@
 """A row of `profile`'s report: convolutions that were lowered in the same way."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -53,13 +53,12 @@ class Row:
         return self.count * (self.flops or 0)
 
 
+@dataclass
 class Kind:
-    """Convolutions that were lowered in the same way, and where each was written."""
+    """Convolutions that were lowered in the same way: the first, and where each was written."""
 
-    def __init__(self, lowered: Lowered) -> None:
-        """Begin with the first, of no origin yet."""
-        self.lowered = lowered
-        self.origins: list[Origin] = []
+    lowered: Lowered
+    origins: list[Origin] = field(default_factory=list)
 
     @cached_property
     def flops(self) -> int | None:
