@@ -74,6 +74,7 @@ from jaxconv._ops.convolution import (
     convolution_backward_weights,
 )
 from jaxconv._rules.resolve import Resolved
+from jaxconv._tools import log as _log
 
 if TYPE_CHECKING:
     from jaxconv import lax, onednn, onnx, torch
@@ -156,5 +157,6 @@ def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("_"))]
 
 
+_log.set_up()
 if (_mode := environment.read("JAXCONV_INSTALL", ("1", "profile", "0"), "0")) != "0":
     import_module("jaxconv._lax.install").install_as_told(_mode)

@@ -6,7 +6,7 @@ import platform
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -19,7 +19,8 @@ from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._checks import selfcheck, selftest, terminal
+from jaxconv._checks import cases, selfcheck, selftest, terminal
+from jaxconv._checks.cases import DTYPES, one_line
 from jaxconv._checks.layer import Layer
 from jaxconv._checks.qualify import qualify_call
 from jaxconv._tools import clock
@@ -90,7 +91,7 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # backends fail in ways of their own
-        print(textwrap.fill(f"FAIL: no usable backend. {selfcheck.one_line(error)}", WIDTH))
+        print(textwrap.fill(f"FAIL: no usable backend. {one_line(error)}", WIDTH))
         return 2
     if flags.selftest is not None:
         print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")
@@ -168,19 +169,19 @@ def qualify() -> int:
 
 def check() -> int:
     """Print a line for each operation; return how many are wrong."""
-    cases = len(selfcheck.CASES)
+    number = len(selfcheck.CASES)
     print(
         f"\nIs it right? Each operation against a NumPy float64 loop over its defining sum,\n"
-        f"{cases} cases: strided, dilated, grouped, depthwise, 1-D to 3-D, with output_padding.\n"
+        f"{number} cases: strided, dilated, grouped, depthwise, 1-D to 3-D, with output_padding.\n"
         f"Integers must be exact, random f32 within 4 eps sqrt(terms) of the largest.\n",
         flush=True,
     )
-    labels = "".join(f"{label:>6}" for label in selfcheck.DTYPES)
+    labels = "".join(f"{label:>6}" for label in DTYPES)
     print(f"{'operation':31}{labels}{'error':>10}{'bound':>10}")
     wrong = 0
-    for operation in selfcheck.OPERATIONS:
+    for operation in cases.OPERATIONS:
         finding = selfcheck.check(operation)
-        counts = "".join(f"{f'{count}/{cases}':>6}" for count in finding.exact.values())
+        counts = "".join(f"{f'{count}/{number}':>6}" for count in finding.exact.values())
         random = f"{finding.error:10.1e}{finding.bound:10.1e}" if finding.compared else " " * 20
         print(f"{operation:31}{counts}{random}{'ok' if finding.ok else 'FAIL':>7}", flush=True)
         for complaint in finding.complaints[:MAX_COMPLAINTS]:
@@ -209,44 +210,32 @@ class Racer:
     plain: Callable[..., Any]
 
 
-def _convolution_racer(name: str, layer: Layer) -> Racer:
-    plain = partial(
-        lax.conv_general_dilated,
-        window_strides=layer.strides,
-        padding=tuple(zip(layer.pads_begin, layer.pads_end, strict=True)),
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        feature_group_count=layer.groups,
-    )
-    ours = partial(jaxconv.convolution, **layer.attributes)
-    return Racer(name, layer.shapes["fine"], layer.shapes["kernel"], ours, plain)
-
-
-def _transposed_racer(name: str, layer: Layer) -> Racer:
-    plain = partial(
-        lax.conv_transpose,
-        strides=layer.strides,
-        padding="SAME",
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        transpose_kernel=True,
-    )
-    ours = partial(jaxconv.conv_transpose, **layer.attributes)
-    return Racer(name, layer.shapes["coarse"], layer.shapes["kernel"], ours, plain)
-
-
 def racers() -> list[Racer]:
     """Small layers of the kinds whose speed differs most."""
     window = (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)  # kernel, strides, dilations and pads
-    doubling = (4, 4), (2, 2), (1, 1), (1, 1), (1, 1)
-    return [
-        _convolution_racer("dense 3x3", Layer((28, 28), *window, (128, 128), batch=4)),
-        _convolution_racer(
-            "32 groups of 4, 3x3", Layer((14, 14), *window, (128, 128), 32, batch=4)
-        ),
-        _convolution_racer("depthwise 3x3", Layer((56, 56), *window, (96, 96), 96, batch=4)),
-        _transposed_racer(
-            "transposed 4x4, stride 2", Layer((28, 28), *doubling, (64, 128), batch=4)
-        ),
-    ]
+    numbers = ("NHWC", "HWIO", "NHWC")
+    convolutions = {
+        "dense 3x3": Layer((28, 28), *window, (128, 128), batch=4),
+        "32 groups of 4, 3x3": Layer((14, 14), *window, (128, 128), 32, batch=4),
+        "depthwise 3x3": Layer((56, 56), *window, (96, 96), 96, batch=4),
+    }
+    made = []
+    for name, layer in convolutions.items():
+        pads = tuple(zip(layer.pads_begin, layer.pads_end, strict=True))
+        plain = partial(
+            lax.conv_general_dilated, window_strides=layer.strides, padding=pads,
+            dimension_numbers=numbers, feature_group_count=layer.groups,
+        )  # fmt: skip
+        ours = partial(jaxconv.convolution, **layer.attributes)
+        made.append(Racer(name, layer.shapes["fine"], layer.shapes["kernel"], ours, plain))
+    layer = Layer((28, 28), (4, 4), (2, 2), (1, 1), (1, 1), (1, 1), (64, 128), batch=4)
+    plain = partial(
+        lax.conv_transpose, strides=layer.strides, padding="SAME", dimension_numbers=numbers,
+        transpose_kernel=True,
+    )  # fmt: skip
+    ours = partial(jaxconv.conv_transpose, **layer.attributes)
+    name, src, weights = "transposed 4x4, stride 2", layer.shapes["coarse"], layer.shapes["kernel"]
+    return [*made, Racer(name, src, weights, ours, plain)]
 
 
 def race() -> int:
@@ -263,7 +252,7 @@ def race() -> int:
             with jaxconv.installed(False):  # whatever JAXCONV_INSTALL says
                 forward, gradients = _time_racer(racer)
         except Exception as error:  # shown as a line, not as a traceback
-            print(f"{racer.name:28}FAIL\n{_indent(selfcheck.one_line(error))}", flush=True)
+            print(f"{racer.name:28}FAIL\n{_indent(one_line(error))}", flush=True)
             wrong += 1
             continue
         print(f"{racer.name:28}{_show_times(forward)}  {_show_times(gradients)}", flush=True)
@@ -284,28 +273,20 @@ def _time_racer(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]
 
     src, weights = draw(racer.src), draw(racer.weights)
     diff_dst = draw(jax.eval_shape(racer.ours, src, weights).shape)
-    forward = _time_in_turn([jax.jit(racer.ours), jax.jit(racer.plain)], (src, weights))
-    gradients = _time_in_turn(
-        [jax.jit(_differentiate(racer.ours)), jax.jit(_differentiate(racer.plain))],
-        (src, weights, diff_dst),
-    )
-    return forward, gradients
+    both = racer.ours, racer.plain
+    forward = _time_in_turn(both, src, weights)
+    return forward, _time_in_turn(map(_differentiate, both), src, weights, diff_dst)
 
 
 def _differentiate(function: Callable[..., Any]) -> Callable[..., Any]:
-    def gradients(src: jax.Array, weights: jax.Array, diff_dst: jax.Array) -> Any:
-        return jax.vjp(function, src, weights)[1](diff_dst)
-
-    return gradients
+    return lambda src, weights, diff_dst: jax.vjp(function, src, weights)[1](diff_dst)
 
 
-def _time_in_turn(
-    functions: list[Callable[..., Any]], arguments: tuple[Any, ...]
-) -> tuple[float, float]:
+def _time_in_turn(both: Iterable[Callable[..., Any]], *arguments: jax.Array) -> tuple[float, float]:
     """Compile both, compare their results, then run them in turn for a while."""
-    ours, plain = (jax.block_until_ready(function(*arguments)) for function in functions)
-    jax.tree.map(_check_agreement, ours, plain)
-    return clock.time_both(*functions, *arguments)
+    ours, plain = map(jax.jit, both)
+    jax.tree.map(_check_agreement, ours(*arguments), plain(*arguments))
+    return clock.time_both(ours, plain, *arguments)
 
 
 def _check_agreement(ours: jax.Array, plain: jax.Array) -> None:

@@ -10,6 +10,6 @@ meshes.py      explicit mesh axes and `shard_map`: the shardings of operands and
 reshape.py     axes split, merged and moved, shardings kept
 environment.py variables of the environment that change what the package does
 contexts.py    the contexts that are part of the key of every jit
-lowerings.py   reports and the log hear of each convolution that JAX lowers
+listeners.py   who hears of each convolution that JAX lowers
 jax_names.py   all use of JAX without a promise, and what could replace it
 """

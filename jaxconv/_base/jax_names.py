@@ -7,7 +7,7 @@ the tests run on the oldest and the newest supported JAX.
 """
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any, NamedTuple
 
@@ -41,7 +41,6 @@ __all__ = [
     "batching",
     "count_spmd_devices",
     "default_matmul_precision",
-    "evaluate_jaxpr",
     "explicit_mesh_axes_of_vmap",
     "find_lowering_rule",
     "infer_result_aval",
@@ -256,23 +255,3 @@ def walk_equations(jaxpr: Any) -> Iterator[Equation]:
             for value in param if isinstance(param, tuple | list) else (param,):
                 if hasattr(getattr(value, "jaxpr", value), "eqns"):
                     yield from walk_equations(value)
-
-
-def evaluate_jaxpr(closed: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
-    """Evaluate a closed jaxpr of one result, each step by `apply(primitive, operands, params)`.
-
-    Operands are a list, and params a dict. The result of `apply` is that of `Primitive.bind`.
-    """
-    jaxpr = closed.jaxpr
-    values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-
-    def read(variable: Any) -> Any:
-        return variable.val if hasattr(variable, "val") else values[variable]
-
-    values.update(zip(jaxpr.invars, operands, strict=True))
-    for eqn in jaxpr.eqns:
-        outputs = apply(eqn.primitive, [*map(read, eqn.invars)], eqn.params)
-        outputs = outputs if eqn.primitive.multiple_results else [outputs]
-        values.update(zip(eqn.outvars, outputs, strict=True))
-    (result,) = jaxpr.outvars
-    return read(result)

@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -26,12 +27,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxconv
-from jaxconv._checks import selftest
-from jaxconv._checks.selfcheck import DTYPES, OPERATIONS
+from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS
+from jaxconv._checks.selftest import check_named, compare, draw_case
 from jaxconv._lowering import onednn_here, onednn_verdict
 from jaxconv._lowering.cpu import to_coarse, to_kernel
 from jaxconv._lowering.onednn_verdict import Verdict
-from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 
 #: The time of one sweep, and of the threads.
 SWEEP_SECONDS, THREADS_SECONDS = 25, 8
@@ -145,20 +145,19 @@ def _processor_seconds(pid: int) -> float:
 def sweep(seed: int) -> None:
     """Check cases on one core for a while; stop with a sentence at the first wrong case."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    if named := selftest.check_named():
+    if named := check_named():
         sys.exit(named[0].split(";")[0])
     to_coarse.MIN_ONEDNN_WORK = to_kernel.MIN_ONEDNN_WORK = 0  # so that small cases call it, too
     rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
     while done < MIN_CASES or time.monotonic() < end:
         done += 1
-        case = rng.choice([*OPERATIONS]), selftest.draw(rng), rng.choice([*DTYPES])
-        if wrong := selftest.compare(*case, rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)):
-            sys.exit(f"{wrong}: {case}")
-        if case[0] in ("convolution", "conv_transpose"):
-            formats = rng.choice(DATA_FORMATS), rng.choice(WEIGHTS_FORMATS)
-            finish = rng.choice([*selftest.ACTIVATIONS]), rng.choice(ADDED)
-            if wrong := selftest.compare_finish(*case, *formats, *finish):
-                sys.exit(f"{wrong}: {case}")
+        cases = [draw_case(rng, rng.choice(OPERATIONS))]
+        if cases[0].operation in ("convolution", "conv_transpose"):
+            activation, adds = rng.choice([*ACTIVATIONS]), rng.choice(ADDED)
+            cases.append(replace(cases[0], activation=activation, adds=adds))
+        for case in cases:
+            if wrong := compare(case):
+                sys.exit(f"{wrong}: {case!r}")
 
 
 def stress() -> None:

@@ -5,7 +5,6 @@ places q, with ``p = strides*q + dilations*t - pads`` in bounds. The code shares
 operations, and imports nothing of the package: the benchmarks load this file alone.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,29 +18,18 @@ Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
 
 def contract(layer: "Layer", result: Slot, given: dict[Slot, Array]) -> Array:
     """Fill one tensor of a layer from the other two, in the shapes of the layer."""
-    tensors = {slot: np.zeros(shape) for slot, shape in layer.shapes.items()} | given
+    shapes, groups = layer.shapes, layer.groups
+    tensors = {slot: np.array(x, np.float64) for slot, x in given.items()}
+    out = tensors[result] = np.zeros(shapes[result])
     # groups first: the last axis of each tensor has the channels of all groups
-    apart = {
-        slot: np.moveaxis(x.reshape(*x.shape[:-1], layer.groups, -1), -2, 0)
-        for slot, x in tensors.items()
-    }
-    found = fill(result, apart, layer.strides, layer.dilations, layer.pads_begin)
-    return np.moveaxis(found, 0, -2).reshape(layer.shapes[result])
-
-
-def fill(
-    result: Slot,
-    tensors: dict[Slot, Array],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Sequence[int],
-) -> Array:
-    """Fill one of the tensors fine, kernel and coarse, given as zeros, from the other two."""
-    fine, kernel, coarse = (np.array(tensors[n], np.float64) for n in ("fine", "kernel", "coarse"))
-    groups, (i, o) = kernel.shape[0], kernel.shape[-2:]
-    extents = list(zip(fine.shape[2:-1], coarse.shape[2:-1], strides, dilations, pads, strict=True))
-    for tap in np.ndindex(kernel.shape[1:-2]):
-        p, q = zip(*(_meet(t, *axis) for t, axis in zip(tap, extents, strict=True)), strict=True)
+    fine, kernel, coarse = (
+        np.moveaxis(tensors[slot].reshape(*shape[:-1], groups, -1), -2, 0)
+        for slot, shape in shapes.items()
+    )
+    i, o = kernel.shape[-2:]
+    axes = (layer.fine, layer.coarse, layer.strides, layer.dilations, layer.pads_begin)
+    for tap in np.ndindex(*layer.kernel):
+        p, q = zip(*map(_meet, tap, *axes), strict=True)
         fine_part, coarse_part = fine[:, :, *p], coarse[:, :, *q]
         a, b = fine_part.reshape(groups, -1, i), coarse_part.reshape(groups, -1, o)
         at: Any = (slice(None), *tap)
@@ -52,7 +40,7 @@ def fill(
             fine_part += (b @ k.swapaxes(1, 2)).reshape(fine_part.shape)
         else:
             kernel[at] = a.swapaxes(1, 2) @ b
-    return {"fine": fine, "kernel": kernel, "coarse": coarse}[result]
+    return out
 
 
 def _meet(

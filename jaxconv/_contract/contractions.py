@@ -13,6 +13,7 @@ result, which is again a row of this table. So derivatives of any order, in eith
 are these three primitives and nothing else, on every backend.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv._base import contexts, lowerings, meshes
+from jaxconv._base import contexts, listeners, meshes
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.jax_names import (
     Equation,
@@ -35,6 +36,7 @@ from jaxconv._base.jax_names import (
     operand_and_result_avals,
     replace_aval,
 )
+from jaxconv._base.listeners import Lowered
 from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
@@ -86,20 +88,6 @@ def contract(
         sharding=sharding,
     )
     return out
-
-
-def plan_in(equation: Equation, target: Target) -> "Plan | None":
-    """Plan the contraction in an equation; None for other equations."""
-    from jaxconv import _lowering
-
-    slot = SLOTS.get(equation.primitive)
-    if slot is None:
-        return None
-    (first, second, *_), params = equation.operands, equation.params
-    geometry, dtype, forced = (params[n] for n in ("geometry", "dtype", "forced"))
-    finish = params.get("finish")
-    problem = _lowering.problem_of(slot, first, second, geometry, dtype, target, finish)
-    return _lowering.choose_plan(problem, target.platform, forced)
 
 
 def _register(result: Slot) -> None:
@@ -154,10 +142,11 @@ def _register(result: Slot) -> None:
 def register_lowerings(primitive: Primitive, result: Slot) -> None:
     """Lower a primitive that fills `result` by the table of each platform, and evaluate it so."""
 
-    def lowering_for(target: Target) -> Any:
+    def lowering_for(target: Target, tell: Callable[["Plan"], None] | None = None) -> Any:
         from jaxconv import _lowering  # half of the package, which only compiling needs
 
-        return meshes.lower_in_auto_axes(result, partial(_lowering.lower, result, target=target))
+        lower = partial(_lowering.lower, result, target=target, tell=tell)
+        return meshes.lower_in_auto_axes(result, lower)
 
     def evaluate(*operands: Any, **params: Any) -> Any:
         """Evaluate eagerly: under `jax.disable_jit`, or where `jax.debug_nans` traces a nan."""
@@ -166,12 +155,14 @@ def register_lowerings(primitive: Primitive, result: Slot) -> None:
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
             target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
-            if lowerings.heard(ctx):
+
+            def tell(plan: "Plan") -> None:
                 equation = Equation(primitive, *operand_and_result_avals(ctx), params)
-                if (plan := plan_in(equation, target)) is not None:
-                    lowerings.tell(equation, tuple(plan.steps()), target.devices)
-            lower = mlir.lower_fun(lowering_for(target), multiple_results=False)
-            return lower(ctx, *operands, **params)
+                steps = tuple(plan.steps())
+                listeners.tell(Lowered(equation, equation, steps, target.devices))
+
+            function = lowering_for(target, tell if listeners.prepare(ctx) else None)
+            return mlir.lower_fun(function, multiple_results=False)(ctx, *operands, **params)
 
         return rule
 

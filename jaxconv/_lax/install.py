@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from jax import Array, lax
+from jax.sharding import NamedSharding
 
 import jaxconv
-from jaxconv._base import dtypes, environment, lowerings, meshes
+from jaxconv._base import dtypes, environment, listeners, meshes
 from jaxconv._base.contexts import FORCED, INSTALLED
 from jaxconv._base.geometry import DIRECTIONS, OPERANDS
 from jaxconv._base.jax_names import (
@@ -29,10 +30,12 @@ from jaxconv._base.jax_names import (
     operand_and_result_avals,
     set_globally,
 )
+from jaxconv._base.listeners import Lowered
 from jaxconv._base.messages import either, shown
 from jaxconv._base.target import Target
 from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
+from jaxconv._lax.max_pool import MaxPool
 
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
@@ -50,13 +53,13 @@ class Extent(NamedTuple):
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] | None = None
 
-    def leaves(self, slot: str) -> str | None:
-        """Why a contraction into a slot is left to lax; None if it is not."""
+    def why_leave(self, slot: str) -> str:
+        """Why a contraction into a slot is left to lax; empty if it is not."""
         if self.only is not None and slot not in self.only:
             return f"left out by install(only={_list_directions(self.only)})"
         if self.without is not None and slot in self.without:
             return f"left out by install(without={_list_directions(self.without)})"
-        return None
+        return ""
 
 
 #: What users call each slot; the gradient of a max pool stands beside the slots of the sum.
@@ -179,15 +182,34 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     return context
 
 
-def to_install(convolution: Equation, extent: Extent) -> Mapped | str:
-    """The contraction that replaces a convolution of lax's, or why none does."""
-    _, operands, (result,), params = convolution
-    found = as_contraction(operands, result, **params)
-    if isinstance(found, str):
-        return found
-    if extent.platform == "cpu" and not _gains(found, convolution):
-        return FASTER
-    return extent.leaves(found.result) or found
+def to_install(
+    equation: Equation, extent: Extent, target: Target
+) -> tuple[Mapped | MaxPool | None, str]:
+    """What a primitive of lax's is to this library, and why lax computes it; empty if not lax."""
+    primitive, operands, (result,), params = equation
+    mapped: Mapped | MaxPool | str
+    if primitive is POOL_P:
+        mapped = max_pool.as_max_pool(operands, **params)
+    else:
+        mapped = as_contraction(operands, result, **params)
+    if isinstance(mapped, str):
+        return None, mapped
+    if isinstance(mapped, MaxPool):
+        alone = target.alone and meshes.explicit(result) is None
+        return mapped, extent.why_leave("pool") if alone else max_pool.ONE_DEVICE
+    if extent.platform == "cpu" and not _gains(mapped, equation):
+        return mapped, FASTER
+    return mapped, extent.why_leave(mapped.result)
+
+
+def bind_mapped(
+    mapped: Mapped | MaxPool, equation: Equation, sharding: NamedSharding | None = None
+) -> Callable[..., Array]:
+    """Make the function of the operands that computes a primitive of lax's."""
+    if isinstance(mapped, MaxPool):
+        return partial(max_pool.compute, mapped)
+    dtype = dtypes.canonical(equation.results[0].dtype)
+    return partial(compute, mapped, equation.params, dtype, sharding=sharding)
 
 
 def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -217,25 +239,18 @@ def _gains(found: Mapped, convolution: Equation) -> bool:
     return found.result != "kernel" or not one_to_one or crops
 
 
-def _convolution(ctx: Any, equation: Equation, extent: Extent) -> Callable[..., Array] | str:
-    """What computes a convolution of lax's, or why lax does."""
-    contraction = to_install(equation, extent)
-    if isinstance(contraction, str):
-        return contraction
-    (result,) = equation.results
-    sharding, dtype = meshes.explicit(result), dtypes.canonical(result.dtype)
-    return partial(compute, contraction, equation.params, dtype, sharding=sharding)
-
-
-def _pool(ctx: Any, equation: Equation, extent: Extent) -> Callable[..., Array] | str:
-    """What computes the gradient of a max pool, or why lax does."""
-    pool = max_pool.as_max_pool(equation.operands, **equation.params)
-    if isinstance(pool, str):
-        return pool
-    target = Target("cpu", count_spmd_devices(ctx), is_lowered_for_export(ctx))
-    if not target.alone or meshes.explicit(equation.results[0]) is not None:
-        return max_pool.ONE_DEVICE
-    return extent.leaves("pool") or partial(max_pool.compute, pool)
+def _take_over(
+    ctx: Any, values: Sequence[Any], equation: Equation, mapped: Mapped | MaxPool
+) -> Any:
+    """Lower a primitive of lax's by what it was mapped to, and tell of it once that is done."""
+    function = bind_mapped(mapped, equation, meshes.explicit(equation.results[0]))
+    with listeners.collect() as contractions:
+        lowered = lower_or_leave_nothing(function, ctx, *values)
+    if isinstance(mapped, MaxPool):
+        contractions.append(Lowered(equation, equation, max_pool.STEPS, devices=1))
+    for contraction in contractions:
+        listeners.tell(contraction._replace(equation=equation, mapped=mapped))
+    return lowered
 
 
 def _lower(
@@ -244,18 +259,15 @@ def _lower(
     """The lowering rule of a primitive of lax's on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
     equation = Equation(primitive, operands, [result], params)
-    listened, extent = lowerings.heard(ctx), INSTALLED.value
+    listened, extent = listeners.prepare(ctx), INSTALLED.value
+    mapped: Mapped | MaxPool | None = None
     reason = NOT_INSTALLED
     if extent and extent.platform == platform:
         try:
-            ours = (_pool if primitive is POOL_P else _convolution)(ctx, equation, extent)
-            if not isinstance(ours, str):
-                with lowerings.of_lax(equation):
-                    lowered = lower_or_leave_nothing(ours, ctx, *values)
-                    if listened and primitive is POOL_P:  # contractions tell of themselves
-                        lowerings.tell(equation, max_pool.STEPS, 1)
-                    return lowered
-            reason = ours
+            target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
+            mapped, reason = to_install(equation, extent, target)
+            if mapped and not reason:
+                return _take_over(ctx, values, equation, mapped)
         except Exception as error:
             asked = isinstance(FORCED.value, str)  # for a form that cannot compute this, say
             if asked or environment.read("JAXCONV_STRICT", ("0", "1")) == "1":
@@ -263,7 +275,7 @@ def _lower(
             reason = f"jaxconv failed with {type(error).__name__}: {error}"
             _warn_of_failure(reason)
     if listened:
-        lowerings.tell(equation, reason, count_spmd_devices(ctx))
+        listeners.tell(Lowered(equation, None, reason, count_spmd_devices(ctx), mapped))
     return original(ctx, *values, **params)
 
 

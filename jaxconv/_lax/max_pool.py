@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.dtypes import ACCUMULATION
-from jaxconv._base.lowerings import Steps
+from jaxconv._base.listeners import Steps
 from jaxconv._base.typing import Shape, Typed
 
 #: Most taps of a window, and half for windows that overlap. With more, lax's loop compiles faster.

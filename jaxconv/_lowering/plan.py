@@ -8,7 +8,7 @@ same table plans. So a plan is a tree. The plan follows from sizes alone, before
 `explain` prints the plan, `forced` and `measure` make other plans.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -81,13 +81,14 @@ def lower(
     early_rounding: bool = False,
     finish: Finish | None = None,
     forced: Forced,
+    tell: Callable[[Plan], None] | None = None,
 ) -> Array:
     """Compute the third tensor, summed in a wide type, finished, and rounded once.
 
     An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
     XLA:GPU would convert both operands first. So a sum that is rounded after a bias is added, say,
     here (`finish`) or by the caller (`early_rounding`), has 16 bits there. Only such a sum is
-    rounded twice.
+    rounded twice. `tell` is told the plan.
     """
     if may_call_onednn(target):
         onednn_here.warn_once()
@@ -95,6 +96,8 @@ def lower(
     problem = problem_of(result, first, second, geometry, dtype, target, finish)
     first, second = (lax.convert_element_type(x, problem.dtype) for x in (first, second))
     plan = choose_plan(problem, platform, forced)
+    if tell:
+        tell(plan)
     summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
     early = early_rounding or summed != dtype
     native = first.dtype if early and platform != "cpu" else summed

@@ -8,6 +8,7 @@ profile_row.py     a row of that report
 compare.py         each convolution of that report, timed and checked against lax's
 clock.py           calls that take turns, for all that is timed
 measure.py         `measure`: which form is fastest on this machine
+log.py             a line for each convolution, and the line of Python that wrote it
 notebook.py        `%load_ext jaxconv`
 checkpoint.py      a policy for `jax.checkpoint`
 """

@@ -5,19 +5,14 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
 from jaxconv._base.contexts import FORCED
-from jaxconv._base.lowerings import Lowered
-from jaxconv._lax.from_lax import Mapped, as_contraction, compute
-from jaxconv._lax.install import installed
-from jaxconv._lax.max_pool import MaxPool, as_max_pool
-from jaxconv._lax.max_pool import compute as compute_pool
+from jaxconv._base.listeners import Lowered
+from jaxconv._lax.install import bind_mapped, installed
 from jaxconv._tools.clock import race, time_call
 
 #: Columns of what is printed.
@@ -50,7 +45,7 @@ class Compared:
     def __str__(self) -> str:
         times = f"{self.jaxconv:9.3f}{self.lax:9.3f}{self.lax / self.jaxconv:7.1f}"
         off = f"{self.difference:.0e}" if self.difference else "exact"
-        return fitted(f"{times}{off:>7}{self.what}")
+        return fit(f"{times}{off:>7}{self.what}")
 
 
 @dataclass(frozen=True)
@@ -80,26 +75,27 @@ class Comparison:
 def compare(kinds: Iterable[tuple[str, int, Lowered]]) -> Comparison:
     """Time and check each kind of convolution that this library computes, one by one."""
     taken = [kind for kind in kinds if kind[2].contraction]
-    fit = [kind for kind in taken if kind[2].devices == 1 and _bytes(kind[2]) <= MOST_BYTES]
-    found, failed = [], []
+    small = [kind for kind in taken if kind[2].devices == 1 and _bytes(kind[2]) <= MOST_BYTES]
+    listed, failed = [], []
     with ThreadPoolExecutor(1) as thread:  # the caller's contexts do not hold there
-        _tell(f"compare: {len(fit)} kinds of convolution, about {ABOUT * len(fit):.0f} s\n")
-        for done, (what, count, lowered) in enumerate(fit):
+        _tell(f"compare: {len(small)} kinds of convolution, about {ABOUT * len(small):.0f} s\n")
+        for done, (what, count, lowered) in enumerate(small):
             if sys.stderr.isatty():
-                _tell(f"\r\033[K[{'#' * (30 * done // len(fit)):30}] {done}/{len(fit)}")
+                _tell(f"\r\033[K[{'#' * (30 * done // len(small)):30}] {done}/{len(small)}")
             try:
-                found.append(Compared(what, count, *thread.submit(_both, lowered).result()))
+                times = thread.submit(_time_both, lowered).result()
+                listed.append(Compared(what, count, *times))
             except Exception as error:
                 first = f"{type(error).__name__}: {error}".splitlines()[0]
-                failed.append(f"{fitted(what)}\n{fitted(f'  failed: {first}')}")
+                failed.append(f"{fit(what)}\n{fit(f'  failed: {first}')}")
         if sys.stderr.isatty():
             _tell("\r\033[K")
-    found.sort(key=lambda c: c.lax / c.jaxconv)
-    return Comparison(tuple(found), len(taken) - len(fit), tuple(failed))
+    listed.sort(key=lambda c: c.lax / c.jaxconv)
+    return Comparison(tuple(listed), len(taken) - len(small), tuple(failed))
 
 
-def fitted(text: str) -> str:
-    """A line that is cut to the columns of what is printed."""
+def fit(text: str) -> str:
+    """Cut a line to the columns of what is printed."""
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
@@ -115,7 +111,7 @@ def _bytes(lowered: Lowered) -> float:
     return float(sum(math.prod(t.shape) * t.dtype.itemsize for t in types))
 
 
-def _both(lowered: Lowered) -> tuple[float, float, float]:
+def _time_both(lowered: Lowered) -> tuple[float, float, float]:
     """Milliseconds by this library and by lax, and the difference of the results."""
     rng = np.random.default_rng(0)
     equation, wide = lowered.equation, lowered.equation.results[0].dtype.itemsize == 8
@@ -123,7 +119,7 @@ def _both(lowered: Lowered) -> tuple[float, float, float]:
         operands = [
             jax.device_put(rng.integers(-4, 5, t.shape).astype(t.dtype)) for t in equation.operands
         ]
-        calls = {name: _compiled(run, operands) for name, run in _ways(lowered).items()}
+        calls = {name: _compiled(run, operands) for name, run in _bind_both(lowered).items()}
         ours, laxs = (np.asarray(call(), np.float64) for call in calls.values())
         best = {name: time_call(call) for name, call in calls.items()}
         if max(best.values()) < SLOW:
@@ -138,24 +134,21 @@ def _compiled(run: Callable[..., Any], operands: list[jax.Array]) -> Callable[[]
     return lambda: jax.block_until_ready(compiled(*operands))
 
 
-def _ways(lowered: Lowered) -> dict[str, Callable[..., Any]]:
+def _bind_both(lowered: Lowered) -> dict[str, Callable[..., Any]]:
     """The convolution as it was compiled, and as lax would."""
-    (primitive, types, (result,), params), contraction = lowered[:2]
-    forced = contraction.params.get("forced") if contraction else None
+    primitive, _, _, params = equation = lowered.equation
 
-    def bound(**changes: Any) -> Callable[..., Any]:
+    def bind(**changes: Any) -> Callable[..., Any]:
         return lambda *operands: primitive.bind(*operands, **params | changes)
 
-    pool = as_max_pool(types, **params) if primitive is lax.select_and_scatter_add_p else None
-    if isinstance(pool, MaxPool):
-        return {"jaxconv": partial(compute_pool, pool), "lax": bound()}
-    if primitive is not lax.conv_general_dilated_p:
-        return {"jaxconv": bound(sharding=None), "lax": bound(sharding=None, forced="reference")}
-    found = as_contraction(types, result, **params)
-    assert isinstance(found, Mapped)
+    if "geometry" in params:
+        return {"jaxconv": bind(sharding=None), "lax": bind(sharding=None, forced="reference")}
+    assert lowered.contraction is not None
+    forced = lowered.contraction.params.get("forced")
 
-    def taken_over(*operands: Any) -> Any:
+    def compute(*operands: Any) -> Any:
         with FORCED(forced):
-            return compute(found, params, result.dtype, *operands)
+            return bind_mapped(lowered.mapped, equation)(*operands)
 
-    return {"jaxconv": taken_over, "lax": bound(out_sharding=None)}
+    on_meshes = {"out_sharding": None} if "out_sharding" in params else {}
+    return {"jaxconv": compute, "lax": bind(**on_meshes)}

@@ -1,6 +1,7 @@
 """Which forms compute an operation, why, and at what cost."""
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -13,12 +14,11 @@ import jax.numpy as jnp
 from jax.export import is_symbolic_dim
 
 from jaxconv import _lowering
+from jaxconv._base import listeners
 from jaxconv._base.dtypes import ACCUMULATION, canonical
-from jaxconv._base.jax_names import walk_equations
+from jaxconv._base.listeners import Listener, Lowered
 from jaxconv._base.messages import either, shown
-from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Typed
-from jaxconv._contract.contractions import plan_in
 from jaxconv._lax.install import enabled, installed
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
@@ -124,16 +124,20 @@ def explain(
     rest = {k: v for k, v in given.items() if k not in tensors}
     function = partial(inspect.FUNCTIONS[name], **rest)
     traced = jax.jit(function).trace(**tensors)
-    memory = traced.lower().compile().memory_analysis()
-    platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
-    equations = walk_equations(traced.jaxpr)
-    ((equation, plan),) = ((e, plan) for e in equations if (plan := plan_in(e, Target(platform))))
-    steps, flops = Counter(plan.steps()), count_flops(equation)
+    thread, contractions = threading.get_ident(), list[Lowered]()
+    here = Listener(lambda: threading.get_ident() == thread, contractions.append)
+    with listeners.listening(here):
+        program = traced.lower()
+    (lowered,) = contractions
+    memory, steps, flops = program.compile().memory_analysis(), lowered.how, count_flops(lowered)
+    assert not isinstance(steps, str)  # lax keeps none of ours
     assert flops is not None  # no extent is symbolic
+    platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
+    counts = Counter(steps)
     return Explanation(
         platform=platform,
-        steps=tuple(steps),
-        counts=tuple(steps.values()),
+        steps=tuple(counts),
+        counts=tuple(counts.values()),
         flops=flops,
         bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, traced.out_info)),
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,

@@ -5,23 +5,23 @@ import math
 from jax import lax
 
 from jaxconv._base.geometry import Axis
-from jaxconv._base.jax_names import Equation
+from jaxconv._base.listeners import Lowered
 from jaxconv._base.target import Target
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction
 from jaxconv._lowering import problem_of
 
 
-def count_flops(equation: Equation) -> int | None:
+def count_flops(lowered: Lowered) -> int | None:
     """Count two for each pair of elements that are multiplied; None for symbolic extents.
 
     Products with the zeros of lhs_dilation count only where there is a stride, too.
     """
-    (first, second, *_), (result,), params = equation[1:]
-    if equation.primitive is lax.select_and_scatter_add_p:
+    primitive, (first, second, *_), (result,), params = lowered.contraction or lowered.equation
+    if primitive is lax.select_and_scatter_add_p:
         return 0
     if geometry := params.get("geometry"):
-        slot, dtype = SLOTS[equation.primitive], params["dtype"]
+        slot, dtype = SLOTS[primitive], params["dtype"]
         p = problem_of(slot, first, second, geometry, dtype, Target(None))
         channels = [p.batch, p.fine_channels, p.coarse_channels, geometry.groups]
         pairs = list(map(_count_pairs, geometry.axes))
@@ -29,9 +29,9 @@ def count_flops(equation: Equation) -> int | None:
         _, (_, inputs, *window), (batch, features, *out) = params["dimension_numbers"]
         channels = [result.shape[batch], result.shape[features], second.shape[inputs]]
         sizes = {name: params[name] for name in SIZES}
-        found = find_contraction(first.shape, second.shape, **sizes)
-        if isinstance(found, Mapped):
-            pairs = list(map(_count_pairs, found.geometry.axes))
+        mapped = lowered.mapped or find_contraction(first.shape, second.shape, **sizes)
+        if isinstance(mapped, Mapped):
+            pairs = list(map(_count_pairs, mapped.geometry.axes))
         else:
             extents = zip(out, window, strict=True)
             pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]

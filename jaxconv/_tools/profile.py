@@ -12,11 +12,12 @@ from typing import Any
 
 import jax
 
-from jaxconv._base import lowerings
-from jaxconv._base.lowerings import Lowered
+from jaxconv._base import listeners
+from jaxconv._base.listeners import Listener, Lowered
 from jaxconv._lax import install
-from jaxconv._tools.compare import WIDTH, Comparison, compare, fitted
-from jaxconv._tools.profile_row import Row, make_row
+from jaxconv._tools.compare import WIDTH, Comparison, compare, fit
+from jaxconv._tools.log import find_origin
+from jaxconv._tools.profile_row import Kind, Row
 
 #: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
 MOST_LISTED, MOST_IN_A_TABLE = 5, 40
@@ -56,14 +57,14 @@ class Report:
     compiling_seconds: float = 0.0
     #: the names of these programs
     programs: set[str] = field(default_factory=set)
-    _heard: dict[Any, list[Lowered]] = field(default_factory=dict, repr=False)
+    _kinds: dict[Any, Kind] = field(default_factory=dict, repr=False)
     _not_yet_of_a_program: bool = field(default=False, repr=False)
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """The convolutions by kind, those with the most work first."""
-        found = (make_row(alike) for alike in list(self._heard.values()))
-        return tuple(sorted(found, key=lambda row: -row.work))
+        rows = (kind.row for kind in list(self._kinds.values()))
+        return tuple(sorted(rows, key=lambda row: -row.work))
 
     @property
     def share(self) -> float:
@@ -94,8 +95,8 @@ class Report:
         Values are compared, too, on small integers. How long it takes is said before. Nothing else
         should run on the machine. Printed, the result is a table, the least gain first.
         """
-        kinds = ((make_row(alike), alike[0]) for alike in list(self._heard.values()))
-        return compare((_cells(row), row.count, told) for row, told in kinds)
+        kinds = ((kind.row, kind.lowered) for kind in list(self._kinds.values()))
+        return compare((_cells(row), row.count, lowered) for row, lowered in kinds)
 
     def __str__(self) -> str:
         rows = self.rows
@@ -142,12 +143,12 @@ class Report:
             f"lower these programs, and XLA {self.compiling_seconds:.1f} s to compile them."
         )
 
-    def _hear(self, told: Lowered) -> None:
+    def _hear(self, lowered: Lowered) -> None:
         """Note a convolution that was lowered."""
-        primitive, operands, (result,), params = told.equation
+        primitive, operands, (result,), params = lowered.equation
         types = (*(t.str_short() for t in operands), result.str_short())
-        kind = (primitive.name, types, tuple(sorted(params.items())), told.how, told.devices)
-        self._heard.setdefault(kind, []).append(told)
+        key = (primitive.name, types, tuple(sorted(params.items())), lowered.how, lowered.devices)
+        self._kinds.setdefault(key, Kind(lowered)).origins.append(find_origin())
         self._not_yet_of_a_program = True
 
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
@@ -187,13 +188,12 @@ def profile() -> Iterator[Report]:
     """
     install.register()
     report = Report()
-    lowerings.LISTENERS.append(report._hear)
     jax.monitoring.register_event_duration_secs_listener(report._time)
     try:
-        yield report
+        with listeners.listening(Listener(lambda: True, report._hear)):
+            yield report
     finally:
         jax.monitoring.unregister_event_duration_listener(report._time)
-        lowerings.LISTENERS.remove(report._hear)
 
 
 # Words.
@@ -206,7 +206,7 @@ def _cells(row: Row) -> str:
 
 def _line_of(row: Row, with_line: bool) -> str:
     """A row in one line of a terminal, or two."""
-    cells, written = fitted(_cells(row)), _written(row, with_line)
+    cells, written = fit(_cells(row)), _written(row, with_line)
     if len(cells) <= 68 and len(written) <= WIDTH - 70:
         return f"{cells:68}  {written}"
     most = WIDTH - INDENT

@@ -1,16 +1,16 @@
 """A row of `profile`'s report: convolutions that were lowered in the same way."""
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from jax import lax
 
-from jaxconv._base import lowerings
 from jaxconv._base.geometry import Slot
-from jaxconv._base.lowerings import Lowered
+from jaxconv._base.listeners import Lowered
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._tools.flops import count_flops
+from jaxconv._tools.log import Origin, describe
 
 
 @dataclass(frozen=True)
@@ -53,25 +53,39 @@ class Row:
         return self.count * (self.flops or 0)
 
 
-def make_row(alike: list[Lowered]) -> Row:
-    """Make the row of convolutions that were lowered in the same way."""
-    equation, contraction, how, devices = alike[0][:4]
-    by_lax = equation.primitive in (lax.conv_general_dilated_p, lax.select_and_scatter_add_p)
-    forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
-    return Row(
-        count=len(alike),
-        written_by="lax" if by_lax else "jaxconv",
-        operands=" ".join(t.str_short() for t in equation.operands[:2]),
-        result=equation.results[0].str_short(),
-        window=_describe_window(equation.params),
-        to=SLOTS.get(contraction.primitive, "pool") if contraction else None,
-        form=", ".join(forms),
-        why=how if isinstance(how, str) else lowerings.told(how),
-        flops=count_flops(equation),
-        devices=devices,
-        lines=tuple(Counter(told.line for told in alike)),
-        names=tuple(name for name in Counter(told.names for told in alike) if name),
-    )
+@dataclass
+class Kind:
+    """Convolutions that were lowered in the same way: the first, and where each was written."""
+
+    lowered: Lowered
+    origins: list[Origin] = field(default_factory=list)
+
+    @cached_property
+    def flops(self) -> int | None:
+        """Multiplications and additions of one."""
+        return count_flops(self.lowered)
+
+    @property
+    def row(self) -> Row:
+        """The row of all until now."""
+        equation, contraction, how, devices, _ = self.lowered
+        by_lax = equation.primitive in (lax.conv_general_dilated_p, lax.select_and_scatter_add_p)
+        forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
+        origins = tuple(self.origins)
+        return Row(
+            count=len(origins),
+            written_by="lax" if by_lax else "jaxconv",
+            operands=" ".join(t.str_short() for t in equation.operands[:2]),
+            result=equation.results[0].str_short(),
+            window=_describe_window(equation.params),
+            to=SLOTS.get(contraction.primitive, "pool") if contraction else None,
+            form=", ".join(forms),
+            why=how if isinstance(how, str) else describe(how),
+            flops=self.flops,
+            devices=devices,
+            lines=tuple(dict.fromkeys(origin.line for origin in origins)),
+            names=tuple(dict.fromkeys(origin.names for origin in origins if origin.names)),
+        )
 
 
 def _describe_window(params: dict[str, Any]) -> str:

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxconv._base.geometry import Slot
+from jaxconv._base.geometry import OPERANDS
 from jaxconv._checks import reference
+from jaxconv._checks.layer import Layer
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools.inspect import resolve
@@ -26,7 +27,6 @@ class Finding:
     """The error of a convolution against the reference."""
 
     node: Node
-    resolved: Resolved
     #: largest error of an element, in multiples of the bound of that element
     error: float
 
@@ -60,10 +60,11 @@ def compare(
     """
     resolved = resolve(function, **arguments)
     tensors = {n: np.asarray(arguments[n], np.float64) for n in TENSORS if n in arguments}
-    exact = _compute_reference(resolved, tensors)
-    sizes = _compute_reference(resolved, {name: np.abs(x) for name, x in tensors.items()})
-    eps = float(np.finfo(np.float32).eps)
-    bound = 4 * eps * math.sqrt(_count_terms(resolved)) * sizes
+    layer, slot = _layer_of(resolved), OPS[resolved.op].slot(OPS[resolved.op].result)
+    exact = _compute_reference(resolved, layer, tensors)
+    sizes = _compute_reference(resolved, layer, {name: np.abs(x) for name, x in tensors.items()})
+    eps, terms = float(np.finfo(np.float32).eps), layer.terms(slot) + (slot != "kernel")  # a bias
+    bound = 4 * eps * math.sqrt(terms) * sizes
     if found.dtype.itemsize == 2:
         info = jnp.finfo(found.dtype)
         bound += float(info.eps) / 2 * np.abs(exact) + float(info.smallest_subnormal)
@@ -71,55 +72,43 @@ def compare(
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(error == 0, 0, error / bound)
     worst = float(np.max(ratio, initial=0))
-    return Finding(node, resolved, math.inf if math.isnan(worst) else worst)
+    return Finding(node, math.inf if math.isnan(worst) else worst)
 
 
-def _compute_reference(resolved: Resolved, tensors: dict[str, Array]) -> Array:
-    """Compute the reference in the layout of the operation."""
-    op = OPS[resolved.op]
-    data, kernel = resolved.geometry.data, resolved.geometry.kernel
-    orders = {
-        "data": (data.batch, *data.spatial, data.channel),
-        "kernel": (*kernel.spatial, kernel.fine, kernel.coarse),
-    }
-
-    def move_groups_first(slot: Slot, x: Array) -> Array:
-        """Move the groups first, and the channels last."""
-        x = x.transpose(orders["kernel" if slot == "kernel" else "data"])
-        if slot == "kernel" and resolved.groups_on_fine:
-            grouped = x.reshape(*x.shape[:-2], resolved.groups, -1, x.shape[-1])
-            return np.moveaxis(grouped, -3, 0)
-        return np.moveaxis(x.reshape(*x.shape[:-1], resolved.groups, -1), -2, 0)
-
-    def move_groups_back(slot: Slot, x: Array) -> Array:
-        on_fine = slot == "kernel" and resolved.groups_on_fine
-        x = np.moveaxis(x, 0, -3 if on_fine else -2)
-        order = orders["kernel" if slot == "kernel" else "data"]
-        merged = (*x.shape[:-3], -1, x.shape[-1]) if on_fine else (*x.shape[:-2], -1)
-        return x.reshape(merged).transpose(np.argsort(order))
-
-    result = op.slot(op.result)
-    slots = {op.slot(name): tensors[name] for name in op.inputs}
-    given = {slot: move_groups_first(slot, x) for slot, x in slots.items()}
-    given[result] = move_groups_first(result, np.zeros(resolved.shape(op.result)))
-    axes = resolved.geometry.axes
-    strides, dilations, pads = zip(*((a.stride, a.dilation, a.pad_low) for a in axes), strict=True)
-    found = move_groups_back(result, reference.fill(result, given, strides, dilations, pads))
-    if "bias" in tensors:
-        found += np.expand_dims(
-            tensors["bias"], tuple(axis for axis in range(found.ndim) if axis != data.channel)
-        )
-    return found
-
-
-def _count_terms(resolved: Resolved) -> int:
-    """Count the terms that a sum may have at most."""
-    axes, groups = resolved.geometry.axes, resolved.groups
-    channel = resolved.geometry.data.channel
+def _layer_of(resolved: Resolved) -> Layer:
+    """The sizes of an operation."""
+    data, axes = resolved.geometry.data, resolved.geometry.axes
     src, dst = resolved.src_shape, resolved.dst_shape
-    taps = math.prod(axis.kernel for axis in axes)
-    result = OPS[resolved.op].result
-    if result == "diff_weights":
-        return int(src[resolved.geometry.data.batch]) * math.prod(axis.coarse for axis in axes)
-    summed = src if result == "dst" else dst
-    return taps * int(summed[channel]) // groups + 1
+    channels = src[data.channel], dst[data.channel]
+    return Layer(
+        fine=tuple(a.fine for a in axes),
+        kernel=tuple(a.kernel for a in axes),
+        strides=tuple(a.stride for a in axes),
+        dilations=tuple(a.dilation for a in axes),
+        pads_begin=tuple(a.pad_low for a in axes),
+        pads_end=tuple(a.pad_high for a in axes),
+        channels=channels[::-1] if OPS[resolved.op].transposed else channels,
+        groups=resolved.groups,
+        batch=src[data.batch],
+    )
+
+
+def _compute_reference(resolved: Resolved, layer: Layer, tensors: dict[str, Array]) -> Array:
+    """Compute the reference in the layout of the operation."""
+    op, groups = OPS[resolved.op], resolved.groups
+    data, kernel = resolved.geometry.data, resolved.geometry.kernel
+    order = dict.fromkeys(OPERANDS, (data.batch, *data.spatial, data.channel))
+    order["kernel"] = (*kernel.spatial, kernel.fine, kernel.coarse)
+    given = {op.slot(n): tensors[n].transpose(order[op.slot(n)]) for n in op.inputs}
+    result = op.slot(op.result)
+    if resolved.groups_on_fine and result != "kernel":  # a layer has them on the coarse axis
+        given["kernel"] = np.concatenate(np.split(given["kernel"], groups, -2), -1)
+    out = reference.contract(layer, result, given)
+    if resolved.groups_on_fine and result == "kernel":
+        out = np.concatenate(np.split(out, groups, -1), -2)
+    out = out.transpose(np.argsort(order[result]))
+    if "bias" in tensors:
+        out += np.expand_dims(
+            tensors["bias"], tuple(axis for axis in range(out.ndim) if axis != data.channel)
+        )
+    return out

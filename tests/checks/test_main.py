@@ -11,7 +11,7 @@ import pytest
 
 import jaxconv
 from jaxconv import __main__
-from jaxconv._checks import selfcheck
+from jaxconv._checks import cases, selfcheck
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = [
@@ -46,8 +46,7 @@ def only(monkeypatch):
     """Check nothing but these operations, in nothing but the first, strided case."""
 
     def check_only(*operations):
-        kept = {name: selfcheck.OPERATIONS[name] for name in operations}
-        monkeypatch.setattr(selfcheck, "OPERATIONS", kept)
+        monkeypatch.setattr(cases, "OPERATIONS", operations)
         monkeypatch.setattr(selfcheck, "CASES", {"strided": selfcheck.CASES["strided"]})
 
     return check_only

@@ -11,7 +11,9 @@ import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import reference, selfcheck
 from jaxconv._checks import selftest as _selftest
+from jaxconv._checks.cases import Case
 from jaxconv._checks.layer import Layer
+from jaxconv._checks.selftest import compare, draw_case
 from jaxconv._lowering.forms import phases
 from tests.support.grid import OPS
 
@@ -69,17 +71,15 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
     ],
 )
 def test_what_it_says(change, text, monkeypatch):
-    layer, formats = selfcheck.CASES["1-D, groups"], ("NCX", "OIX")
+    case = Case("convolution", selfcheck.CASES["1-D, groups"], formats=("NCX", "OIX"))
     right = jaxconv.convolution
     monkeypatch.setattr(jaxconv, "convolution", lambda *a, **k: change(right(*a, **k)))
-    assert re.match(
-        f"convolution, f32: ({text})", _selftest.compare("convolution", layer, "f32", *formats)
-    )
+    assert re.match(f"convolution, f32: ({text})", compare(case))
 
 
-@pytest.mark.parametrize("case", [*_selftest.LEAKING])
-def test_a_nan_that_leaks_is_found(case, monkeypatch):
-    layer, right = _selftest.LEAKING[case], jaxconv.convolution
+@pytest.mark.parametrize("name", [*_selftest.LEAKING])
+def test_a_nan_that_leaks_is_found(name, monkeypatch):
+    case, right = _selftest.NAMED[name], jaxconv.convolution
 
     def leak(src, weights, **attributes):
         """Each row of the product is read on into the next one, and times zero."""
@@ -88,10 +88,9 @@ def test_a_nan_that_leaks_is_found(case, monkeypatch):
         beyond = 0 * jnp.roll(rows, -1, 0)[:, :1]
         return (out.reshape(rows.shape[0], -1) + beyond).reshape(out.shape)
 
-    assert _selftest.check_leak("convolution", layer, "bf16") == ""
+    assert compare(case) == ""
     monkeypatch.setattr(jaxconv, "convolution", leak)
-    said = _selftest.check_leak("convolution", layer, "bf16")
-    assert re.match(r"convolution, bf16: the result has \d+ of \d+ integers wrong", said)
+    assert re.match(r"convolution, bf16: the result has \d+ of \d+ integers wrong", compare(case))
 
 
 @pytest.mark.parametrize("operation", OPS)
@@ -99,11 +98,11 @@ def test_a_case_of_padding_alone_is_right(operation):
     layer = Layer((2,), (2,), (1,), (3,), (1,), (1,), (2, 3))
     tensors = {name: np.ones(layer.shapes[name]) for name in ("fine", "kernel")}
     assert not reference.contract(layer, "coarse", tensors).any()
-    assert _selftest.compare(operation, layer, "f32", "NXC", "XIO") == ""
+    assert compare(Case(operation, layer)) == ""
 
 
 def test_the_same_seed_draws_the_same_cases():
-    one, same, other = ([_selftest.draw(random.Random(s)) for _ in range(9)] for s in (1, 1, 2))
+    one, same, other = ([draw_case(random.Random(s), OPS[0]) for _ in range(9)] for s in (1, 1, 2))
     assert one == same
     assert one != other
 

@@ -12,6 +12,7 @@ import pytest
 
 import jaxconv
 from jaxconv._base.jax_names import walk_equations
+from jaxconv._base.target import Target
 from jaxconv._lax import from_lax, install
 from jaxconv._lax.install import Extent, to_install
 from jaxconv._lowering.forms import split
@@ -45,7 +46,8 @@ def found(function, *args):
     """What becomes of each of lax's convolutions."""
     for equation in walk_equations(jax.make_jaxpr(function)(*args)):
         if equation.primitive.name == "conv_general_dilated":
-            yield to_install(equation, Extent("cpu"))
+            mapped, reason = to_install(equation, Extent("cpu"), Target("cpu"))
+            yield reason or mapped
 
 
 def check(calls, **of):

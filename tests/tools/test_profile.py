@@ -18,9 +18,10 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv._base import environment, lowerings
-from jaxconv._lax import from_lax, max_pool
-from jaxconv._tools import compare
+from jaxconv._base import environment, listeners
+from jaxconv._base.listeners import Listener
+from jaxconv._lax import from_lax, install, max_pool
+from jaxconv._tools import log
 from jaxconv._tools import profile as module
 
 LAST = ("NHWC", "HWIO", "NHWC")
@@ -181,11 +182,9 @@ def test_what_other_threads_compile_is_reported():
 def test_a_listener_that_leaves_keeps_no_other_from_hearing(monkeypatch):
     """As where a profile of another thread ends."""
     heard = []
-
-    def leaves(lowered):
-        lowerings.LISTENERS.remove(leaves)
-
-    monkeypatch.setattr(lowerings, "LISTENERS", [leaves, heard.append])
+    leaves = Listener(lambda: True, lambda lowered: listeners.LISTENERS.remove(leaves))
+    stays = Listener(lambda: True, heard.append)
+    monkeypatch.setattr(listeners, "LISTENERS", [leaves, stays])
     jax.jit(lambda x, w: jaxconv.convolution(x, w)).lower(X, W)
     assert len(heard) == 1
 
@@ -203,7 +202,7 @@ def test_a_report_of_nothing_says_why():
     with jaxconv.profile() as report:
         pass
     assert str(report) == report._repr_markdown_() == module.NOTHING
-    assert not lowerings.LISTENERS
+    assert listeners.LISTENERS == [log.LISTENER]
 
 
 def test_a_report_changes_no_program():
@@ -260,13 +259,13 @@ def test_the_log_has_a_line_for_each(caplog):
 
 def test_the_environment_sets_up_the_log(monkeypatch, capsys):
     logger = logging.Logger("jaxconv")
-    monkeypatch.setattr(lowerings, "LOG", logger)
+    monkeypatch.setattr(log, "LOG", logger)
     monkeypatch.delenv("JAXCONV_LOG", raising=False)
-    lowerings._set_up_log()
+    log.set_up()
     assert (logger.handlers, logger.level) == ([], logging.WARNING)
     monkeypatch.setenv("JAXCONV_LOG", "Info")
-    lowerings._set_up_log()
-    lowerings._set_up_log()
+    log.set_up()
+    log.set_up()
     logger.info("heard")
     logger.debug("not heard")
     assert capsys.readouterr().err == "jaxconv: heard\n"
@@ -275,7 +274,7 @@ def test_the_environment_sets_up_the_log(monkeypatch, capsys):
     environment._check.cache_clear()
     logger.setLevel(logging.NOTSET)
     with pytest.warns(UserWarning, match=text):
-        lowerings._set_up_log()
+        log.set_up()
     assert logger.level == logging.WARNING
 
 
@@ -292,7 +291,7 @@ def test_lax_and_the_library_are_compared(patched, capsys):
     def fail(*args, **kwargs):
         raise AssertionError("lax's way was taken over")
 
-    patched(module.install, "to_install", fail)
+    patched(install, "to_install", fail)
     jaxconv.install()
     try:
         found = report.compare()
@@ -304,7 +303,7 @@ def test_lax_and_the_library_are_compared(patched, capsys):
     assert all(min(one.jaxconv, one.lax) > 0 for one in found.listed)
     assert capsys.readouterr().err == "compare: 3 kinds of convolution, about 4 s\n"
     assert max(map(len, str(found).splitlines())) <= module.WIDTH
-    patched(compare, "compute", lambda *args: from_lax.compute(*args).at[:].add(1.0))
+    patched(install, "compute", lambda *a, **k: from_lax.compute(*a, **k).at[:].add(1.0))
     differences = {one.what.split()[2]: one.difference for one in report.compare().listed}
     assert differences["forward"] == 0  # the operation of the library
     assert min(differences["data"], differences["weights"]) > 0
@@ -314,11 +313,11 @@ def test_what_raises_is_a_row_beside_the_others(patched):
     def model(x, w):
         return strided(x, w), jaxconv.convolution(x, w)
 
-    def fail(*args):
+    def fail(*args, **kwargs):
         raise ValueError("out of\nmemory")
 
     report = profiled(model, X, W)
-    patched(compare, "compute", fail)
+    patched(install, "compute", fail)
     found = report.compare()
     assert len(found.listed) == 1
     [failed] = found.failed
@@ -368,7 +367,7 @@ def test_a_program_for_several_platforms():
 def test_the_page_has_each_reason_to_stay_with_lax():
     page = Path(__file__).parents[2].joinpath("docs/adopt.md").read_text()
     printed = re.findall(r"^\| ([^|]*) \|", page.split("## What stays with lax")[1], re.MULTILINE)
-    modules = (from_lax, module.install, max_pool)
+    modules = (from_lax, install, max_pool)
     names = [(name, x) for m in modules for name, x in vars(m).items()]
     reasons = {x for name, x in names if name.isupper() and isinstance(x, str)}
     assert len(reasons) == 10

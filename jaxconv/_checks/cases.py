@@ -1,0 +1,196 @@
+"""A case: an operation on a layer. Its operands, what it computes, and whether that is right.
+
+One sum defines all six operations (see `reference.py`): an operation fills one of three tensors
+from the other two, and so does each of its gradients. The reference shares no code with the
+operations.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+import jaxconv
+from jaxconv._base.geometry import Slot
+from jaxconv._checks import reference
+from jaxconv._checks.layer import Layer
+from jaxconv._rules.op import OPS
+
+Array = np.ndarray[Any, Any]
+#: By slot, or "bias" and "residual".
+Tensors = dict[str, Array]
+#: Tensors in float64, and the type in which they are given.
+Problem = tuple[Tensors, Any]
+
+OPERATIONS = tuple(OPS)
+
+DTYPES: dict[str, Any] = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+#: What a forward operation may apply, as formulas in float64.
+ACTIVATIONS: dict[str | None, Callable[[Array], Array]] = {
+    None: lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: (1 + np.tanh(x / 2)) / 2,
+    "silu": lambda x: x * (1 + np.tanh(x / 2)) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+}
+#: Those that round nothing.
+EXACT = (None, "relu")
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation on a layer, in one of DTYPES; by default in the formats of the layer."""
+
+    operation: str
+    layer: Layer
+    dtype: str = "f32"
+    formats: tuple[str, str] | None = None
+    #: what follows the sum: an activation, and "bias", "residual" or "bias and residual"
+    activation: str | None = None
+    adds: str = ""
+    #: whether every other window is NaN, of windows that tile the data
+    leaks: bool = False
+
+    def __str__(self) -> str:
+        finish = f", {self.activation}, {self.adds}" if self.finishes else ""
+        return f"{self.operation}, {self.dtype}{finish}"
+
+    @property
+    def finishes(self) -> bool:
+        """Whether anything follows the sum."""
+        return bool(self.activation or self.adds)
+
+    @property
+    def slots(self) -> tuple[Slot, Slot, Slot]:
+        """The slots of the result, and of the inputs in order."""
+        op = OPS[self.operation]
+        return op.slot(op.result), op.slot(op.inputs[0]), op.slot(op.inputs[1])
+
+    @property
+    def order(self) -> dict[str, tuple[int, ...]]:
+        """The order of the layer's axes in the formats, for each tensor."""
+        transposed = OPS[self.operation].transposed
+        formats = self.formats or ("NXC", "XOI" if transposed else "XIO")
+        order = {**self.layer.orders(*formats, transposed)}
+        return order | {"bias": (0,), "residual": order[self.slots[0]]}
+
+
+def draw(case: Case) -> tuple[Tensors, Tensors]:
+    """Draw all that a case is given, and a cotangent: integers, and normally distributed float32.
+
+    Products and sums of the integers are exact in f32, so that a result is right or wrong. They are
+    wide, so that a partial sum rounded to 16 bits would show; but each is below 2**8, so that
+    multiplying in TF32 or bf16 is exact, and the sums fit into f16.
+    """
+    layer, (result, *operands) = case.layer, case.slots
+    rng = np.random.default_rng(layer.terms(result))
+    limit = min(math.isqrt(60_000 // max(map(layer.terms, layer.shapes))), 200)
+
+    def integers(shape: Sequence[int], limit: int) -> Array:
+        return np.asarray(rng.integers(-limit, limit, shape, endpoint=True), np.float64)
+
+    whole: Tensors = {slot: integers(layer.shapes[slot], limit) for slot in operands}
+    broken: Tensors = {s: rng.standard_normal(layer.shapes[s], np.float32) for s in operands}
+    if "bias" in case.adds:
+        whole["bias"] = integers(layer.shapes[result][-1:], 99)
+    if "residual" in case.adds:
+        whole["residual"] = integers(layer.shapes[result], 99)
+    if case.leaks:
+        whole["fine"].reshape(layer.batch * math.prod(layer.coarse), -1)[1::2] = np.nan
+    if case.activation not in EXACT:  # sums at which the functions bend
+        largest = np.max(np.abs(_sum(case, result, whole)))
+        smaller = 2.0 ** -np.ceil(np.log2(largest / 8 + 1))
+        whole |= {name: whole[name] * smaller for name in whole.keys() - {operands[1]}}
+    whole[result] = integers(layer.shapes[result], limit)
+    broken[result] = rng.standard_normal(layer.shapes[result], np.float32)
+    return whole, broken
+
+
+def bind(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]], list[Tensors]]:
+    """Make a function that computes problems in one program, since compiling takes the time.
+
+    It returns the result of each problem by its slot and, if asked, both gradients.
+    """
+    op, layer, order = OPS[case.operation], case.layer, case.order
+    result, *operands = case.slots
+    shapes: dict[str, tuple[int, ...]] = {
+        slot: tuple(layer.shapes[slot][at] for at in order[slot]) for slot in case.slots
+    }
+    attributes = layer.attributes
+    if op.transposed:
+        attributes["output_padding"] = layer.output_padding
+    if op.shape_argument and op.name != "conv_transpose":
+        attributes[op.shape_argument] = shapes[result]
+    if case.formats:
+        attributes |= zip(("data_format", "weights_format"), case.formats, strict=True)
+    if case.activation:
+        attributes["activation"] = case.activation
+    # The bounds hold for f32, which is not every default precision.
+    operation = partial(getattr(jaxconv, op.name), precision="highest", **attributes)
+
+    def compute(tensors: dict[str, jax.Array]) -> dict[str, Any]:
+        added = {name: tensors[name] for name in ("bias", "residual") if name in tensors}
+        given = [tensors[slot] for slot in operands]
+        if not gradients:
+            return {result: operation(*given, **added)}
+        out, pull = jax.vjp(partial(operation, **added), *given)
+        return {result: out, **dict(zip(operands, pull(tensors[result]), strict=True))}
+
+    compute_all = jax.jit(lambda problems: [compute(tensors) for tensors in problems])
+
+    def run(problems: Sequence[Problem]) -> list[Tensors]:
+        arrays = [
+            {n: jax.numpy.asarray(x.transpose(order[n]).astype(dtype)) for n, x in tensors.items()}
+            for tensors, dtype in problems
+        ]
+        computed: list[Tensors] = compute_all(arrays)
+        for (_, dtype), tensors in zip(problems, computed, strict=True):
+            for slot, x in tensors.items():
+                if (x.shape, x.dtype) != (shapes[slot], np.dtype(dtype)):
+                    raise TypeError(
+                        f"{x.dtype} of shape {x.shape} came out, "
+                        f"{np.dtype(dtype)} of shape {shapes[slot]} should have"
+                    )
+                tensors[slot] = np.asarray(x).transpose(np.argsort(order[slot]))
+        return computed
+
+    return run
+
+
+def expect(case: Case, slot: Slot, tensors: Tensors) -> Array:
+    """What must come out for a slot, in float64."""
+    exact = _sum(case, slot, tensors)
+    return ACTIVATIONS[case.activation](exact) if slot == case.slots[0] else exact
+
+
+def _sum(case: Case, slot: Slot, tensors: Tensors) -> Array:
+    given = {s: tensors[s] for s in case.slots if s != slot}
+    exact = reference.contract(case.layer, slot, given)
+    return sum((tensors[n] for n in ("bias", "residual") if n in tensors), start=exact)
+
+
+def count_wrong(values: Array, expected: Array) -> int:
+    """Count the integers that are wrong, rounded once to the type."""
+    right = (values == expected.astype(values.dtype)) | (np.isnan(values) & np.isnan(expected))
+    return values.size - int(np.sum(right))
+
+
+def find_error(values: Array, expected: Array, terms: int) -> tuple[float, float]:
+    """The largest error of random f32 and its bound, of the largest element."""
+    largest = float(np.max(np.abs(expected))) or 1.0
+    error = float(np.max(np.abs(values - expected))) / largest
+    # Errors add up like a random walk, with the root of the number of terms.
+    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms))
+    return (math.inf if math.isnan(error) else error), bound
+
+
+def one_line(error: Exception) -> str:
+    """Write an error without its traceback and the tail of its message."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
