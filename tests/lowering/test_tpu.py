@@ -14,7 +14,7 @@ from tests.support import exact
 from tests.support.forms import slow_if
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
-from tests.support.random_problems import SLOTS
+from tests.support.small import SLOTS
 
 F32, BF16 = np.float32, jnp.bfloat16
 
