@@ -180,7 +180,7 @@ def test_every_form_claims_something():
             continue
         if form == "by block":  # of more data than tests have: `test_exact_in_blocks`
             continue
-        assert any(claimed(form, slot, 1) for slot in SLOTS), form
+        assert any(claims(p, slot, form) for p in POOL for slot in SLOTS), form
 
 
 @pytest.mark.slow

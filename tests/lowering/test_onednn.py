@@ -317,7 +317,10 @@ def test_a_nan_reaches_the_results_that_read_its_pixel(taps, dtype):
     leaks = LEAKS if code and dtype == jnp.bfloat16 else set()
     rng = np.random.default_rng(5)
     pads = {"pads_begin": [k // 2 for k in taps], "pads_end": [k // 2 for k in taps]}
-    for channels in sorted({1, 2, 3, 4, 6, 8, 12, 15, 16, 17, 20, 24, 31, 32, 33, 48, 64} - leaks):
+    tried = {1, 3, 8, 15, 17, 33}
+    if taps == (3, 3):
+        tried |= {2, 4, 6, 12, 16, 20, 24, 31, 32, 48, 64}
+    for channels in sorted(tried - leaks):
         src = rng.integers(-3, 4, (2, 12, 12, channels))
         weights = rng.integers(-3, 4, (*taps, channels, 24))
         src, weights = (jnp.asarray(x, dtype) for x in (src, weights))
