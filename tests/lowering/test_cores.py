@@ -47,6 +47,6 @@ def test_loops_of_much_work_are_split_over_64_cores(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cores", "numbers"), [(8, range(30)), (64, range(30, 60))])
+@pytest.mark.parametrize(("cores", "numbers"), [(8, range(20)), (64, range(20, 40))])
 def test_loops_of_many_layers_are_split(cores, numbers, tmp_path):
     demand(programs_on(cores, tmp_path, 78, numbers), cores)
