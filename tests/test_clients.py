@@ -67,11 +67,11 @@ def test_outcomes_are_compared_test_by_test(project):
     }  # fmt: skip
 
 
-@pytest.mark.slow  # half a minute, in which even a busy machine starts
+@pytest.mark.slow  # 18 seconds, in which even a busy machine starts
 def test_tests_that_ended_are_compared_when_time_is_over(project, monkeypatch):
     monkeypatch.setenv("SECONDS_OF_THE_LAST", "100")
-    found = compare(Client("project", "test_of.py", minutes=0.5), *project)
-    assert (found["without"], found["with"], found["note"]) == ("5", "3", "the first 0.5 minutes")
+    found = compare(Client("project", "test_of.py", minutes=0.3), *project)
+    assert (found["without"], found["with"], found["note"]) == ("5", "3", "the first 0.3 minutes")
 
 
 def test_every_client_has_a_row():

@@ -74,11 +74,19 @@ LATER = {f"jaxconv.{module}" for module in jaxconv._MODULES.values()}
 
 
 def test_importing_imports_nothing_that_is_imported_when_first_used():
+    """And all exported names are there after a mere `import jaxconv`, and no others."""
     assert {"jaxconv.onednn", "jaxconv.lax", "jaxconv._lowering"} <= LATER
-    code = "import sys, jaxconv; print(*(m for m in sys.modules if m.startswith('jaxconv.')))"
-    loaded = python(code).stdout.split()
+    code = """
+import sys, jaxconv
+print(*(name for name in dir(jaxconv) if not name.startswith("_")))
+print(*(module for module in sys.modules if module.startswith("jaxconv.")))
+"""
+    names, loaded = (line.split() for line in python(code).stdout.splitlines())
     assert "jaxconv._ops.convolution" in loaded
     assert LATER.isdisjoint(loaded)
+    assert names == jaxconv.__all__ == sorted(jaxconv.__all__)
+    with pytest.raises(AttributeError, match="module 'jaxconv' has no attribute 'convolve'"):
+        jaxconv.convolve  # noqa: B018
 
 
 def test_what_is_imported_when_first_used_is_what_type_checkers_see():
@@ -111,18 +119,6 @@ def test_each_platform_with_a_table_has_a_lowering():
 
 
 # What it exports.
-
-
-def test_the_exported_names():
-    """All of them are there after a mere `import jaxconv`, and no others."""
-    code = """
-import jaxconv
-print(*(name for name in dir(jaxconv) if not name.startswith("_")))
-"""
-    assert jaxconv.__all__ == sorted(jaxconv.__all__)
-    assert python(code).stdout.split() == jaxconv.__all__
-    with pytest.raises(AttributeError, match="module 'jaxconv' has no attribute 'convolve'"):
-        jaxconv.convolve  # noqa: B018
 
 
 def test_what_is_imported_when_first_used_is_kept():

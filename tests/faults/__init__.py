@@ -5,7 +5,7 @@
     python -m tests.faults --new           # those without a row in tests/FAULTS.md
 
 Each is applied alone, in a copy of the tree, where the default tests run until one fails: first
-those of its hint, then all others. What was found is written to tests/FAULTS.md.
+those of its room, then all others. What was found is written to tests/FAULTS.md.
 """
 
 from tests.faults.fault import Fault

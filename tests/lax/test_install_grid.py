@@ -1,14 +1,16 @@
-"""Calls of lax's convolution where jaxconv is installed, against an oracle in NumPy, exactly.
+"""Calls of lax's convolution, installed and of `jaxconv.lax`, against an oracle in NumPy, exactly.
 
-Several are compiled into one program each, with both gradients by JAX's own rules.
+Several are compiled into one program each, with both gradients: by JAX's own rules, or by ours.
 """
 
 from collections import Counter
+from itertools import cycle
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import jaxconv
 from jaxconv._base.jax_names import walk_equations
@@ -29,13 +31,16 @@ def of_one(call, dtype=np.float32, limit=4):
     return (lhs, rhs, integers(expected[0].shape, 3, dtype, limit)), expected
 
 
-def program(calls):
-    """All results and gradients."""
+BOTH = (lax.conv_general_dilated, jaxconv.lax.conv_general_dilated)
+
+
+def program(calls, functions=BOTH[:1]):
+    """All results and gradients, by the functions in turn."""
 
     def run(data):
         results = []
-        for call, (lhs, rhs, cotangent) in zip(calls, data, strict=True):
-            out, pull = jax.vjp(call.bind(), lhs, rhs)
+        for call, of, (lhs, rhs, cotangent) in zip(calls, cycle(functions), data, strict=False):
+            out, pull = jax.vjp(call.bind(of), lhs, rhs)
             results.append((out, *pull(cotangent.astype(out.dtype))))
         return results
 
@@ -50,18 +55,21 @@ def found(function, *args):
             yield reason or mapped
 
 
-def check(calls, **of):
+def check(calls, functions=BOTH, **of):
+    """The values, and how often each way would be taken of all convolutions, were they lax's."""
     data, expected = zip(*(of_one(call, **of) for call in calls), strict=True)
-    run = program(calls)
     with jaxconv.installed():
-        results = jax.jit(run)(data)
-    for call, got, exact in zip(calls, results, expected, strict=True):
+        results = jax.jit(program(calls, functions))(data)
+    for call, got, exact, (lhs, *_) in zip(calls, results, expected, data, strict=True):
         for name, one, other in zip(("result", "lhs", "rhs"), got, exact, strict=True):
             assert np.array_equal(np.asarray(one, np.float64), other), (name, call)
-    return Counter(f if isinstance(f, str) else (f.result, f.dilated) for f in found(run, data))
+        wider = call.arguments.get("preferred_element_type")
+        assert [one.dtype for one in got] == [wider or lhs.dtype, lhs.dtype, lhs.dtype]
+    ways = found(program(calls), data)
+    return Counter(f if isinstance(f, str) else (f.result, f.dilated) for f in ways)
 
 
-SEEDS = [pytest.param(n, marks=slow_if(n >= 2)) for n in range(12)]
+SEEDS = [pytest.param(n, marks=slow_if(n >= 2)) for n in range(8)]
 
 
 @pytest.mark.parametrize("block", SEEDS)
@@ -82,7 +90,7 @@ def test_weights_gradients_in_blocks_of_any_layout(patched):
     calls = [lax_oracle.drawn(seed) for seed in range(40)]
     blocks = [c for c in calls if len(c.lhs) == 4 and "by block" in told(c)]
     assert len({c.arguments["dimension_numbers"] for c in blocks}) >= 4
-    check(blocks)
+    check(blocks, BOTH[:1])
 
 
 def told(call):
@@ -97,7 +105,7 @@ def test_pads_that_crop_more_than_there_is_to_pad():
     numbers = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
     ones = {"window_strides": (1, 1), "lhs_dilation": (1, 1), "rhs_dilation": (1, 1)}
     groups = {"feature_group_count": 1, "batch_group_count": 1}
-    ways = check([
+    ways = check(functions=BOTH[:1], calls=[
         lax_oracle.Call((2, 7, 5, i), (3, 2, i, o), ones | numbers | groups | {"padding": padding})
         for padding in [((-3, 1), (0, 0)), ((0, -3), (-2, 4)), ((-1, 5), (3, -4))]
         for i, o in [(3, 4), (1, 1)]  # one channel: else lax would be faster
@@ -121,6 +129,7 @@ def test_types(types):
     calls = [
         lax_oracle.Call(c.lhs, c.rhs, c.arguments | {"preferred_element_type": wider})
         for c in calls
+        for _ in BOTH
     ]
     with jax.enable_x64(jnp.float64 in types):
         assert sum(check(calls, dtype=dtype, limit=1).values()) == 3 * len(calls)

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from tests.support.forms import each, integers
+from tests.support.lax_oracle import same
 from tests.support.programs import contractions
 
 NAMES = [name for name in jaxconv.lax.__all__ if name != "conv_general_dilated"]
@@ -28,37 +29,16 @@ def test_the_signature(name):
 
 def check(name, lhs, rhs, slots, **arguments):
     """Result and gradients are lax's, of these contractions and no convolution of lax."""
-    results = []
-    for module in (jaxconv.lax, lax):
-        function = partial(getattr(module, name), **arguments)
+    given = (lhs,) if rhs is None else (lhs, rhs)
 
-        def derived(lhs, rhs, function=function):
-            if rhs is None:
-                out, pull = jax.vjp(function, lhs)
-            else:
-                out, pull = jax.vjp(function, lhs, rhs)
-            return out, pull(integers(out.shape, 3))
+    def derived(module, *given):
+        out, pull = jax.vjp(partial(getattr(module, name), **arguments), *given)
+        return out, pull(integers(out.shape, 3))
 
-        if module is jaxconv.lax:
-            given = (lhs,) if rhs is None else (lhs, rhs)
-            assert contractions(jax.make_jaxpr(function)(*given)) == slots
-        results.append(jax.jit(derived)(lhs, rhs))
-    for ours, theirs in zip(*map(jax.tree.leaves, results), strict=True):
-        assert jax.typeof(ours) == jax.typeof(theirs)
-        assert np.array_equal(ours, theirs)
-
-
-def test_conv():
-    lhs, rhs = integers((2, 3, 9, 8), 1), integers((4, 3, 3, 2), 2)
-    check("conv", lhs, rhs, ["coarse"], window_strides=(2, 1), padding="SAME")
-
-
-def test_conv_with_general_padding():
-    lhs, rhs = integers((2, 3, 5, 4), 1), integers((4, 3, 3, 2), 2)
-    check(
-        "conv_with_general_padding", lhs, rhs, ["fine"], window_strides=(1, 1),
-        padding=[(1, 3), (0, 2)], lhs_dilation=(2, 3), rhs_dilation=(2, 1),
-    )  # fmt: skip
+    ours = partial(getattr(jaxconv.lax, name), **arguments)
+    assert contractions(jax.make_jaxpr(ours)(*given)) == slots
+    run = jax.jit(derived, static_argnums=0)
+    same(run(jaxconv.lax, *given), run(lax, *given))
 
 
 TRANSPOSED = {
@@ -85,28 +65,31 @@ def test_conv_transpose(given, transpose_kernel):
     )  # fmt: skip
 
 
+SAME = {"padding": "SAME"}
+
+
 @pytest.mark.parametrize(
-    ("lhs", "rhs", "numbers"),
+    ("name", "lhs", "rhs", "slot", "arguments"),
     [
-        ((2, 5, 3), (3, 3, 4), None),
-        ((2, 4, 3, 2, 3), (2, 3, 2, 3, 4), None),
-        ((2, 3, 4, 3), (3, 4, 3, 2), ("NCHW", "IOHW", "NCHW")),
+        ("conv", (2, 3, 9, 8), (4, 3, 3, 2), "coarse", SAME | {"window_strides": (2, 1)}),
+        ("conv_with_general_padding", (2, 3, 5, 4), (4, 3, 3, 2), "fine",
+         {"window_strides": (1, 1), "padding": [(1, 3), (0, 2)], "lhs_dilation": (2, 3),
+          "rhs_dilation": (2, 1)}),
+        ("conv_transpose", (2, 5, 3), (3, 3, 4), "fine", SAME | {"strides": (2,)}),
+        ("conv_transpose", (2, 4, 3, 2, 3), (2, 3, 2, 3, 4), "fine", SAME | {"strides": (2, 3, 1)}),
+        ("conv_transpose", (2, 3, 4, 3), (3, 4, 3, 2), "fine",
+         SAME | {"strides": (2, 3), "dimension_numbers": ("NCHW", "IOHW", "NCHW")}),
     ],
-)
-def test_conv_transpose_in_other_layouts(lhs, rhs, numbers):
-    check(
-        "conv_transpose", integers(lhs, 1), integers(rhs, 2), ["fine"],
-        strides=(2, 3, 1)[: len(lhs) - 2], padding="SAME", dimension_numbers=numbers,
-    )  # fmt: skip
+)  # fmt: skip
+def test_others(name, lhs, rhs, slot, arguments):
+    check(name, integers(lhs, 1), integers(rhs, 2), [slot], **arguments)
 
 
 WINDOWS = {
     "strided": {"window_strides": (2, 1), "padding": [(1, 0), (0, 2)], "rhs_dilation": (1, 2)},
     "dilated": {"window_strides": (1, 1), "padding": [(1, 0), (0, 2)], "lhs_dilation": (1, 2)},
-    "last": {
-        "window_strides": (1, 2), "padding": "SAME", "dimension_numbers": ("NHWC", "WHIO", "CNWH"),
-    },
-}  # fmt: skip
+    "last": SAME | {"window_strides": (1, 2), "dimension_numbers": ("NHWC", "WHIO", "CNWH")},
+}
 
 
 @each("window", WINDOWS)

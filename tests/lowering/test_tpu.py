@@ -14,7 +14,7 @@ from tests.support import exact
 from tests.support.forms import slow_if
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
-from tests.support.random_problems import SLOTS
+from tests.support.small import SLOTS
 
 F32, BF16 = np.float32, jnp.bfloat16
 
@@ -27,16 +27,18 @@ def on_tpu(monkeypatch):
 GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.src_shape[0]]
 
 
-#: A program for each eighth of the cases, the first of which are default tests.
-each_part = pytest.mark.parametrize("part", [pytest.param(n, marks=slow_if(n)) for n in range(8)])
+def every_other(first):
+    """A program for each eighth of the cases, the first of which are default tests."""
+    parts = [pytest.param(n, marks=slow_if(n > 1)) for n in range(first, 8, 2)]
+    return pytest.mark.parametrize("part", parts)
 
 
-@each_part
+@every_other(1)
 def test_values_in_16_bits_are_rounded_once(on_tpu, part):
     exact.check_values([(case, BF16, None) for case in GROUPED if not case.bias][part::8])
 
 
-@each_part
+@every_other(0)
 def test_values_and_that_non_finite_ones_stay_in_their_group(on_tpu, part):
     exact.check_contained([(case, F32, None) for case in GROUPED[part::8]])
 

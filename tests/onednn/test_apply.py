@@ -386,16 +386,6 @@ def test_a_precision_and_a_mode_are_one_too_many():
 # Kinds and what the operations themselves refuse
 
 
-KNOWN = ", ".join(
-    (
-        "Convolution, ConvolutionBackwardData, ConvolutionBackwardWeights",
-        "ConvTranspose, ConvTransposeBackwardData, ConvTransposeBackwardWeights",
-        "ConvolutionBackpropData, ConvolutionBackpropFilters, ConvolutionBackpropWeights",
-        "ConvTransposeBackpropData, ConvTransposeBackpropFilters, ConvTransposeBackpropWeights",
-    )
-)
-
-
 @pytest.mark.parametrize(
     ("kind", "hint"),
     [
@@ -406,7 +396,7 @@ KNOWN = ", ".join(
     ],
 )
 def test_an_unknown_kind(kind, hint):
-    message = f"onednn.apply: `kind` must be one of {KNOWN}; got {kind!r}{hint}"
+    message = f"onednn.apply: `kind` must be one of {', '.join(onednn.KINDS)}; got {kind!r}{hint}"
     refused(message, kind, [FINE, TAPS], WINDOW)
 
 

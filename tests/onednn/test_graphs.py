@@ -9,26 +9,26 @@ import numpy as np
 import pytest
 
 from jaxconv import onednn
-from tests.support import oracle
-from tests.support.graphs import graph, integers, node, tensor
+from tests.support.graphs import (
+    COARSE,
+    FINE,
+    FORWARD,
+    KINDS,
+    TAPS,
+    exact,
+    graph,
+    integers,
+    node,
+    tensor,
+)
 
-WINDOW = {
-    "strides": [2, 1],
-    "pads_begin": [1, 0],
-    "pads_end": [0, 2],
-    "dilations": [1, 2],
-    "auto_pad": "None",
-    "groups": 2,
-    "data_format": "NCX",
-    "weights_format": "OIX",
-}
-FINE, TAPS, COARSE = (2, 4, 7, 6), (6, 2, 3, 2), (2, 6, 3, 6)
+WINDOW, TAPS = FORWARD | {"auto_pad": "None"}, TAPS["OIX"]
 SRC, DST = tensor(0, *FINE), tensor(3, *COARSE)
 CONVOLUTION = node(7, "Convolution", [SRC, tensor(1, *TAPS)], DST, **WINDOW)
 RELU = node(2, "ReLU", [DST], tensor(9, *COARSE))
 TWO = graph(RELU, CONVOLUTION)  # the second before the first
 X, W = integers(*FINE), integers(*TAPS)
-EXACT = oracle.convolution(X, W, **(WINDOW | {"auto_pad": "none"}))
+EXACT = exact("Convolution", X, W)
 
 
 def refused(message, *args, error=ValueError, function=onednn.run_graph):
@@ -103,9 +103,7 @@ def test_jit_and_grad_of_a_whole_graph():
     value, slope = jax.jit(jax.value_and_grad(loss))(W)
     kept = np.maximum(EXACT, 0)
     assert value == (kept**2).sum()
-    attributes = WINDOW | {"auto_pad": "none"}
-    exact = oracle.convolution_backward_weights(X, 2 * kept, TAPS, **attributes)
-    np.testing.assert_array_equal(slope, exact)
+    np.testing.assert_array_equal(slope, exact("ConvolutionBackwardWeights", X, 2 * kept))
 
 
 @pytest.mark.parametrize(
@@ -125,17 +123,20 @@ def test_fpmath_mode_is_the_precision(mode, precision):
 # What dumps of Backward operations have: shapes of 12 zeros, as inputs, or not at all
 
 
-BACKWARD = {
-    "ConvolutionBackwardData": (COARSE, TAPS, FINE, "dst_shape"),
-    "ConvolutionBackwardWeights": (FINE, COARSE, TAPS, "weights_shape"),
-    "ConvTransposeBackwardWeights": (COARSE, FINE, TAPS, "weights_shape"),
+#: The kinds that take a shape, and its name.
+SHAPED = {
+    kind: name
+    for kind, (_, _, attributes, _) in KINDS.items()
+    for name in attributes
+    if name.endswith("_shape")
 }
 
 
 def backward(kind, how):
     """Its graph, and its inputs."""
-    first, second, out, shape = BACKWARD[kind]
-    attributes = WINDOW | {"weights_format": "IOX" if "Transpose" in kind else "OIX"}
+    first, second, attributes, out = KINDS[kind]
+    attributes, shape = attributes | {"auto_pad": "None"}, SHAPED[kind]
+    del attributes[shape]
     if how == "zeros":
         attributes |= {shape: [0] * 12}
         if kind != "ConvolutionBackwardWeights":
@@ -155,19 +156,13 @@ def backward(kind, how):
 
 
 @pytest.mark.parametrize("how", ["zeros", "attribute", "input", "none"])
-@pytest.mark.parametrize("kind", BACKWARD)
+@pytest.mark.parametrize("kind", SHAPED)
 def test_a_shape_is_an_attribute_an_input_or_the_output_s_own(kind, how):
     made, arrays = backward(kind, how)
-    attributes = WINDOW | {"auto_pad": "none"}
-    if "Transpose" in kind:
-        attributes["weights_format"] = "IOX"
-    name = re.sub("(?<!^)([A-Z])", r"_\1", kind).lower()
-    exact = getattr(oracle, name)(*arrays[:2], BACKWARD[kind][2], **attributes)
     run = partial(onednn.run_graph, made)
-    ways = [jax.jit(run)] if how != "input" else [run, jax.jit(run)]
-    for way in ways:
-        found = way(arrays)
-        np.testing.assert_array_equal(found[4], exact.astype(np.float32), strict=True)
+    for way in [jax.jit(run)] if how != "input" else [run, jax.jit(run)]:
+        expected = exact(kind, *arrays[:2]).astype(np.float32)
+        np.testing.assert_array_equal(way(arrays)[4], expected, strict=True)
 
 
 def test_a_shape_is_random_in_no_way():
@@ -230,34 +225,22 @@ LISTED = (
         (LISTED + "missing: 1$", {0: X}, ValueError),
         (LISTED + "got 1$", [X], ValueError),
         (LISTED + "got 3$", {0: X, 3: W}, ValueError),
-        (
-            LISTED + r"got 'CONVOLUTION_7\.weight'; did you mean 'CONVOLUTION_7\.weights'\?$",
-            {0: X, "CONVOLUTION_7.weight": W},
-            ValueError,
-        ),
-        (
-            r"run_graph: an input must be given once; got 'CONVOLUTION_7\.src', 0 again$",
-            {0: X, "CONVOLUTION_7.src": X, 1: W},
-            ValueError,
-        ),
+        (LISTED + r"got 'CONVOLUTION_7\.weight'; did you mean 'CONVOLUTION_7\.weights'\?$",
+         {0: X, "CONVOLUTION_7.weight": W}, ValueError),
+        (r"run_graph: an input must be given once; got 'CONVOLUTION_7\.src', 0 again$",
+         {0: X, "CONVOLUTION_7.src": X, 1: W}, ValueError),
         (
             r"run_graph: an input must be as the graph says, 1: f32 \(6, 2, 3, 2\); got float32 "
             r"\(6, 2, 2, 3\)$",
             {0: X, 1: W.swapaxes(2, 3)},
             TypeError,
         ),
-        (
-            r"run_graph: an input must be as the graph says, 0: .* got int32 \(2, 4, 7, 6\)$",
-            {0: X.astype(np.int32), 1: W},
-            TypeError,
-        ),
-        (
-            r"run_graph: `inputs` must be a dict or a sequence of arrays; got 3 \(int\)$",
-            3,
-            TypeError,
-        ),
+        (r"run_graph: an input must be as the graph says, 0: .* got int32 \(2, 4, 7, 6\)$",
+         {0: X.astype(np.int32), 1: W}, TypeError),
+        (r"run_graph: `inputs` must be a dict or a sequence of arrays; got 3 \(int\)$", 3,
+         TypeError),
     ],
-)
+)  # fmt: skip
 def test_wrong_inputs(message, inputs, error):
     refused(message, TWO, inputs, error=error)
 
@@ -292,43 +275,28 @@ def changed(node, **more):
         (r"graph: `graph` must be a list; got None", {"nodes": []}, TypeError),
         (r"graph: `graph` must list at least one node; got none", {"graph": []}, ValueError),
         (r"graph: node number 0: `kind` must be a string", graph(changed(RELU, kind=3)), TypeError),
-        (
-            r"node 2 'RELU_2' \(ReLU\): `attrs` must be a dict by name; got \[\]",
-            graph(changed(RELU, attrs=[])),
-            TypeError,
-        ),
+        (r"node 2 'RELU_2' \(ReLU\): `attrs` must be a dict by name; got \[\]",
+         graph(changed(RELU, attrs=[])), TypeError),
         (
             r"node 2 'RELU_2' \(ReLU\): outputs: tensor 1: `dtype` must be f32, bf16, .* or undef; "
             r"got 'f64'",
             graph(changed(RELU, outputs=[tensor(1, 2, dtype="f64")])),
             ValueError,
         ),
-        (
-            r"node 2 'RELU_2' \(ReLU\): inputs: tensor 1: `shape` must be a list of ints; got 'ab'",
-            graph(changed(RELU, inputs=[tensor(1, 2) | {"shape": "ab"}])),
-            TypeError,
-        ),
-        (
-            r"node 2 'AGAIN' \(ReLU\): the ids of nodes must differ; got that of node 2 'RELU_2'",
-            graph(RELU, changed(RELU, name="AGAIN")),
-            ValueError,
-        ),
-        (
-            r"node 3 'RELU_2' \(ReLU\): tensor 9 is computed by node 2 'RELU_2' \(ReLU\) too",
-            graph(RELU, changed(RELU, id=3)),
-            ValueError,
-        ),
+        (r"node 2 'RELU_2' \(ReLU\): inputs: tensor 1: `shape` must be a list of ints; got 'ab'",
+         graph(changed(RELU, inputs=[tensor(1, 2) | {"shape": "ab"}])), TypeError),
+        (r"node 2 'AGAIN' \(ReLU\): the ids of nodes must differ; got that of node 2 'RELU_2'",
+         graph(RELU, changed(RELU, name="AGAIN")), ValueError),
+        (r"node 3 'RELU_2' \(ReLU\): tensor 9 is computed by node 2 'RELU_2' \(ReLU\) too",
+         graph(RELU, changed(RELU, id=3)), ValueError),
         (
             r"node 7 .*: a tensor must be the same in all nodes; got 3: f32 \(2, 6, 3, 6\), but 3: "
             r"bf16 \(2, 6, 3, 6\)",
             graph(changed(RELU, inputs=[tensor(3, *COARSE, dtype="bf16")]), CONVOLUTION),
             ValueError,
         ),
-        (
-            r"graph: `output_ports` must be ids of tensors \(0, 1, 3, 9\); got 5",
-            TWO | {"output_ports": [5]},
-            ValueError,
-        ),
+        (r"graph: `output_ports` must be ids of tensors \(0, 1, 3, 9\); got 5",
+         TWO | {"output_ports": [5]}, ValueError),
         (r"graph: `input_ports` must be a list of ids", TWO | {"input_ports": "0"}, TypeError),
         (
             r"graph: nodes must not form a cycle; got node 0 'ABS_0' \(Abs\) -> node 1 "
@@ -341,7 +309,7 @@ def changed(node, **more):
         ),
         (r"graph: `fpmath_mode` must be 'strict', ", TWO | {"fpmath_mode": "f8"}, ValueError),
     ],
-)
+)  # fmt: skip
 def test_wrong_graphs(message, made, error):
     refused(message, made, error=error)
 
@@ -349,35 +317,23 @@ def test_wrong_graphs(message, made, error):
 @pytest.mark.parametrize(
     ("message", "made"),
     [
-        (
-            r"the kind must be Convolution, .* or Dequantize; got 'Relu'; did you mean 'ReLU'\?$",
-            changed(RELU, kind="Relu"),
-        ),
+        (r"the kind must be Convolution, .* or Dequantize; got 'Relu'; did you mean 'ReLU'\?$",
+         changed(RELU, kind="Relu")),
         (r"the outputs must be 1; got 0$", changed(RELU, outputs=[])),
         (r"the inputs must be src; got 2$", changed(RELU, inputs=[DST, DST])),
         (r"the attribute `alpha` is required; got none$", changed(RELU, kind="Elu")),
-        (
-            r"the attributes are alpha; got 'alfa'; did you mean 'alpha'\?$",
-            changed(RELU, kind="Elu", attrs={"alfa": 1}),
-        ),
-        (
-            r"the attribute `alpha` must be a number \(f32\); got 'a' \(str\)$",
-            changed(RELU, kind="Elu", attrs={"alpha": "a"}),
-        ),
-        (
-            r"the output must be 9: f32 \(2, 6, 3\); got float32 \(2, 6, 3, 6\)$",
-            changed(RELU, outputs=[tensor(9, 2, 6, 3)]),
-        ),
-        (
-            r"the type of the output must be f32, bf16 or f16; got int8$",
-            changed(RELU, outputs=[tensor(9, *COARSE, dtype="s8")]),
-        ),
-        (
-            r"the type of src must be s8 or u8; got float32$",
-            changed(RELU, kind="Dequantize", attrs={"scales": [1.0]}),
-        ),
+        (r"the attributes are alpha; got 'alfa'; did you mean 'alpha'\?$",
+         changed(RELU, kind="Elu", attrs={"alfa": 1})),
+        (r"the attribute `alpha` must be a number \(f32\); got 'a' \(str\)$",
+         changed(RELU, kind="Elu", attrs={"alpha": "a"})),
+        (r"the output must be 9: f32 \(2, 6, 3\); got float32 \(2, 6, 3, 6\)$",
+         changed(RELU, outputs=[tensor(9, 2, 6, 3)])),
+        (r"the type of the output must be f32, bf16 or f16; got int8$",
+         changed(RELU, outputs=[tensor(9, *COARSE, dtype="s8")])),
+        (r"the type of src must be s8 or u8; got float32$",
+         changed(RELU, kind="Dequantize", attrs={"scales": [1.0]})),
     ],
-)
+)  # fmt: skip
 def test_errors_name_the_node(message, made):
     with pytest.raises((TypeError, ValueError), match=rf"^node 2 'RELU_2' \(\w+\): {message}"):
         onednn.run_graph(graph(made, CONVOLUTION), [X, W])

@@ -279,34 +279,20 @@ def test_a_graph_is_differentiable_beside_quantised_weights():
     [
         ("`min` must be at most `max`; got 2.0 and 1.0", "Clamp", {"min": 2.0, "max": 1.0}),
         ("`beta` must not be 0; got 0", "SoftPlus", {"beta": 0.0}),
-        (
-            r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]",
-            "StaticReshape", {"shape": [5, -1], "special_zero": False},
-        ),
-        (
-            r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
-            "StaticReshape", {"shape": [2, 3, 4, 0], "special_zero": True},
-        ),
-        (
-            r"`shape` must be extents, at most one of them -1; got \[-1, -1\]",
-            "StaticReshape", {"shape": [-1, -1], "special_zero": False},
-        ),
-        (
-            r"`order` must name each axis of src, \(2, 3, 4\), once; got \[0, 1, -2\]",
-            "StaticTranspose", {"order": [0, 1, -2]},
-        ),
-        (
-            r"`scales` must have one entry, since `qtype` is per_tensor; got 3",
-            "Quantize", {"scales": [1.0, 1.0, 1.0]},
-        ),
-        (
-            r"`zps` must have 3 entries, one for each place on axis 1 of src \(2, 3, 4\); got 1",
-            "Quantize", {"scales": [1.0, 1.0, 1.0], "zps": [0], "qtype": "per_channel"},
-        ),
-        (
-            r"`axis` must be from -3 to 2, of src of shape \(2, 3, 4\); got 3",
-            "Quantize", {"scales": [1.0], "axis": 3, "qtype": "per_channel"},
-        ),
+        (r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]", "StaticReshape",
+         {"shape": [5, -1], "special_zero": False}),
+        (r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
+         "StaticReshape", {"shape": [2, 3, 4, 0], "special_zero": True}),
+        (r"`shape` must be extents, at most one of them -1; got \[-1, -1\]", "StaticReshape",
+         {"shape": [-1, -1], "special_zero": False}),
+        (r"`order` must name each axis of src, \(2, 3, 4\), once; got \[0, 1, -2\]",
+         "StaticTranspose", {"order": [0, 1, -2]}),
+        (r"`scales` must have one entry, since `qtype` is per_tensor; got 3", "Quantize",
+         {"scales": [1.0, 1.0, 1.0]}),
+        (r"`zps` must have 3 entries, one for each place on axis 1 of src \(2, 3, 4\); got 1",
+         "Quantize", {"scales": [1.0, 1.0, 1.0], "zps": [0], "qtype": "per_channel"}),
+        (r"`axis` must be from -3 to 2, of src of shape \(2, 3, 4\); got 3", "Quantize",
+         {"scales": [1.0], "axis": 3, "qtype": "per_channel"}),
         (r"`scales` must be above 0; got \[0.0\]", "Quantize", {"scales": [0.0]}),
         ("the attribute `scales` is required; got none", "Quantize", {"zps": [0]}),
     ],

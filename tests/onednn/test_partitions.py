@@ -88,18 +88,11 @@ RELU = ("ReLU", [DST])
         (make(RELU, output_ports=[DST, 10]), ["CONVOLUTION_0", "RELU_1"]),
         (make(RELU, ("Tanh", [10]), output_ports=[11, 10]), ["CONVOLUTION_0 + RELU_1", "TANH_2"]),
         (make(("Add", [DST, DST])), ["CONVOLUTION_0", "ADD_1"]),
-        (
-            make(("Sigmoid", [DST]), ("Multiply", [DST, 10]), ("Abs", [10])),
-            ["CONVOLUTION_0", "SIGMOID_1", "MULTIPLY_2", "ABS_3"],
-        ),
-        (
-            make(("Sigmoid", [DST]), ("Multiply", [DST, OTHER])),
-            ["CONVOLUTION_0", "SIGMOID_1", "MULTIPLY_2"],
-        ),
-        (
-            make(("ReLU", [DST]), ("Multiply", [DST, 10])),
-            ["CONVOLUTION_0", "RELU_1", "MULTIPLY_2"],
-        ),
+        (make(("Sigmoid", [DST]), ("Multiply", [DST, 10]), ("Abs", [10])),
+         ["CONVOLUTION_0", "SIGMOID_1", "MULTIPLY_2", "ABS_3"]),
+        (make(("Sigmoid", [DST]), ("Multiply", [DST, OTHER])),
+         ["CONVOLUTION_0", "SIGMOID_1", "MULTIPLY_2"]),
+        (make(("ReLU", [DST]), ("Multiply", [DST, 10])), ["CONVOLUTION_0", "RELU_1", "MULTIPLY_2"]),
         (make(("PReLU", [CHANNELS, DST])), ["CONVOLUTION_0", "PRELU_1"]),
         (make(("Reorder", [DST])), ["CONVOLUTION_0", "REORDER_1"]),
     ],
@@ -279,30 +272,22 @@ def test_a_training_graph_keeps_what_its_backward_pass_reads():
 @pytest.mark.parametrize(
     ("message", "change"),
     [
-        (
-            r"node 0 .*: the output must be 3: f32 \(2, 3, 6, 7\); got float32 \(2, 3, 6, 6\)",
-            lambda made: change_shape(made, DST, (2, 3, 6, 7)),
-        ),
+        (r"node 0 .*: the output must be 3: f32 \(2, 3, 6, 7\); got float32 \(2, 3, 6, 6\)",
+         lambda made: change_shape(made, DST, (2, 3, 6, 7))),
         (
             r"node 1 .*: `bias` must have one entry for each channel of src, \(2, 3, 6, 6\) "
             r"\(NXC\); got shape \(5,\)",
             lambda made: change_shape(made, CHANNELS, (5,)),
         ),
-        (
-            r"node 2 .*: the output must be 11: f32 \(2, 3, 6, 7\); got float32 \(2, 3, 6, 6\)",
-            lambda made: change_shape(made, 11, (2, 3, 6, 7)),
-        ),
-        (
-            r"node 2 .*: the shapes of src_0 and src_1 must broadcast; got \(2, 3, 6, 6\) and ",
-            lambda made: change_shape(made, OTHER, (2, 3, 6, 7)),
-        ),
-        (
-            r"node 3 .*: the attributes are none; got 'alpha'",
-            lambda made: made["graph"][3]["attrs"].update(alpha=1.0),
-        ),
+        (r"node 2 .*: the output must be 11: f32 \(2, 3, 6, 7\); got float32 \(2, 3, 6, 6\)",
+         lambda made: change_shape(made, 11, (2, 3, 6, 7))),
+        (r"node 2 .*: the shapes of src_0 and src_1 must broadcast; got \(2, 3, 6, 6\) and ",
+         lambda made: change_shape(made, OTHER, (2, 3, 6, 7))),
+        (r"node 3 .*: the attributes are none; got 'alpha'",
+         lambda made: made["graph"][3]["attrs"].update(alpha=1.0)),
     ],
     ids=["shape of dst", "shape of bias", "shape of a sum", "shape of a summand", "attribute"],
-)
+)  # fmt: skip
 def test_errors_name_the_node_within_a_partition(message, change):
     made = make(("BiasAdd", [DST, CHANNELS]), ("Add", [10, OTHER]), ("ReLU", [11]))
     change(made)

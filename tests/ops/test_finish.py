@@ -94,22 +94,6 @@ def test_integers_are_exact(name, dtype):
         np.testing.assert_array_equal(result, expected, strict=True)
 
 
-def test_a_residual_may_have_the_type_of_a_wider_result():
-    src, weights, bias, residual = arrays("convolution", BF16)
-    residual = residual.astype(np.float32) + np.float32(2**-14)
-    found = apply("convolution", None, src, weights, bias, residual,
-                  preferred_element_type=np.float32)  # fmt: skip
-    np.testing.assert_array_equal(found, sums("convolution", src, weights, bias, residual))
-
-
-def test_channels_first():
-    src, weights, bias, residual = arrays("convolution", np.float32)
-    last = apply("convolution", "relu", src, weights, bias, residual)
-    first = apply("convolution", "relu", np.moveaxis(src, -1, 1), weights, bias,
-                  np.moveaxis(residual, -1, 1), data_format="NCX")  # fmt: skip
-    np.testing.assert_array_equal(first, np.moveaxis(last, -1, 1))
-
-
 #: Sums at which a smooth function bends, and which it saturates at.
 POINTS = np.concatenate([np.linspace(-6, 6, 97), [-80, -20, 20, 80]]).astype(np.float32)
 
@@ -387,7 +371,8 @@ def test_in_the_call(layer, dtype):
 
         return one
 
-    ways = [(activation, add) for add in (False, True) for activation in EXACT]
+    tried = EXACT if layer == "dense" else (None, "leaky_relu")
+    ways = [(activation, add) for add in (False, True) for activation in tried]
     found = jax.jit(lambda *x: [run(*way)(*x) for way in ways])(*given)
     for (activation, add), one in zip(ways, found, strict=True):
         sums = exact_bias + residual if add else exact_bias

@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 
 import jaxconv
+from jaxconv._base.geometry import OPERANDS
 from tests.support import oracle
 from tests.support.exact import called
-from tests.support.random_problems import SLOTS, draw
-
-TO = {
-    "coarse": "convolution",
-    "fine": "convolution_backward_data",
-    "kernel": "convolution_backward_weights",
-}
-
+from tests.support.small import SLOTS, TO, draw
 
 # Attributes far beyond the data. XLA counts padded extents in 31 bits, and is wrong beyond them.
 
@@ -106,8 +100,7 @@ def floats(problem, seed=0):
 
 
 def operands(slot, tensors):
-    one, two = (tensors[s] for s in ("fine", "kernel", "coarse") if s != slot)
-    return (two, one) if slot == "fine" else (one, two)
+    return [tensors[s] for s in OPERANDS[slot]]
 
 
 @pytest.mark.parametrize("slot", SLOTS)
@@ -115,7 +108,7 @@ def operands(slot, tensors):
 def test_the_same_bits(form, slot):
     """Run to run, across threads, eagerly and under jit."""
     for problem in PROBLEMS:
-        given, function = operands(slot, floats(problem)), problem.operation(slot)
+        given, function = operands(slot, floats(problem)), problem.op(TO[slot])
         with jaxconv.forced(form):
             first = np.asarray(function(*given)).tobytes()
             jitted = jax.jit(function)
@@ -145,7 +138,7 @@ def test_negative_zeros_and_denormals(form, slot):
             at = np.abs(tensors[s]) < 0.5
             zeros[s][at], negative[s][at], denormal[s][at] = 0.0, -0.0, tiny / 4
         with jaxconv.forced(form):
-            function = jax.jit(problem.operation(slot))
+            function = jax.jit(problem.op(TO[slot]))
             base, same, near = (function(*operands(slot, t)) for t in (zeros, negative, denormal))
         np.testing.assert_array_equal(same, base)
         sizes = operands(slot, {s: np.abs(x) + 1 for s, x in tensors.items()})
@@ -163,12 +156,12 @@ from pathlib import Path
 import jax, jaxconv, numpy as np
 
 kernel = np.ones((3, 1, 1), np.float32)
-for n in range(120):
+for n in range(60):
     long, short = (np.ones((1, n + k, 1), np.float32) for k in (3, 1))
     jaxconv.convolution(long, kernel)
     jaxconv.conv_transpose(long, kernel)
     jaxconv.convolution_backward_weights(long, short, (3, 1, 1))
-    if n % 30 == 29:
+    if n % 15 == 14:
         jax.clear_caches()
         gc.collect()
         resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -178,8 +171,8 @@ for n in range(120):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_360_programs_leave_nothing_behind():
-    """`jax.clear_caches` frees what was compiled: 90 programs each time, of 1.5 MiB each.
+def test_180_programs_leave_nothing_behind():
+    """`jax.clear_caches` frees what was compiled: 45 programs each time, of 1.5 MiB each.
 
     In a process of its own: what other tests left in memory, new programs are scattered over.
     """

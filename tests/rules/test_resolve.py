@@ -161,37 +161,32 @@ def test_an_array_stands_for_itself(ask, array):
 
 
 @pytest.mark.parametrize(
-    ("src", "kernel", "attributes", "dst", "pads"),
+    ("op", "src", "kernel", "attributes", "dst", "pads"),
     [
-        (6, 4, {"auto_pad": "valid", "pads_begin": 5}, 3, (0, 0)),
-        (16, 4, {"dilations": 2, "auto_pad": "Valid"}, 10, (0, 0)),
-        (224, 3, {"strides": 2, "auto_pad": "valid"}, 111, (0, 0)),
-        (6, 4, {"auto_pad": None, "pads_end": 3, "pads_begin": []}, 6, (0, 3)),
-        (6, 4, {"auto_pad": "NotSet", "pads_end": 3}, 6, (0, 3)),
-        (6, 4, {"auto_pad": "explicit", "pads_end": 3}, 6, (0, 3)),
-    ],
-)
-def test_convolution_sizes(src, kernel, attributes, dst, pads):
-    found = resolve("convolution", (1, src, 2), (kernel, 2, 3), **attributes)
-    assert found.dst_shape == (1, dst, 3)
-    assert (found.pads_begin, found.pads_end) == ((pads[0],), (pads[1],))
-
-
-@pytest.mark.parametrize(
-    ("src", "kernel", "attributes", "dst", "pads"),
-    [
-        (6, 4, {"auto_pad": "same_upper"}, 6, (1, 2)),
-        (111, 3, {"strides": 2, "output_padding": 1, "auto_pad": "valid"}, 224, (0, 0)),
-        (3, 3, {"strides": 2, "output_padding": 5}, 12, (0, 0)),
+        ("convolution", 6, 4, {"auto_pad": "valid", "pads_begin": 5}, 3, (0, 0)),
+        ("convolution", 16, 4, {"dilations": 2, "auto_pad": "Valid"}, 10, (0, 0)),
+        ("convolution", 224, 3, {"strides": 2, "auto_pad": "valid"}, 111, (0, 0)),
+        ("convolution", 6, 4, {"auto_pad": None, "pads_end": 3, "pads_begin": []}, 6, (0, 3)),
+        ("convolution", 6, 4, {"auto_pad": "NotSet", "pads_end": 3}, 6, (0, 3)),
+        ("convolution", 6, 4, {"auto_pad": "explicit", "pads_end": 3}, 6, (0, 3)),
+        ("conv_transpose", 6, 4, {"auto_pad": "same_upper"}, 6, (1, 2)),
+        ("conv_transpose", 111, 3, {"strides": 2, "output_padding": 1, "auto_pad": "valid"}, 224,
+         (0, 0)),
+        ("conv_transpose", 3, 3, {"strides": 2, "output_padding": 5}, 12, (0, 0)),
         # dst_shape with pads of SAME that reach it, and beyond their reach
-        (3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_upper"}, 6, (1, 2)),
-        (3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_lower"}, 6, (2, 1)),
-        (3, 5, {"strides": 2, "dst_shape": (1, 12, 3), "auto_pad": "same_lower"}, 12, (0, 0)),
-        (3, 5, {"strides": 2, "dst_shape": (1, 2, 3), "auto_pad": "same_lower"}, 2, (4, 3)),
+        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_upper"},
+         6, (1, 2)),
+        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_lower"},
+         6, (2, 1)),
+        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 12, 3), "auto_pad": "same_lower"},
+         12, (0, 0)),
+        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 2, 3), "auto_pad": "same_lower"},
+         2, (4, 3)),
     ],
-)
-def test_conv_transpose_sizes(src, kernel, attributes, dst, pads):
-    found = resolve("conv_transpose", (1, src, 2), (kernel, 3, 2), **attributes)
+)  # fmt: skip
+def test_sizes(op, src, kernel, attributes, dst, pads):
+    weights = (kernel, 2, 3) if op == "convolution" else (kernel, 3, 2)
+    found = resolve(op, (1, src, 2), weights, **attributes)
     assert found.dst_shape == (1, dst, 3)
     assert (found.pads_begin, found.pads_end) == ((pads[0],), (pads[1],))
 
@@ -256,7 +251,7 @@ def swept(count):
 
 def test_the_backward_ops_of_convolution_accept_what_it_gives_and_nothing_else():
     fitted = 0
-    for kernel, extent, axis, rng in swept(1200):
+    for kernel, extent, axis, rng in swept(600):
         forward = attempt("convolution", line(extent), kernel, **axis)
         if forward is None:
             continue
@@ -278,12 +273,12 @@ def test_the_backward_ops_of_convolution_accept_what_it_gives_and_nothing_else()
             assert (found is not None) == same
             found = attempt("convolution_backward_weights", line(other), dst, kernel, **axis)
             assert (found is not None) == same
-    assert 800 < fitted < 1200
+    assert 400 < fitted < 600
 
 
 def test_the_backward_ops_of_conv_transpose_accept_what_it_gives_and_nothing_else():
     fitted = 0
-    for kernel, extent, axis, rng in swept(1200):
+    for kernel, extent, axis, rng in swept(600):
         extra = rng.choice((0, 0, 1, 2, 3, 5))
         stride = axis["strides"]
         forward = attempt("conv_transpose", line(extent), kernel, output_padding=extra, **axis)
@@ -328,13 +323,13 @@ def test_the_backward_ops_of_conv_transpose_accept_what_it_gives_and_nothing_els
             assert (found is not None) == fits
             if found:
                 assert found.src_shape == line(extent + steps)
-    assert 800 < fitted < 1200
+    assert 400 < fitted < 600
 
 
 def test_the_resolved_pads_spell_the_same_operation():
     """With explicit pads and the output padding, whatever mode or dst_shape they came from."""
     fitted = 0
-    for kernel, extent, axis, rng in swept(800):
+    for kernel, extent, axis, rng in swept(500):
         plain = {"strides": axis["strides"], "dilations": axis["dilations"]}
         shape = line(rng.randint(1, 30)) if rng.random() < 0.7 else None
         found = attempt("conv_transpose", line(extent), kernel, dst_shape=shape, **axis)
@@ -351,4 +346,4 @@ def test_the_resolved_pads_spell_the_same_operation():
             fitted += 1
             spelled = plain | {"pads_begin": found.pads_begin, "pads_end": found.pads_end}
             assert resolve("convolution", line(extent), kernel, **spelled) == found
-    assert fitted > 950
+    assert fitted > 590

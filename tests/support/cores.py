@@ -1,4 +1,4 @@
-"""The loops of random layers' programs, on a machine of as many cores as a test wants.
+"""Loops and memory of random layers' programs, on a machine of as many cores as a test wants.
 
 LD_PRELOAD=cores.so PRETENDED_CORES=64 python -m tests.support.cores SEED NUMBER...
 """
@@ -29,6 +29,7 @@ WAYS = (
     ("NCX", "float32", None),
     ("NXC", "float32", "portable"),
     ("NXC", "bfloat16", None),
+    ("NXC", "bfloat16", "portable"),
 )
 
 #: XLA:CPU asks by this function how many threads to have, and splits loops for as many.
@@ -46,8 +47,8 @@ int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set) {
 """
 
 
-def loops_on(cores: int, folder: Path, seed: int, numbers: Sequence[int]) -> list[dict]:
-    """List the loops of some layers of a seed, compiled on so many cores.
+def programs_on(cores: int, folder: Path, seed: int, numbers: Sequence[int]) -> list[dict]:
+    """List the programs of some layers of a seed, compiled on so many cores.
 
     Skip the test that asks without Linux or a C compiler.
     """
@@ -69,17 +70,20 @@ def loops_on(cores: int, folder: Path, seed: int, numbers: Sequence[int]) -> lis
 
 
 def main(seed: int, *numbers: int) -> None:
-    """Print a line of JSON for each loop."""
+    """Print a line of JSON for each program: its loops, and its bytes."""
     drawn = layers(max(numbers) + 1, seed)
     for number in numbers:
         layer, (layout, dtype, form) = drawn[number], WAYS[number % len(WAYS)]
         for op in OPS:
             types = [jax.ShapeDtypeStruct(x, dtype) for x in shapes_in(layer, op, layout)]
             with jaxconv.forced(form):
-                lowered = jax.jit(contraction(layer, op, layout)).lower(*types)
-            for loop in loops(lowered.compile().as_text()):
-                known = {"layer": layer.name, "op": op, "way": (layout, dtype, form)}
-                print(json.dumps(known | asdict(loop)))
+                compiled = jax.jit(contraction(layer, op, layout)).lower(*types).compile()
+            sizes = compiled.memory_analysis()
+            tensors = sizes.argument_size_in_bytes + sizes.output_size_in_bytes
+            known = {"layer": layer.name, "op": op, "way": (layout, dtype, form)}
+            known |= {"temporary": sizes.temp_size_in_bytes, "tensors": tensors}
+            known["loops"] = [asdict(loop) for loop in loops(compiled.as_text())]
+            print(json.dumps(known))
 
 
 if __name__ == "__main__":

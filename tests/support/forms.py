@@ -61,6 +61,14 @@ class Form(Layer):
         """An operation with all but its two arrays bound; `more` as the operation takes it."""
         return _bound(self, name, tuple(more.items()))
 
+    def exact(self, name: str, *arrays) -> np.ndarray:
+        """What an operation makes of its arrays, by the oracle."""
+        return getattr(oracle, name)(*arrays, **self.op(name).keywords)
+
+    def exact_gradients(self, name: str, a, b, t) -> list[np.ndarray]:
+        """What it makes of the cotangent of its result, by the oracle."""
+        return [self.exact(other, *taken(a, b, t)) for other, taken in derivatives(name)]
+
     def axis(self, slot: str, letter: str) -> int:
         """Where a tensor keeps its axis N, C, first X (data), I or O (kernel: fine, coarse)."""
         letters = self.formats[slot == "kernel"]
@@ -68,44 +76,22 @@ class Form(Layer):
         return letters.index(letter) + after_x * (self.rank - 1)
 
 
-#: op -> its derivatives with respect to its two arguments, as operations on arguments (a, b) and
-#: the result's cotangent t.
-DERIVATIVES = {
-    "convolution": (
-        ("convolution_backward_data", lambda a, b, t: (t, b)),
-        ("convolution_backward_weights", lambda a, b, t: (a, t)),
-    ),
-    "convolution_backward_data": (
-        ("convolution", lambda a, b, t: (t, b)),
-        ("convolution_backward_weights", lambda a, b, t: (t, a)),
-    ),
-    "convolution_backward_weights": (
-        ("convolution_backward_data", lambda a, b, t: (b, t)),
-        ("convolution", lambda a, b, t: (a, t)),
-    ),
-    "conv_transpose": (
-        ("conv_transpose_backward_data", lambda a, b, t: (t, b)),
-        ("conv_transpose_backward_weights", lambda a, b, t: (a, t)),
-    ),
-    "conv_transpose_backward_data": (
-        ("conv_transpose", lambda a, b, t: (t, b)),
-        ("conv_transpose_backward_weights", lambda a, b, t: (t, a)),
-    ),
-    "conv_transpose_backward_weights": (
-        ("conv_transpose_backward_data", lambda a, b, t: (b, t)),
-        ("conv_transpose", lambda a, b, t: (a, t)),
-    ),
-}
+def derivatives(name: str) -> list[tuple[str, Callable]]:
+    """Those of an operation by its two arguments: operations of the same family.
 
+    With each, how the operation takes its arguments from a, b and the result's cotangent t.
+    """
+    slots, family = ROLES[name], name.split("_backward")[0]
 
-def exact(form: Form, name: str, *arrays) -> np.ndarray:
-    """What an operation makes of its arrays, by the oracle."""
-    return getattr(oracle, name)(*arrays, **form.op(name).keywords)
+    def taking(wanted):
+        return lambda *abt: tuple(abt[slots.index(slot)] for slot in wanted)
 
-
-def exact_gradients(form: Form, name: str, a, b, t) -> list[np.ndarray]:
-    """What it makes of the cotangent of its result, by the oracle."""
-    return [exact(form, other, *chosen(a, b, t)) for other, chosen in DERIVATIVES[name]]
+    return [
+        (other, taking(ROLES[other][:2]))
+        for sought in slots[:2]
+        for other in OPS
+        if other.split("_backward")[0] == family and ROLES[other][2] == sought
+    ]
 
 
 def gradients(op: Callable, a, b, t) -> tuple:

@@ -13,15 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.support import oracle
+from tests.support.forms import OPS
 
-OPS = (
-    "convolution",
-    "convolution_backward_data",
-    "convolution_backward_weights",
-    "conv_transpose",
-    "conv_transpose_backward_data",
-    "conv_transpose_backward_weights",
-)
 PER_OP = 44  # at least, before the rare ones
 SPELLINGS = {
     "none": (None, "none", "NONE", "NOTSET", "notset", "explicit", "Explicit"),
@@ -300,6 +293,8 @@ def draw_channels(kind, rng):
         return 1, *rng.choice(((3, 2), (2, 5), (1, 3), (4, 1)))
     if kind == "groups":
         return rng.choice(((2, 3, 2), (3, 2, 3), (2, 2, 1), (4, 2, 3)))
+    if kind == "many groups":
+        return rng.choice((5, 16)), rng.choice((1, 2, 7)), rng.choice((1, 3))
     return rng.randint(2, 4), 1, int(kind[-1]) if kind[-1].isdigit() else 1
 
 

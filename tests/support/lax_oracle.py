@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass
 from functools import partial
 
+import jax
 import numpy as np
 from jax import lax
 
@@ -56,6 +57,13 @@ def drawn(seed: int) -> Call:
         call = Call(lhs, rhs, arguments)
         if all(room > 0 for room in _rooms(call)):
             return call
+
+
+def same(ours, theirs):
+    """Equal values, types (weak ones, too) and shapes."""
+    for got, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert jax.typeof(got) == jax.typeof(expected)
+        assert np.array_equal(got, expected)
 
 
 def _names(more: str, letters: str) -> list[str]:

@@ -1,16 +1,22 @@
-"""Random layers of PyTorch, called there and by `jaxconv.torch`."""
+"""Random calls of PyTorch's functions, made there and by `jaxconv.torch`."""
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 from jaxconv import torch as ours
+from tests.support import small
 from tests.support.peers import peer
 
 torch = peer("torch")
 F = torch.nn.functional
 
+#: The functions.
+EVERY = [f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3)]
+MODES = ["reflect", "replicate", "circular"]
 
-class Layer(NamedTuple):
-    """A call of a function by its name, with the sizes of its tensors."""
+
+class Call(NamedTuple):
+    """A function by its name, with the sizes of its tensors."""
 
     name: str
     input: tuple
@@ -39,63 +45,50 @@ class Layer(NamedTuple):
         return torch.func.functional_call(module, tensors, (x,))
 
 
-def draw_layer(rng, *, name=None, mode=None, strings=True):
-    """Sizes and arguments of a layer that PyTorch takes."""
+def draw_layer(rng, ranks=(1, 2, 2, 3)):
+    """A small convolution with pads as PyTorch has them, alike at both ends of an axis."""
+    [form] = small.draw(int(rng.integers(2**31)), 1, ranks, most_channels=3)
+    pads = tuple(map(max, form.pads_begin, form.pads_end))
+    return replace(form, pads_begin=pads, pads_end=pads, formats=("NCX", "OIX"))
 
-    def each(least, most):
-        """An int, or one for each axis, or one in a list."""
-        ints = tuple(int(n) for n in rng.integers(least, most, rank, endpoint=True))
-        return [ints, ints[0], ints[:1]][rng.choice(3, p=(0.6, 0.3, 0.1))]
 
-    def spread(value):
-        return (value,) * rank if isinstance(value, int) else tuple(value) * (rank // len(value))
-
-    rank = int(name[-2]) if name else int(rng.choice([1, 2, 2, 3]))
-    transposed = "transpose" in name if name else rng.random() < 0.4
-    groups = int(rng.choice([1, 1, 2, 3]))
-    into, out = (groups * int(n) for n in rng.integers(1, 3, 2, endpoint=True))
-    kernel = tuple(int(n) for n in rng.integers(1, 4, rank, endpoint=True))
-    stride, dilation = each(1, 3), each(1, 3)
+def draw_call(rng, *, name=None, mode=None, strings=True):
+    """One that PyTorch takes, of arguments that it may spell in several ways."""
+    name = name or str(rng.choice(EVERY))
+    transposed, rank = "transpose" in name, int(name[-2])
     mode = mode or ("zeros" if transposed else str(rng.choice([*["zeros"] * 9, *MODES])))
-    reach = [d * (k - 1) for d, k in zip(spread(dilation), kernel, strict=True)]
-    padding: Any = each(0, 2)
-    if transposed:
-        pads = spread(padding)
-        extents = [
-            int(rng.integers(1, 5)) + -(-max(2 * p - r, 0) // s)
-            for r, p, s in zip(reach, pads, spread(stride), strict=True)
-        ]
-    else:
-        if strings and rng.random() < 0.3:
-            padding = str(rng.choice(["valid", "same"]))
-        pads = {"valid": (0,) * rank, "same": [r // 2 for r in reach]}.get(padding)
-        stride = 1 if padding == "same" else stride
-        pads = pads or spread(padding)
-        extents = [
-            max(r + 1 - 2 * p, p + 2, (r + 1) // 2 + 1) + int(rng.integers(4))
-            for r, p in zip(reach, pads, strict=True)
-        ]
-    if mode != "zeros":  # PyTorch's modules do not know (1,), though its functions do
-        stride, dilation = spread(stride), spread(dilation)
-        padding = padding if isinstance(padding, str) else spread(padding)
-    arguments = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    if transposed:
-        most = [max(s, d) for s, d in zip(spread(stride), spread(dilation), strict=True)]
-        arguments["output_padding"] = tuple(int(rng.integers(n)) for n in most)
-    if rng.random() < 0.2:
-        arguments = {n: v for n, v in arguments.items() if v != (n != "padding")}
-    batch = [(int(rng.integers(1, 3)),), ()][rng.random() < 0.25]
-    weight = (into, out // groups) if transposed else (out, into // groups)
-    return Layer(
-        f"conv{'_transpose' * transposed}{rank}d",
-        (*batch, into, *extents),
-        (*weight, *kernel),
-        (out,) if rng.random() < 0.5 else None,
-        arguments,
-        mode,
-    )
+    padding = None
+    if strings and not transposed and rng.random() < 0.3:
+        padding = str(rng.choice(["valid", "same"]))
+    while True:
+        form = draw_layer(rng, ranks=(rank,))
+        if padding == "same":
+            form = replace(form, strides=(1,) * rank)
+        reach = [extent - 1 for extent in form.extents]
+        most = {"valid": [0] * rank, "same": [r - r // 2 for r in reach]}.get(padding)
+        most = most or form.pads_begin
+        enough = padding != "valid" or all(f > r for f, r in zip(form.fine, reach, strict=True))
+        # What a mode pads with is there.
+        if enough and (mode == "zeros" or all(f > p for f, p in zip(form.fine, most, strict=True))):
+            break
 
+    def spelled(ints):
+        """An int for all axes, or one in a list, or an int for each axis."""
+        alike = [ints[0], ints[:1]] if len(set(ints)) == 1 and mode == "zeros" else []
+        return [*alike, ints][rng.integers(len(alike) + 1)]
 
-#: The functions.
-EVERY = [f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3)]
-MODES = ["reflect", "replicate", "circular"]
+    arguments = {
+        "stride": spelled(form.strides),
+        "padding": padding or spelled(form.pads_begin),
+        "dilation": spelled(form.dilations),
+        "groups": form.groups,
+    }
+    if transposed:
+        arguments["output_padding"] = spelled(form.output_padding)
+    defaults = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0}
+    arguments = {n: v for n, v in arguments.items() if v != defaults[n] or rng.random() < 0.5}
+    source, result = ("coarse", "fine") if transposed else ("fine", "coarse")
+    batched = rng.random() < 0.75
+    bias = (form.shapes[result][1],) if rng.random() < 0.5 else None
+    sizes = form.shapes[source][0 if batched else 1 :], form.shapes["kernel"]
+    return Call(name, *sizes, bias, arguments, mode)

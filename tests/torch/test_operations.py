@@ -1,12 +1,9 @@
-"""The six operations and their derivatives against PyTorch, in values.
+"""The six operations against PyTorch, in values: those of one family are derivatives there.
 
-Data is integers whose sums are exact in either framework, so results must be equal. Arrays are
-in PyTorch's layout, NCX and OIX (IOX for a transposed convolution), until `ours` carries them
-into the layout under test and the result back.
+Data is integers whose sums are exact in either framework, so results must be equal. Where
+PyTorch differs:
 
-Where PyTorch differs:
-
-- It pads both ends of an axis alike. Other pads are added to src, or cropped from dst, here.
+- It pads both ends of an axis alike.
 - padding="same" wants strides of 1. Of an odd total the extra goes to the end: same_upper.
 - output_padding must be less than the stride or the dilation; ours is any non-negative int.
 - output_size, of the modules only, exceeds the smallest size by less than the stride; our
@@ -16,251 +13,95 @@ Where PyTorch differs:
 - There is no function for the weights gradient of a transposed convolution, only autograd.
 """
 
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from itertools import product
 
 import jax
 import numpy as np
 import pytest
 
 import jaxconv
+from tests.support.forms import ROLES, Form
 from tests.support.peers import integers, peer
+from tests.support.torch_layers import draw_layer
 
 torch = peer("torch")
 F = torch.nn.functional
 
-
-class Case(NamedTuple):
-    """The spatial extents of src, and the attributes, per axis."""
-
-    src: tuple
-    kernel: tuple
-    strides: tuple
-    dilations: tuple
-    pads_begin: tuple
-    pads_end: tuple
-    output_padding: tuple  # of the transposed operations
-    batch: int = 2
-    channels: tuple = (3, 2)  # of src and of dst
-    groups: int = 1
-    layout: tuple | None = None  # data_format and weights_format; None leaves out both
+FORMATS = list(product(("NXC", "NCX"), ("OIX", "XIO", "IOX", "XOI")))
+FAMILIES = ["convolution", "conv_transpose"]
+#: An output_padding of the stride or more, where the dilation exceeds it.
+LONG = Form((20, 17), (2, 3), (2, 1), (4, 3), (0, 0), (-2, -2), (3, 2))
 
 
-CASES = {
-    "1d": Case((11,), (4,), (3,), (1,), (1,), (1,), (2,), layout=("NXC", "IOX")),
-    "1d pads": Case((9,), (3,), (2,), (2,), (0,), (3,), (1,), layout=("NCX", "XIO")),
-    "1d groups": Case((10,), (3,), (1,), (3,), (2,), (2,), (2,), 3, (6, 4), 2),
-    "2d": Case((9, 8), (3, 2), (2, 3), (1, 2), (1, 0), (1, 0), (1, 2)),
-    "2d pads": Case((8, 7), (2, 4), (3, 1), (2, 1), (2, 0), (1, 3), (2, 0), layout=("NCX", "OIX")),
-    "2d groups": Case((7, 10), (2, 3), (2, 1), (1, 3), (0, 2), (1, 3), (1, 2), 2, (4, 6), 2),
-    "2d depthwise": Case((7, 6), (3, 2), (2, 1), (1, 2), (1, 1), (1, 1), (0, 1), 2, (5, 5), 5),
-    "2d multiplier": Case(
-        (6, 8), (2, 3), (1, 2), (1, 1), (0, 1), (0, 1), (0, 1), 1, (3, 6), 3, ("NCX", "XOI")
-    ),
-    # An output_padding of the stride or more, where the dilation exceeds it.
-    "2d long output_padding": Case((7, 9), (2, 3), (2, 1), (4, 3), (2, 1), (2, 1), (3, 2)),
-    "2d 1x1": Case((5, 8), (1, 1), (2, 3), (1, 1), (0, 0), (0, 0), (1, 2), 3, (4, 3)),
-    "3d": Case((6, 7, 5), (2, 3, 4), (2, 1, 3), (1, 2, 1), (1, 0, 2), (1, 0, 2), (1, 1, 2)),
-    "3d groups": Case(
-        (5, 6, 8), (3, 2, 1), (2, 3, 2), (2, 1, 1), (1, 2, 0), (2, 0, 1), (1, 2, 1), 1, (4, 2), 2
-    ),
-}
-
-# The tensors that an operation reads, and the one that it computes. A gradient goes by the
-# name of the tensor that it has the shape of.
-TENSORS = {
-    "convolution": (("src", "weights", "bias"), "dst"),
-    "convolution_backward_data": (("dst", "weights"), "src"),
-    "convolution_backward_weights": (("src", "dst"), "weights"),
-    "conv_transpose": (("src", "weights", "bias"), "dst"),
-    "conv_transpose_backward_data": (("dst", "weights"), "src"),
-    "conv_transpose_backward_weights": (("src", "dst"), "weights"),
-}
-OPS = list(TENSORS)
-
-
-def family_of(op):
-    return op.split("_backward")[0]
-
-
-def shapes_of(family, case):
-    """The shape of each tensor, in PyTorch's layout; that of dst as PyTorch finds it."""
-    ic, oc = case.channels
-    divided = (oc, ic // case.groups) if family == "convolution" else (ic, oc // case.groups)
-    shapes = {
-        "src": (case.batch, ic, *case.src),
-        "weights": (*divided, *case.kernel),
-        "bias": (oc,),
-    }
-    dst = theirs(family, case)(torch.zeros(shapes["src"]), torch.zeros(shapes["weights"]))
-    return shapes | {"dst": tuple(dst.shape)}
-
-
-# PyTorch.
-
-
-def theirs(op, case):
-    """The operation in PyTorch, differentiable to any order."""
-    forward = {"convolution": padded_convolution, "conv_transpose": cropped_transpose}
-    forward = partial(forward[family_of(op)], case)
-    if op == family_of(op):
-        return forward
-
-    # Forward is linear in src and in weights, so where it is differentiated has no effect.
-    def gradient(*tensors):
-        given = dict(zip(TENSORS[op][0], tensors, strict=True))
-        diff_dst = given.pop("dst")
-        shapes = shapes_of(family_of(op), case)
-        wanted = torch.zeros(shapes[TENSORS[op][1]], dtype=diff_dst.dtype, requires_grad=True)
-        dst = forward(**given, **{TENSORS[op][1]: wanted})
-        return torch.autograd.grad(dst, wanted, diff_dst, create_graph=True)[0]
-
-    return gradient
-
-
-def padded_convolution(case, src, weights, bias=None):
-    """F.convNd, with uneven pads added to src before."""
-    convolve = (F.conv1d, F.conv2d, F.conv3d)[len(case.src) - 1]
-    padding = case.pads_begin
-    if padding != case.pads_end:
-        src, padding = F.pad(src, last_axis_first(case.pads_begin, case.pads_end)), 0
-    return convolve(src, weights, bias, case.strides, padding, case.dilations, case.groups)
-
-
-def cropped_transpose(case, src, weights, bias=None):
-    """F.conv_transposeNd, with uneven pads cropped from dst after."""
-    transpose = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(case.src) - 1]
-    even = case.pads_begin == case.pads_end
-    padding = case.pads_begin if even else 0
-    dst = transpose(
-        src, weights, bias, case.strides, padding, case.output_padding, case.groups, case.dilations
-    )
-    if even:
-        return dst
-    return F.pad(dst, [-pad for pad in last_axis_first(case.pads_begin, case.pads_end)])
-
-
-def last_axis_first(begin, end):
-    """Pads in the order of F.pad."""
-    return [pad for axis in reversed(range(len(begin))) for pad in (begin[axis], end[axis])]
-
-
-# Ours.
-
-
-def orders_of(family, case):
-    """For each tensor its axes, one letter each, in PyTorch's order and in that of `case`."""
+def theirs(form, family, a, w):
+    """Of arrays in PyTorch's layout, in which both families have the coarse channels first."""
     transposed = family == "conv_transpose"
-    data_format, weights_format = case.layout or ("NXC", "XOI" if transposed else "XIO")
-    x = "xyz"[: len(case.src)]
-    data = "NC" + x, data_format.replace("X", x)
-    weights = ("IO" if transposed else "OI") + x, weights_format.replace("X", x)
-    return {"src": data, "dst": data, "weights": weights, "bias": ("O", "O")}
+    function = getattr(F, f"conv{'_transpose' * transposed}{form.rank}d")
+    more = {"output_padding": form.output_padding} if transposed else {}
+    return function(
+        a, w, stride=form.strides, padding=form.pads_begin, dilation=form.dilations,
+        groups=form.groups, **more,
+    )  # fmt: skip
 
 
-def relayout(array, source, target):
-    """The array with its axes, named by the letters of `source`, in the order of `target`."""
-    return np.transpose(array, [source.index(axis) for axis in target])
+def relaid(form, slot, array):
+    """From PyTorch's layout to that of a layer."""
+    source, target = (f[slot == "kernel"] for f in (("NCX", "OIX"), form.formats))
+    axes = {"X": list(range(2, array.ndim))} | {source[at]: [at] for at in (0, 1)}
+    return array.transpose([axis for letter in target for axis in axes[letter]])
 
 
-def ours(op, case):
-    """Our operation on arrays in the layout of `case`, with its shape argument if it has one."""
-    family = family_of(op)
-    attributes = case._asdict()
-    for name in ("src", "kernel", "batch", "channels", "layout"):
-        del attributes[name]
-    if family == "convolution":
-        del attributes["output_padding"]
-    if case.layout:
-        attributes["data_format"], attributes["weights_format"] = case.layout
-    result = TENSORS[op][1]
-    argument = {
-        "convolution_backward_data": "dst_shape",
-        "convolution_backward_weights": "weights_shape",
-        "conv_transpose_backward_weights": "weights_shape",
-    }.get(op)
-    if argument:
-        source, target = orders_of(family, case)[result]
-        shape = dict(zip(source, shapes_of(family, case)[result], strict=True))
-        attributes[argument] = [shape[axis] for axis in target]
-    return partial(getattr(jaxconv, op), **attributes, precision="highest")
+def compare(form, family, draw):
+    """The operations of a family, each with the arrays of the other two slots."""
+    shapes = replace(form, formats=("NCX", "OIX")).shapes
+    first, second, result = ROLES[family]
+    tensors = {slot: draw(shapes[slot]) for slot in (first, second, result)}
+    a, w = (torch.tensor(tensors[slot], requires_grad=True) for slot in (first, second))
+    out = theirs(form, family, a, w)
+    pulled = torch.autograd.grad(out, (a, w), torch.tensor(tensors[result]))
+    expected = dict(zip((result, first, second), (out.detach(), *pulled), strict=True))
+    given = {slot: relaid(form, slot, array) for slot, array in tensors.items()}
+    ops = {slots[2]: (op, slots[:2]) for op, slots in ROLES.items() if op.startswith(family)}
+
+    @jax.jit
+    def run(given):
+        return {
+            slot: form.op(op, precision="highest")(*(given[s] for s in read))
+            for slot, (op, read) in ops.items()
+        }
+
+    for slot, found in run(given).items():
+        exact = relaid(form, slot, expected[slot].numpy())
+        np.testing.assert_array_equal(found, exact, f"{form} {slot}", strict=True)
 
 
-# Side by side.
+@pytest.mark.parametrize("formats", FORMATS, ids="-".join)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values(family, formats):
+    """Of two random layers."""
+    rng = np.random.default_rng(20 + FORMATS.index(formats))
+    for _ in range(2):
+        compare(replace(draw_layer(rng), formats=formats), family, partial(integers, rng))
 
 
-def draw_operands(op, case, draw):
-    """Data for the tensors that the operation reads, and for the gradient of its result."""
-    read, computed = TENSORS[op]
-    shapes = shapes_of(family_of(op), case)
-    return [draw(shapes[name]) for name in read], draw(shapes[computed])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float64(family):
+    """Of integers too wide for float32 anywhere on the way."""
+    rng = np.random.default_rng(20)
+    with jax.enable_x64(True):
+        draw = partial(integers, rng, dtype=np.float64, most=2**20)
+        compare(draw_layer(rng, ranks=(2,)), family, draw)
 
 
-def values(op, case, arrays):
-    """Our result and PyTorch's."""
-    read, computed = TENSORS[op]
-    orders = orders_of(family_of(op), case)
-    inputs = [relayout(array, *orders[name]) for name, array in zip(read, arrays, strict=True)]
-    our = relayout(np.asarray(ours(op, case)(*inputs)), *reversed(orders[computed]))
-    return our, theirs(op, case)(*map(torch.tensor, arrays)).detach().numpy()
-
-
-def gradients(op, case, arrays, seed):
-    """Our gradient and PyTorch's for each input, where the result's is `seed`."""
-    read, computed = TENSORS[op]
-    orders = orders_of(family_of(op), case)
-    inputs = [relayout(array, *orders[name]) for name, array in zip(read, arrays, strict=True)]
-    pull_back = jax.jit(lambda seed, *inputs: jax.vjp(ours(op, case), *inputs)[1](seed))
-    pulled = pull_back(relayout(seed, *orders[computed]), *inputs)
-    our = [
-        relayout(np.asarray(gradient), *reversed(orders[name]))
-        for name, gradient in zip(read, pulled, strict=True)
-    ]
-    tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
-    their = torch.autograd.grad(theirs(op, case)(*tensors), tensors, torch.tensor(seed))
-    return list(zip(our, [gradient.numpy() for gradient in their], strict=True))
-
-
-def assert_same(our, their):
-    assert our.dtype == their.dtype
-    np.testing.assert_array_equal(our, their)
+def test_a_long_output_padding():
+    compare(LONG, "conv_transpose", partial(integers, np.random.default_rng(20)))
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(20)
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("op", OPS)
-def test_values(op, case, rng):
-    case = CASES[case]
-    assert_same(*values(op, case, draw_operands(op, case, partial(integers, rng))[0]))
-
-
-# First derivatives are the contractions that test_values compares, here as JAX puts them
-# together; those of a Backward operation are second ones.
-FIRST = "1d pads", "2d groups", "2d multiplier", "2d long output_padding", "3d", "3d groups"
-SECOND = "2d groups", "3d"
-
-
-@pytest.mark.parametrize(
-    ("op", "case"), [(op, case) for op in OPS for case in (SECOND if "backward" in op else FIRST)]
-)
-def test_gradients(op, case, rng):
-    case = CASES[case]
-    for our, their in gradients(op, case, *draw_operands(op, case, partial(integers, rng))):
-        assert_same(our, their)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_float64(op, rng):
-    """Of integers too wide for float32 anywhere on the way."""
-    case, draw = CASES["2d groups"], partial(integers, rng, dtype=np.float64, most=2**20)
-    arrays, seed = draw_operands(op, case, draw)
-    with jax.enable_x64(True):
-        for our, their in [values(op, case, arrays), *gradients(op, case, arrays, seed)]:
-            assert_same(our, their)
 
 
 MODULES = torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d
@@ -283,11 +124,15 @@ def test_output_size(src, kernel, strides, dilations, pads, sizes, rng):
         module.weight.copy_(torch.tensor(w))
         module.bias.copy_(torch.tensor(b))
         their = module(torch.tensor(x), output_size=sizes).numpy()
-    our = jaxconv.conv_transpose(
-        x, w, b, strides=strides, pads_begin=pads, pads_end=pads, dilations=dilations, groups=2,
-        data_format="NCX", weights_format="IOX", dst_shape=(2, 4, *sizes),
+    our = partial(
+        jaxconv.conv_transpose, strides=strides, pads_begin=pads, pads_end=pads,
+        dilations=dilations, groups=2, data_format="NCX", weights_format="IOX",
+        dst_shape=(2, 4, *sizes),
     )  # fmt: skip
-    assert_same(np.asarray(our), their)
+    np.testing.assert_array_equal(our(x, w, b), their, strict=True)
+    # Weights that hold the input channels of a group are PyTorch's, regrouped.
+    regrouped = np.concatenate(np.split(w, 2), axis=1)
+    np.testing.assert_array_equal(our(x, regrouped, b), their, strict=True)
 
 
 # PyTorch warns that it copies src to add the odd zero.
@@ -305,15 +150,5 @@ def test_padding_same(src, kernel, dilations, rng):
         jaxconv.convolution,
         x, w, dilations=dilations, groups=2, data_format="NCX", weights_format="OIX",
     )  # fmt: skip
-    assert_same(np.asarray(ours(auto_pad="same_upper")), their)
+    np.testing.assert_array_equal(ours(auto_pad="same_upper"), their, strict=True)
     assert not np.array_equal(ours(auto_pad="same_lower"), their)
-
-
-def test_weights_with_divided_input_channels(rng):
-    """Where transposed weights hold the input channels of a group, they are PyTorch's regrouped."""
-    case = CASES["2d groups"]._replace(layout=("NCX", "IOX"))
-    src, weights, bias = draw_operands("conv_transpose", case, partial(integers, rng))[0]
-    _, their = values("conv_transpose", case, [src, weights, bias])
-    groups = np.split(weights, case.groups)  # of (IC/g, OC/g, X)
-    our = ours("conv_transpose", case)(src, np.concatenate(groups, axis=1), bias)
-    assert_same(np.asarray(our), their)

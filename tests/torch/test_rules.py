@@ -14,7 +14,7 @@ import pytest
 
 from jaxconv import torch as ours
 from tests.support.peers import integers, peer
-from tests.support.torch_layers import EVERY, Layer, draw_layer
+from tests.support.torch_layers import EVERY, Call, draw_call
 
 torch = peer("torch")
 F = torch.nn.functional
@@ -22,22 +22,22 @@ F = torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
 
 
-def break_layer(rng, layer):
+def break_call(rng, call):
     """Change an argument or a size, so that PyTorch may refuse the call."""
-    arguments, rank = dict(layer.arguments), int(layer.name[-2])
+    arguments, rank = dict(call.arguments), int(call.name[-2])
     strange = [0, -1, 2, 3, 5, (1,) * rank, (2,) * (rank + 1), (), (3,), True, 1.0, None, "same"]
     which = rng.integers(6)
     if which < 4:
-        name = str(rng.choice(list(arguments)))
+        name = str(rng.choice([*arguments, "stride"]))
         arguments[name] = strange[rng.integers(len(strange))]
-        return layer._replace(arguments=arguments)
+        return call._replace(arguments=arguments)
     field = str(rng.choice(["input", "weight", "bias"]))
-    size = list(getattr(layer, field) or (1,))
+    size = list(getattr(call, field) or (1,))
     if which == 4:
         size[rng.integers(len(size))] += int(rng.choice([-1, 1]))
     else:
         size = [size[1:], [1, *size]][rng.integers(2)]
-    return layer._replace(**{field: tuple(size)})
+    return call._replace(**{field: tuple(size)})
 
 
 def size_or_error(compute, *tensors):
@@ -51,33 +51,26 @@ typed = partial(jax.ShapeDtypeStruct, dtype=np.float32)
 
 
 def check_refusal(rng):
-    layer = break_layer(rng, draw_layer(rng, mode="zeros"))
-    sizes = [layer.input, layer.weight, *[layer.bias] * (layer.bias is not None)]
-    their = size_or_error(layer.theirs, *(torch.zeros(size) for size in sizes))
-    our = size_or_error(partial(jax.eval_shape, layer.ours), *map(typed, sizes))
+    call = break_call(rng, draw_call(rng, mode="zeros"))
+    sizes = [call.input, call.weight, *[call.bias] * (call.bias is not None)]
+    their = size_or_error(call.theirs, *(torch.zeros(size) for size in sizes))
+    our = size_or_error(partial(jax.eval_shape, call.ours), *map(typed, sizes))
     # We refuse results without elements.
-    if isinstance(their, tuple) and 0 in their[-int(layer.name[-2]) :]:
+    if isinstance(their, tuple) and 0 in their[-int(call.name[-2]) :]:
         their = ValueError()
     if isinstance(our, Exception):
-        assert isinstance(their, Exception), (layer, our)
-        assert str(our).startswith(f"{layer.name}: "), (layer, our)
+        assert isinstance(their, Exception), (call, our)
+        assert str(our).startswith(f"{call.name}: "), (call, our)
     else:
-        assert our == their, layer
+        assert our == their, call
     return isinstance(our, Exception)
 
 
-def test_what_pytorch_refuses_is_refused():
-    rng = np.random.default_rng(9)
-    refused = sum(check_refusal(rng) for _ in range(150))
-    assert 50 < refused < 140
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_what_pytorch_refuses_is_refused_often(seed):
-    rng = np.random.default_rng([10, seed])
-    for _ in range(1000):
-        check_refusal(rng)
+@pytest.mark.parametrize("count", [150, pytest.param(1500, marks=pytest.mark.slow)])
+def test_what_pytorch_refuses_is_refused(count):
+    rng = np.random.default_rng(count)
+    refused = sum(check_refusal(rng) for _ in range(count))
+    assert 0.3 < refused / count < 0.9
 
 
 CONV, WEIGHT, UP = (2, 4, 8, 9), (6, 4, 3, 3), (4, 6, 3, 3)
@@ -91,34 +84,22 @@ CONV, WEIGHT, UP = (2, 4, 8, 9), (6, 4, 3, 3), (4, 6, 3, 3)
         ("conv2d", (CONV, WEIGHT), {"groups": 0}, "groups.* (must be at least 1|is not supported)"),
         ("conv2d", (CONV, WEIGHT), {"padding": -1}, "negative padding is not supported"),
         ("conv2d", (CONV, WEIGHT), {"padding": "Same"}, "invalid padding string"),
-        (
-            "conv2d", (CONV, WEIGHT), {"padding": "same", "stride": (1, 2)},
-            "padding='same' is not supported for strided convolutions",
-        ),
+        ("conv2d", (CONV, WEIGHT), {"padding": "same", "stride": (1, 2)},
+         "padding='same' is not supported for strided convolutions"),
         ("conv2d", ((8, 9), WEIGHT), {}, "expected 3D (unbatched) or 4D (batched) input"),
         ("conv2d", (CONV, (6, 3, 3, 3)), {}, "to have 3 channels, but got 4 channels instead"),
-        (
-            "conv2d", (CONV, (5, 2, 3, 3)), {"groups": 2},
-            "expected weight to be divisible by .*2 at dimension 0",
-        ),
+        ("conv2d", (CONV, (5, 2, 3, 3)), {"groups": 2},
+         "expected weight to be divisible by .*2 at dimension 0"),
         ("conv2d", (CONV, WEIGHT, (5,)), {}, "expected bias to be 1-dimensional with 6 elements"),
-        (
-            "conv2d", (CONV, (6, 4, 10, 3)), {},
-            "kernel size can't be greater than actual input size",
-        ),
-        (
-            "conv_transpose2d", (CONV, UP), {"output_padding": 1},
-            "output padding must be smaller than either stride or dilation",
-        ),
-        (
-            "conv_transpose2d", (CONV, UP), {"output_padding": -1, "stride": 2},
-            "negative output_padding is not supported",
-        ),
+        ("conv2d", (CONV, (6, 4, 10, 3)), {},
+         "kernel size can't be greater than actual input size"),
+        ("conv_transpose2d", (CONV, UP), {"output_padding": 1},
+         "output padding must be smaller than either stride or dilation"),
+        ("conv_transpose2d", (CONV, UP), {"output_padding": -1, "stride": 2},
+         "negative output_padding is not supported"),
         ("conv_transpose2d", (CONV, WEIGHT), {}, "to have 6 channels, but got 4 channels instead"),
-        (
-            "conv_transpose1d", ((3, 5), (3, 4, 2), (3,)), {},
-            "expected bias to be 1-dimensional with 4 elements",
-        ),
+        ("conv_transpose1d", ((3, 5), (3, 4, 2), (3,)), {},
+         "expected bias to be 1-dimensional with 4 elements"),
     ],
 )  # fmt: skip
 def test_errors_have_the_words_of_pytorch(name, sizes, arguments, words):
@@ -139,9 +120,9 @@ def test_errors_have_the_words_of_pytorch(name, sizes, arguments, words):
     ],
 )
 def test_errors_of_padding_modes(mode, padding, words):
-    layer = Layer("conv2d", CONV, WEIGHT, None, {"padding": padding}, mode)
+    call = Call("conv2d", CONV, WEIGHT, None, {"padding": padding}, mode)
     with pytest.raises((RuntimeError, ValueError)):
-        layer.theirs(torch.zeros(CONV), torch.zeros(WEIGHT))
+        call.theirs(torch.zeros(CONV), torch.zeros(WEIGHT))
     with pytest.raises(ValueError, match=words):
         ours.conv2d(np.zeros(CONV), np.zeros(WEIGHT), padding=padding, padding_mode=mode)
 
@@ -165,16 +146,18 @@ def test_output_padding_leads_to_the_output_size():
     """For all sizes around those within reach, or else to PyTorch's words."""
     rng, taken = np.random.default_rng(11), 0
     for _ in range(100):
-        layer = draw_layer(rng, name="conv_transpose2d")
-        into, out, *kernel = layer.weight
+        call = draw_call(rng, name="conv_transpose2d")
+        into, out, *kernel = call.weight
         named = ("stride", "padding", "dilation")
-        arguments = {n: v for n, v in layer.arguments.items() if n in named}
-        arguments = {n: v * 2 if v in ((0,), (1,), (2,), (3,)) else v for n, v in arguments.items()}
+        arguments = {n: v for n, v in call.arguments.items() if n in named}
+        arguments = {n: v * 2 if np.shape(v) == (1,) else v for n, v in arguments.items()}
         module = torch.nn.ConvTranspose2d(into, out, kernel, **arguments)
-        x = torch.zeros(layer.input)
-        least = module(x).shape[-2:]
+        x = torch.zeros(call.input)
+        if isinstance(least := size_or_error(module, x), Exception):
+            continue  # all of the result is output padding
+        least = least[-2:]
         size = tuple(int(n + rng.choice([-1, 0, 0, 1, 1, 2])) for n in least)
-        size = (*layer.input[:-2], *size) if rng.random() < 0.3 else size
+        size = (*call.input[:-2], *size) if rng.random() < 0.3 else size
         find = partial(ours.find_output_padding, x, module.weight, size, **arguments)
         their = size_or_error(partial(module, output_size=list(size)), x)
         if isinstance(their, tuple):
@@ -204,10 +187,6 @@ EXAMPLES = [
     ("conv2d", ((1, 4, 5, 5), (8, 4, 3, 3)), {"padding": 1}),
     ("conv_transpose1d", ((20, 16, 50), (16, 33, 5)), {}),
     ("conv_transpose2d", ((1, 4, 5, 5), (4, 8, 3, 3)), {"padding": 1}),
-    pytest.param("conv3d", ((20, 16, 50, 10, 20), (33, 16, 3, 3, 3)), {}, marks=pytest.mark.slow),
-    pytest.param(
-        "conv_transpose3d", ((20, 16, 50, 10, 20), (16, 33, 3, 3, 3)), {}, marks=pytest.mark.slow
-    ),
 ]
 
 
@@ -217,22 +196,6 @@ def test_the_examples_of_pytorch(name, sizes, arguments):
     arrays = [integers(np.random.default_rng(12), size, most=9) for size in sizes]
     their = getattr(F, name)(*map(torch.tensor, arrays), **arguments)
     np.testing.assert_array_equal(getattr(ours, name)(*arrays, **arguments), their)
-
-
-def test_the_example_of_an_output_size():
-    """Downsample and upsample again, as the page about ConvTranspose2d does."""
-    rng = np.random.default_rng(14)
-    x, down, up = (
-        integers(rng, s, most=5) for s in ((1, 16, 12, 12), (16, 16, 3, 3), (16,) * 2 + (3, 3))
-    )
-    h = ours.conv2d(x, down, stride=2, padding=1)
-    padding = ours.find_output_padding(h, up, x.shape, stride=2, padding=1)
-    out = ours.conv_transpose2d(h, up, stride=2, padding=1, output_padding=padding)
-    module = torch.nn.ConvTranspose2d(16, 16, 3, stride=2, padding=1, bias=False)
-    with torch.no_grad():
-        module.weight.copy_(torch.tensor(up))
-        their = module(torch.tensor(np.asarray(h)), output_size=x.shape).numpy()
-    np.testing.assert_array_equal(out, their)
 
 
 def signature_of(function):

@@ -18,8 +18,6 @@ from tests.support.forms import (
     Form,
     alternately,
     each,
-    exact,
-    exact_gradients,
     gradients,
     integers,
     operands,
@@ -90,7 +88,7 @@ def test_batch_and_coarse_channels(form, name):
     types(a, b)
     first, second, result = (tuple(specs[slot]) for slot in ROLES[name])
     assert seen == [result, first, second]  # inside jit, as types
-    expected = exact(form, name, *arguments[:2]), *exact_gradients(form, name, *arguments)
+    expected = form.exact(name, *arguments[:2]), *form.exact_gradients(name, *arguments)
     for x, y in zip((out, *pulled), expected, strict=True):
         np.testing.assert_array_equal(x, y)
     for x, y in zip(pulled, (a, b), strict=True):
@@ -112,11 +110,11 @@ def test_out_sharding(name):
     for f in (op, jax.jit(op)):
         out = f(a, b)
         assert spec_of(out) == tuple(asked)
-        np.testing.assert_array_equal(out, exact(form, name, a, b))
+        np.testing.assert_array_equal(out, form.exact(name, a, b))
     named = form.op(name, out_sharding=NamedSharding(EXPLICIT, P(*asked)))
     assert spec_of(named(a, b)) == tuple(asked)
     for x, y in zip(
-        gradients(op, a, b, place(t, asked)), exact_gradients(form, name, a, b, t), strict=True
+        gradients(op, a, b, place(t, asked)), form.exact_gradients(name, a, b, t), strict=True
     ):
         assert spec_of(x) == (None,) * 4
         np.testing.assert_array_equal(x, y)
@@ -141,13 +139,13 @@ def test_vmap_over_a_split_axis(form, name):
         host = [np.asarray(x) for x in arguments]
         for i in range(4):
             one = (x[i] if axis == 0 else x for x, axis in zip(host, axes, strict=True))
-            np.testing.assert_array_equal(np.asarray(out)[i], exact(form, name, *one))
+            np.testing.assert_array_equal(np.asarray(out)[i], form.exact(name, *one))
 
     found = jax.jit(jax.vmap(jax.grad(lambda a, b: (op(a, b) ** 2).sum() / 2, (0, 1)), (0, None)))(
         many[0], b
     )
     for i, x in enumerate(np.asarray(many[0])):
-        expected = exact_gradients(form, name, x, b, exact(form, name, x, b))
+        expected = form.exact_gradients(name, x, b, form.exact(name, x, b))
         for gradient, y in zip(found, expected, strict=True):
             assert spec_of(gradient) == padded(["d"], 5)
             np.testing.assert_array_equal(np.asarray(gradient)[i], y)
@@ -160,7 +158,7 @@ def test_vmap_beside_a_split_batch(name):
     op = form.op(name)
     a, b, _ = operands(form, name)
     many = integers((3, *a.shape), 8)
-    expected = np.stack([exact(form, name, x, b) for x in many])
+    expected = np.stack([form.exact(name, x, b) for x in many])
     for axis, spec in ((0, [None, "d"]), (1, ["d", None])):
         out = jax.jit(jax.vmap(op, (axis, None), axis))(
             place(np.moveaxis(many, 0, axis), spec), whole(b)
@@ -180,7 +178,7 @@ def test_vmap_with_out_sharding(name):
     many = place(integers((4, *a.shape), 8), ["d"])
     out = jax.jit(jax.vmap(op, (0, None)))(many, whole(b))
     assert spec_of(out) == ("d", *asked)
-    np.testing.assert_array_equal(out, [exact(form, name, x, b) for x in np.asarray(many)])
+    np.testing.assert_array_equal(out, [form.exact(name, x, b) for x in np.asarray(many)])
 
 
 def test_bias():
@@ -215,7 +213,7 @@ def test_out_sharding_with_a_bias(bias_spec, asked):
     op = form.op("convolution", out_sharding=P(*asked))
     out, pull = jax.vjp(op, x, w, bias)
     assert spec_of(out) == asked
-    np.testing.assert_array_equal(out, exact(form, "convolution", x, w, bias))
+    np.testing.assert_array_equal(out, form.exact("convolution", x, w, bias))
     gradient = pull(place(t, asked))[2]
     assert spec_of(gradient) == tuple(bias_spec)
     np.testing.assert_array_equal(gradient, np.asarray(t).sum((0, 2, 3)))
@@ -252,8 +250,8 @@ def test_axes_keep_theirs(of, name):
         assert collectives(compiled.as_text()) == {}
     for out in (compiled(a, b), form.op(name)(a, b)):
         assert spec_of(out) == tuple(specs[ROLES[name][2]])
-        np.testing.assert_array_equal(out, exact(form, name, *arguments[:2]))
-    expected = exact_gradients(form, name, *arguments)
+        np.testing.assert_array_equal(out, form.exact(name, *arguments[:2]))
+    expected = form.exact_gradients(name, *arguments)
     for x, y, like in zip(gradients(form.op(name), a, b, t), expected, (a, b), strict=True):
         assert spec_of(x) == spec_of(like)
         np.testing.assert_array_equal(x, y)
@@ -281,8 +279,8 @@ def test_beside_automatic_axes(name):
         shards = {tuple(shard.data.shape) for shard in placed.addressable_shards}
         assert shards == {placed.sharding.shard_shape(placed.shape)} != {placed.shape}
     np.testing.assert_array_equal(placed, out)
-    np.testing.assert_array_equal(out, exact(form, name, *arguments[:2]))
-    expected = exact_gradients(form, name, *arguments)
+    np.testing.assert_array_equal(out, form.exact(name, *arguments[:2]))
+    expected = form.exact_gradients(name, *arguments)
     for x, y, like in zip(pulled, expected, (a, b), strict=True):
         assert spec_of(x) == spec_of(like)
         np.testing.assert_array_equal(x, y)

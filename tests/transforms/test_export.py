@@ -8,18 +8,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from tests.support.forms import (
-    DENSE,
-    DIVIDED,
-    EACH_SLOT,
-    GROUPED,
-    OPS,
-    ROLES,
-    exact,
-    exact_gradients,
-    gradients,
-    operands,
-)
+from tests.support.forms import DENSE, DIVIDED, EACH_SLOT, GROUPED, OPS, ROLES, gradients, operands
 from tests.support.programs import primitives
 
 each_slot = pytest.mark.parametrize("name", EACH_SLOT)
@@ -55,10 +44,10 @@ def test_saved_and_loaded(form, name, known):
     assert str(loaded.out_avals[0].shape[0]) == rows
 
     a, b, _ = operands(form if batch == form.batch else replace(form, batch=2), name)
-    np.testing.assert_array_equal(jax.jit(loaded.call)(a, b), exact(form, name, a, b))
+    np.testing.assert_array_equal(jax.jit(loaded.call)(a, b), form.exact(name, a, b))
     a, b, t = operands(form, name)
     found = jax.jit(partial(gradients, loaded.call))(a, b, t)
-    for gradient, expected in zip(found, exact_gradients(form, name, a, b, t), strict=True):
+    for gradient, expected in zip(found, form.exact_gradients(name, a, b, t), strict=True):
         np.testing.assert_array_equal(gradient, expected)
 
 
@@ -73,7 +62,7 @@ def test_symbolic_batch_of_a_gradient():
     exported = export.export(jax.jit(step), platforms=PLATFORMS)(*described(form, name, batch))
     loaded = export.deserialize(exported.serialize())
     a, b, _ = operands(replace(form, batch=2), name)
-    exactly = exact_gradients(form, name, a, b, exact(form, name, a, b))
+    exactly = form.exact_gradients(name, a, b, form.exact(name, a, b))
     for found, expected in zip(loaded.call(a, b), exactly, strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -88,7 +77,7 @@ def test_vmap_of_a_symbolic_batch(name):
     exported = export.export(jax.jit(jax.vmap(op, (0, None))))(first, second)
     a, b, _ = operands(replace(GROUPED, batch=3), name)
     a = np.stack([a, a[::-1]])
-    np.testing.assert_array_equal(exported.call(a, b), [exact(GROUPED, name, x, b) for x in a])
+    np.testing.assert_array_equal(exported.call(a, b), [GROUPED.exact(name, x, b) for x in a])
 
 
 @each_op

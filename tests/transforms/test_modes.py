@@ -12,16 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.forms import (
-    DENSE,
-    FORWARD,
-    GROUPED,
-    OPS,
-    exact,
-    exact_gradients,
-    gradients,
-    operands,
-)
+from tests.support.forms import DENSE, FORWARD, GROUPED, OPS, gradients, operands
 
 each_op = pytest.mark.parametrize("name", OPS)
 
@@ -50,7 +41,7 @@ def test_modes_change_nothing(mode, name):
     """An operation and its gradients, called eagerly."""
     a, b, t = operands(DENSE, name)
     op = DENSE.op(name)
-    expected = exact(DENSE, name, a, b), *exact_gradients(DENSE, name, a, b, t)
+    expected = DENSE.exact(name, a, b), *DENSE.exact_gradients(name, a, b, t)
     with ExitStack() as modes:
         for context in mode():
             modes.enter_context(context)
@@ -93,7 +84,7 @@ def test_threads():
     assert len(found) == threads * len(OPS)
     for name, results in found:
         a, b, t = operands(form, name)
-        expected = exact(form, name, a, b), *exact_gradients(form, name, a, b, t)
+        expected = form.exact(name, a, b), *form.exact_gradients(name, a, b, t)
         for x, y in zip(results, expected, strict=True):
             np.testing.assert_array_equal(x, y)
 

@@ -9,17 +9,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support.forms import (
-    GROUPED,
-    OPS,
-    PUBLISHED,
-    ROLES,
-    exact,
-    exact_gradients,
-    gradients,
-    integers,
-    operands,
-)
+from tests.support.forms import GROUPED, OPS, PUBLISHED, ROLES, gradients, integers, operands
 
 each_op = pytest.mark.parametrize("name", [name for name in OPS if "transpose" in name])
 #: A kernel whose groups move before the contraction, and one whose groups move after it.
@@ -43,8 +33,8 @@ def test_derivatives(name):
         return op(a, b), *jax.jvp(partial(gradients, op), (a, b, t), (a, 2 * b, 3 * t))
 
     out, first, second = run(a, b, t)
-    np.testing.assert_array_equal(out, exact(PUBLISHED, name, a, b))
-    by_a, by_b = exact_gradients(PUBLISHED, name, a, b, t)
+    np.testing.assert_array_equal(out, PUBLISHED.exact(name, a, b))
+    by_a, by_b = PUBLISHED.exact_gradients(name, a, b, t)
     expected = by_a, by_b, (2 + 3) * by_a, (1 + 3) * by_b
     for found, one in zip((*first, *second), expected, strict=True):
         np.testing.assert_array_equal(found, one)
@@ -60,7 +50,7 @@ def test_vmap(name):
         found = jax.vmap(PUBLISHED.op(name), axes)(*at)
         for i in range(3):
             one = (x[i] if axis == 0 else x for x, axis in zip(at, axes, strict=True))
-            np.testing.assert_array_equal(found[i], exact(PUBLISHED, name, *one))
+            np.testing.assert_array_equal(found[i], PUBLISHED.exact(name, *one))
 
 
 @each_op

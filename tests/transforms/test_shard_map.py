@@ -19,8 +19,6 @@ from tests.support.forms import (
     ROLES,
     alternately,
     each,
-    exact,
-    exact_gradients,
     gradients,
     operands,
 )
@@ -50,7 +48,7 @@ def test_local_operations(form, name):
     form = replace(form, batch=8)
     a, b, _ = operands(form, name)
     f = sharded(form.op(name), (P("d"), P()), P("d"))
-    np.testing.assert_array_equal(f(a, b), exact(form, name, a, b))
+    np.testing.assert_array_equal(f(a, b), form.exact(name, a, b))
     assert collectives(f.lower(a, b).compile().as_text()) == {}
 
 
@@ -65,10 +63,10 @@ def test_backward_weights_is_local(form):
     assert collectives(parts.lower(a, b).compile().as_text()) == {}
     for i in range(4):
         np.testing.assert_array_equal(
-            local[i], exact(form, name, a[2 * i : 2 * i + 2], b[2 * i : 2 * i + 2])
+            local[i], form.exact(name, a[2 * i : 2 * i + 2], b[2 * i : 2 * i + 2])
         )
     total = sharded(lambda a, b: lax.psum(form.op(name)(a, b), "d"), (P("d"), P("d")), P())
-    np.testing.assert_array_equal(total(a, b), exact(form, name, a, b))
+    np.testing.assert_array_equal(total(a, b), form.exact(name, a, b))
     with pytest.raises(ValueError, match="replicated"):
         sharded(form.op(name), (P("d"), P("d")), P())(a, b)
 
@@ -90,7 +88,7 @@ def test_autodiff(form, name):
     found = sharded(
         lambda a, b, t: gradients(op, a, b, t), (first, second, result), (first, second)
     )
-    for x, y in zip(found(a, b, t), exact_gradients(form, name, a, b, t), strict=True):
+    for x, y in zip(found(a, b, t), form.exact_gradients(name, a, b, t), strict=True):
         np.testing.assert_array_equal(x, y)
     text = found.lower(a, b, t).compile().as_text()
     # That psum is linear: its transpose communicates nothing.
@@ -111,8 +109,8 @@ def test_forward_mode(name):
         return lax.psum((out, tangent), "d") if total else (out, tangent)
 
     found = sharded(derivative, (first, second), (result, result))(a, b)
-    ones = exact(form, name, np.ones_like(a), b) + exact(form, name, a, np.ones_like(b))
-    expected = exact(form, name, a, b), ones
+    ones = form.exact(name, np.ones_like(a), b) + form.exact(name, a, np.ones_like(b))
+    expected = form.exact(name, a, b), ones
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -153,7 +151,7 @@ def test_beside_automatic_axes(name):
         out_specs=(result, first, second),
     )  # fmt: skip
     found = jax.jit(split)(a, b, t)
-    expected = exact(form, name, a, b), *exact_gradients(form, name, a, b, t)
+    expected = form.exact(name, a, b), *form.exact_gradients(name, a, b, t)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -174,4 +172,4 @@ def test_over_explicit_axes(name):
         placed = (jax.device_put(x, NamedSharding(mesh, s)) for x, s in ((a, first), (b, second)))
         split = jax.shard_map(local, in_specs=(first, second), out_specs=result)
         found = jax.jit(split)(*placed)
-    np.testing.assert_array_equal(found, exact(form, name, a, b))
+    np.testing.assert_array_equal(found, form.exact(name, a, b))

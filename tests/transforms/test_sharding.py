@@ -21,8 +21,6 @@ from tests.support.forms import (
     Form,
     alternately,
     each,
-    exact,
-    exact_gradients,
     gradients,
     operands,
 )
@@ -60,18 +58,18 @@ def run_and_read(f, specs, *arguments):
     return compiled(*placed), compiled.as_text()
 
 
-def operate(form, name, specs):
+def operate(form, name, specs, dtype=np.float32):
     """An operation and its gradients on sharded arguments: exact; the results and collectives."""
-    arguments = operands(form, name)
+    arguments = operands(form, name, dtype, limit=4 if dtype == np.float32 else 2)
 
     def everything(a, b, t):
         return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
 
     found, text = run_and_read(everything, specs, *arguments)
-    a, b, _ = arguments
-    expected = exact(form, name, a, b), *exact_gradients(form, name, *arguments)
+    expected = form.exact(name, *arguments[:2]), *form.exact_gradients(name, *arguments)
     for x, y in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+        assert x.dtype == dtype
+        np.testing.assert_array_equal(x, oracle.round_to(y, dtype))
     return found, collectives(text)
 
 
@@ -90,28 +88,15 @@ def test_batch_sharded(form, name):
     """No gather anywhere; a kernel's gradient, which sums over the batch, reduces once."""
     spec = along(form, {"fine": "N", "coarse": "N"})
     first, second, result = ROLES[name]
-    found, communication = operate(form, name, [spec(slot) for slot in ROLES[name]])
+    specs = [spec(slot) for slot in ROLES[name]]
+    if form in (FORMS["dense"], FORMS["grouped"]):
+        # What is summed over devices is float32, and rounded once.
+        assert operate(form, name, specs, jnp.bfloat16)[1] == {"all-reduce": 1}
+    found, communication = operate(form, name, specs)
     assert communication == {"all-reduce": 1}
     for x, slot in zip(found, (result, first, second), strict=True):
         if slot != "kernel":
             assert x.sharding.is_equivalent_to(NamedSharding(MESH, spec(slot)), x.ndim)
-
-
-@alternately({name: FORMS[name] for name in ("dense", "grouped")})
-def test_batch_sharded_in_16_bits(form, name):
-    """Likewise; what is summed over devices is float32, and rounded once."""
-    a, b, t = operands(form, name, jnp.dtype(jnp.bfloat16), limit=2)
-    spec = along(form, {"fine": "N", "coarse": "N"})
-
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    found, text = run_and_read(everything, [spec(slot) for slot in ROLES[name]], a, b, t)
-    assert collectives(text) == {"all-reduce": 1}
-    expected = exact(form, name, a, b), *exact_gradients(form, name, a, b, t)
-    for x, y in zip(found, expected, strict=True):
-        assert x.dtype == a.dtype
-        np.testing.assert_array_equal(x, oracle.round_to(y, a.dtype))
 
 
 WIDE = {
@@ -215,7 +200,7 @@ def test_spatially_sharded(form, name):
     rows = P(*[None] * form.axis("fine", "X"), "d")
     specs = [P() if slot == "kernel" else rows for slot in ROLES[name]]
     found, text = run_and_read(form.op(name), specs[:2], a, b)
-    np.testing.assert_array_equal(found, exact(form, name, a, b))
+    np.testing.assert_array_equal(found, form.exact(name, a, b))
     assert set(collectives(text)) == {"collective-permute"}
     assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), a.ndim)
     assert_halos(text, form, a, (8, *[1] * (len(form.fine) - 1)))
@@ -224,7 +209,7 @@ def test_spatially_sharded(form, name):
     if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
         # else a weights gradient may gather: long rows added up piecewise, or many taps
         assert set(collectives(text)) <= {"collective-permute", "all-reduce"}
-    for x, y in zip(pulled, exact_gradients(form, name, a, b, t), strict=True):
+    for x, y in zip(pulled, form.exact_gradients(name, a, b, t), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
@@ -254,7 +239,7 @@ def test_columns_sharded(both, form, name):
         for slot, x in zip(ROLES[name], (a, b), strict=False)
     ]
     compiled = jax.jit(form.op(name)).lower(*placed).compile()
-    np.testing.assert_array_equal(compiled(*placed), exact(form, name, a, b))
+    np.testing.assert_array_equal(compiled(*placed), form.exact(name, a, b))
     communication = set(collectives(compiled.as_text()))
     if ROLES[name][2] != "kernel":
         assert communication == {"collective-permute"}

@@ -1,9 +1,8 @@
 """vmap of either argument or both folds into one contraction, wherever the axis stands."""
 
-import time
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +18,14 @@ from tests.support.forms import (
     DENSE,
     EACH_SLOT,
     FORMS,
-    FORWARD,
     GROUPED,
+    ROLES,
     alternately,
-    exact,
-    exact_gradients,
     integers,
     operands,
 )
 from tests.support.programs import collectives, contractions, primitives
+from tests.support.timing import takes_at_most
 
 each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -65,7 +63,7 @@ def loop(form, name, places, *arguments):
         [x if p is None else np.take(x, i, p) for x, p in zip(arguments, places, strict=False)]
         for i in range(size)
     )
-    return np.stack([exact(form, name, *s) for s in slices], places[2])
+    return np.stack([form.exact(name, *s) for s in slices], places[2])
 
 
 @each_slot
@@ -95,7 +93,7 @@ def test_nested(form, name):
 
     found = jax.jit(jax.vmap(jax.vmap(jax.vmap(inner, (-1, None), 1), (None, 0), 0)))(a, b)
     for i, j, k in np.ndindex(2, 4, 3):
-        np.testing.assert_array_equal(found[i, j, :, k], exact(form, name, a[i, ..., k], b[i, j]))
+        np.testing.assert_array_equal(found[i, j, :, k], form.exact(name, a[i, ..., k], b[i, j]))
 
 
 @each_slot
@@ -125,36 +123,18 @@ def test_per_example_gradients(form, name):
 
     found = jax.jit(jax.vmap(jax.grad(loss, (0, 1)), (0, None)))(a, b)
     for i in range(3):
-        t = exact(form, name, a[i], b)
-        for of, expected in zip(found, exact_gradients(form, name, a[i], b, t), strict=True):
+        t = form.exact(name, a[i], b)
+        for of, expected in zip(found, form.exact_gradients(name, a[i], b, t), strict=True):
             np.testing.assert_array_equal(of[i], expected)
 
 
 @each_slot
-def test_gradient_of_vmap(name):
-    """The other way round: a shared argument's gradient sums over the mapped axis."""
-    op = DENSE.op(name)
-    a, b = mapped(DENSE, name, (0, None, 0), size=2)
-    found = jax.jit(jax.grad(lambda a, b: (jax.vmap(op, (0, None))(a, b) ** 2).sum() / 2, (0, 1)))(
-        a, b
-    )
-    pulled = [exact_gradients(DENSE, name, x, b, exact(DENSE, name, x, b)) for x in a]
-    np.testing.assert_array_equal(found[0], np.stack([p[0] for p in pulled]))
-    np.testing.assert_array_equal(found[1], pulled[0][1] + pulled[1][1])
-
-
-@each_slot
 def test_empty(name):
-    """Nothing to map over: an empty result, of the right shape and type."""
+    """Nothing to map over, or batches that no device has a share of: right shapes and types."""
     a, b = mapped(DENSE, name, (0, 1, 0), size=0)
     found = jax.vmap(DENSE.op(name), (0, 1))(a, b)
     assert found.shape == (0, *operands(DENSE, name)[2].shape)
     assert found.dtype == a.dtype
-
-
-@each_slot
-def test_empty_batches(name):
-    """Which no device has a share of."""
     form = replace(DENSE, batch=0)
     a, b, t = operands(form, name)
     found = jax.vmap(form.op(name), (0, None))(np.stack([a, a]), b)
@@ -167,11 +147,11 @@ def test_bias(name):
     a, b, t = operands(GROUPED, name)
     bias = integers((t.shape[1], 3), 5)
     found = jax.vmap(op, (None, None, 1))(a, b, bias)
-    np.testing.assert_array_equal(found, [exact(GROUPED, name, a, b, x) for x in bias.T])
+    np.testing.assert_array_equal(found, [GROUPED.exact(name, a, b, x) for x in bias.T])
     ensemble = integers((3, *b.shape), 6)
     found = jax.vmap(op, (None, 0, 1))(a, ensemble, bias)
     np.testing.assert_array_equal(
-        found, [exact(GROUPED, name, a, w, x) for w, x in zip(ensemble, bias.T, strict=True)]
+        found, [GROUPED.exact(name, a, w, x) for w, x in zip(ensemble, bias.T, strict=True)]
     )
 
 
@@ -194,16 +174,29 @@ def compiled_with(shardings, f, *arguments):
     return compiled(*placed), collectives(compiled.as_text())
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", EACH_SLOT)
 @each_form
 def test_beside_a_sharded_batch(form, name):
-    """vmap over an axis on every device, the batch being split: nothing is communicated."""
-    form = replace(form, batch=8)
-    a, b = mapped(form, name, (0, None, 0), size=3)
-    vmapped = jax.vmap(form.op(name), (0, None))
-    found, communication = compiled_with([P(None, "d"), P()], vmapped, a, b)
-    assert communication == {}
-    np.testing.assert_array_equal(found, loop(form, name, (0, None, 0), a, b))
+    """vmap over an axis on every device, the batch being split: nothing is communicated.
+
+    Of the data, or of the weights, with the data or without. Weights gradients are summed once.
+    """
+    form, split, one = replace(form, batch=8), P("d"), P(None, "d")
+    if ROLES[name][2] == "kernel":
+        cases = [((0, 0, 0), [one, one])]
+    else:
+        cases = [((0, None, 0), [one, P()]), ((None, 0, 0), [split, P()]), ((0, 0, 0), [one, P()])]
+    every, specs = zip(*cases, strict=True)
+    given = [x for places in every for x in mapped(form, name, places, size=3)]
+
+    def run(*given):
+        pairs = zip(every, given[::2], given[1::2], strict=True)
+        return [jax.vmap(form.op(name), places[:2])(a, b) for places, a, b in pairs]
+
+    found, communication = compiled_with([*chain(*specs)], run, *given)
+    assert communication == ({"all-reduce": 1} if ROLES[name][2] == "kernel" else {})
+    for places, a, b, result in zip(every, given[::2], given[1::2], found, strict=True):
+        np.testing.assert_array_equal(result, loop(form, name, places, a, b))
 
 
 @pytest.mark.parametrize(
@@ -228,30 +221,6 @@ def test_over_a_sharded_axis(places, form, name):
 
 
 @alternately(FORMS)
-def test_ensemble_beside_a_sharded_batch(form, name):
-    """Weights mapped, with the data or without, over a batch on all devices."""
-    form = replace(form, batch=8)
-    for places, first in (((None, 0, 0), P("d")), ((0, 0, 0), P(None, "d"))):
-        a, b = mapped(form, name, places, size=3)
-        vmapped = jax.vmap(form.op(name), places[:2])
-        found, communication = compiled_with([first, P()], vmapped, a, b)
-        assert communication == {}
-        np.testing.assert_array_equal(found, loop(form, name, places, a, b))
-
-
-@each_form
-def test_weights_gradients_beside_a_sharded_batch(form):
-    """One sum over devices for all that are mapped."""
-    name = "convolution_backward_weights"
-    form = replace(form, batch=8)
-    a, b = mapped(form, name, (0, 0, 0), size=3)
-    vmapped = jax.vmap(form.op(name))
-    found, communication = compiled_with([P(None, "d")] * 2, vmapped, a, b)
-    assert communication == {"all-reduce": 1}
-    np.testing.assert_array_equal(found, loop(form, name, (0, 0, 0), a, b))
-
-
-@alternately(FORMS)
 def test_per_example_gradients_of_sharded_examples(form, name):
     """Each device has those of its own examples."""
     form = replace(form, batch=1)
@@ -268,7 +237,7 @@ def test_per_example_gradients_of_sharded_examples(form, name):
     np.testing.assert_array_equal(
         found,
         np.stack(
-            [exact_gradients(form, name, x[None], b, y[None])[1] for x, y in zip(a, t, strict=True)]
+            [form.exact_gradients(name, x[None], b, y[None])[1] for x, y in zip(a, t, strict=True)]
         ),
     )
 
@@ -353,14 +322,10 @@ def test_per_example_gradients_are_fast():
     for f in compiled.values():
         for found, y in zip(f(weights, x), expected, strict=True):
             np.testing.assert_allclose(found, y, rtol=1e-3, atol=1e-4)
-    seconds = {name: [] for name in ways}
-    for _ in range(30):  # interleaved, so that all see the same machine
-        for name, f in compiled.items():
-            start = time.perf_counter()
-            jax.block_until_ready(f(weights, x))
-            seconds[name].append(time.perf_counter() - start)
-    least = {name: min(times) for name, times in seconds.items()}
-    assert least["ours"] <= 1.2 * min(t for name, t in least.items() if name != "ours"), least
+    run = {name: lambda f=f: jax.block_until_ready(f(weights, x)) for name, f in compiled.items()}
+    of_ours = run.pop("ours")
+    for name, other in run.items():
+        assert takes_at_most(1.2, of_ours, other), name
 
 
 @pytest.mark.usefixtures("however_little")
