@@ -16,7 +16,7 @@ from benchmarks import compilers, flags, layers, machine
 from benchmarks.compiled_summary import SCHEMA, read, summary, write
 from benchmarks.layer import Layer, layer_class
 from benchmarks.pool import EngineError, Pool
-from benchmarks.problem import spell
+from benchmarks.problem import cell
 from benchmarks.progress import Progress
 
 #: What makes rows of two runs comparable.
@@ -26,7 +26,8 @@ SAME = ("schema", "platform", "target", "engines")
 def command() -> flags.Command:
     """The flags of the rows, and those of the compilers."""
     told = "What XLA's compilers make of layers, without a device."
-    new = layers.command("benchmarks.compiled", told)
+    new = flags.measuring("benchmarks.compiled", told)
+    layers.define_rows(new)
     own = new.own
     DEFINE_enum("platform", "tpu", list(compilers.TARGETS), "whose compiler", **own)
     targets = "; ".join(f"{p}: {', '.join(t)}" for p, t in compilers.TARGETS.items())
@@ -79,7 +80,7 @@ def measure(pool: Pool, asked: SimpleNamespace, job: dict) -> dict:
         except EngineError as error:
             engines[label] = {"status": error.status, "reason": error.reason}
     row = {"layer": layer.name, "class": layer_class(layer), "engines": engines}
-    row |= {"problem": f"{layer.family} {spell(layer)}"}
+    row |= {"problem": cell(layer)}
     return row | {name: job[name] for name in ("op", "dtype", "layout")}
 
 

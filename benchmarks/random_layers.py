@@ -68,6 +68,9 @@ DEPTHS = (4, 7, 8, 13, 16, 32)
 LEAST_FLOPS, MOST_FLOPS = 2e7, 3e9  # of one contraction; a depthwise layer has a tenth at least
 MOST_BYTES = 64e6  # of one tensor in f32
 
+MEMBERS = (2, 3, 4, 5, 8, 8, 10, 16)
+MEMBER_FLOPS = (1e5, 1e8)  # of one member's contraction: from tiny to worth a call of a library
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -85,6 +88,11 @@ class Kind:
 def layers(count: int, seed: int, rare: bool = False) -> list[Layer]:
     """The first `count` layers of a seed; a larger count only adds to them."""
     return list(islice(_layers(seed, rare), count))
+
+
+def ensembles(count: int, seed: int) -> list[Layer]:
+    """The first `count` ensembles of a seed: members that share a layer, and no operands."""
+    return list(islice(_ensembles(seed), count))
 
 
 def kinds(rare: bool = False) -> list[Kind]:
@@ -112,6 +120,21 @@ def _layers(seed: int, rare: bool) -> Iterator[Layer]:
         number += 1
         name = f"{'rare' if rare else 'r'}{seed}-{number} {_describe(kind, drawn)}"
         yield table.tagged(dataclasses.replace(drawn, name=name))
+
+
+def _ensembles(seed: int) -> Iterator[Layer]:
+    rng, number = random.Random(seed), 0
+    table_of_kinds = [kind for kind in kinds() for _ in range(kind.weight)]
+    least, most = MEMBER_FLOPS
+    while True:
+        members, number = _pick(rng, MEMBERS), number + 1
+        most_here = least * (most / least) ** rng.random()
+        while True:
+            drawn = _draw(rng, kind := _pick(rng, table_of_kinds))
+            if _is_between(drawn, most_here / 10, most_here, MOST_BYTES / members):
+                break
+        name = f"r{seed}-{number} {members} of {_describe(kind, drawn)}"
+        yield table.tagged(dataclasses.replace(drawn, name=name, members=members))
 
 
 def _draw(rng: random.Random, kind: Kind) -> Layer:
@@ -142,11 +165,15 @@ def _draw(rng: random.Random, kind: Kind) -> Layer:
 
 def _fits(layer: Layer) -> bool:
     """Whether it is a layer at all, and neither too small nor too large to be timed."""
+    least = LEAST_FLOPS / 10 if "depthwise" in layer_class(layer) else LEAST_FLOPS
+    return _is_between(layer, least, MOST_FLOPS, MOST_BYTES)
+
+
+def _is_between(layer: Layer, least: float, most: float, most_bytes: float) -> bool:
     if min(layer.dst_size) < 1:
         return False
-    shapes = layer.shapes.values()
-    least = LEAST_FLOPS / 10 if "depthwise" in layer_class(layer) else LEAST_FLOPS
-    return least <= layer.flops <= MOST_FLOPS and max(map(math.prod, shapes)) * 4 <= MOST_BYTES
+    largest = max(map(math.prod, layer.shapes.values()))
+    return least <= layer.flops <= most and largest * 4 <= most_bytes
 
 
 def _channels(rng: random.Random, kind: Kind) -> tuple[int, int, int]:

@@ -14,7 +14,6 @@ Below the table, an engine of XLA's has a line about temporary memory: how many 
 the larger of 32 MiB and twice the bytes of their operands, and which row needs the most.
 """
 
-import math
 import re
 import statistics
 from collections import Counter
@@ -158,10 +157,8 @@ def _memory(rows: list[dict], engine: str) -> Iterator[str]:
 
 def _memory_limit(row: dict) -> int:
     """Compute the larger of 32 MiB and twice the bytes of a row's operands."""
-    family, descriptor = row["problem"].split(" ", 1)
-    shapes = problem.parse(descriptor, family).operand_shapes(row["op"])
-    operands = ITEMSIZE[row["dtype"]] * sum(map(math.prod, shapes))
-    return max(2 * operands, MUCH_MEMORY_BYTES)
+    numbers = problem.operand_count(row["problem"], row["op"])
+    return max(2 * ITEMSIZE[row["dtype"]] * numbers, MUCH_MEMORY_BYTES)
 
 
 def _without(rows: list[dict], engines: list[str]) -> list[str]:

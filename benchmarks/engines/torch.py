@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import networks
-from benchmarks.arrays import from_layout, is_kernel, to_layout
+from benchmarks.arrays import conversions, from_layout, to_layout
 from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
 
@@ -44,9 +44,9 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
         raise Unsupported("only inferences are compiled")
     if job["kind"] == "layer":
         layer = Layer.from_json(job["layer"])
-        formats = _formats(layer.rank)
+        formats = _formats(layer.rank if layer.members == 1 else 1)
         if _writes_past_its_workspace(layer, job["op"]):
-            del formats["channels_last"]
+            formats.pop("channels_last", None)
         return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
     return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
 
@@ -75,16 +75,14 @@ def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
 
 def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
     layer, op = Layer.from_json(job["layer"]), job["op"]
-    *kernels, result_is_kernel = is_kernel(op)
+    enter, leave = conversions(layer, op, "NCX")
     arrays = [
-        _tensor(to_layout(x, "NCX", k), job["dtype"], fmt)
-        for x, k in zip(operands, kernels, strict=True)
+        _tensor(convert(x), job["dtype"], fmt) for convert, x in zip(enter, operands, strict=True)
     ]
     call = contraction(layer, op, fmt, like=arrays[0])
-    return _timed(
-        lambda: call(*arrays),
-        lambda y: [from_layout(_numpy(y), "NCX", result_is_kernel)],
-    )
+    if layer.members > 1:
+        call = torch.func.vmap(call)
+    return _timed(lambda: call(*arrays), lambda y: [leave(_numpy(y))])
 
 
 def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:

@@ -20,11 +20,11 @@ SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter",
 SHARED |= {"path", "python", "repeats"}
 ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "random", "rare", "seed"}
 COMMANDS = {
-    layers: SHARED | ROWS | {"quick", "summary"},
+    layers: SHARED | ROWS | {"ensembles", "quick", "summary"},
     regret: {"dtypes", "filter", "out"} | ROWS,
     train_step: SHARED,
     inference: SHARED | {"batches", "size"},
-    compiled: SHARED | ROWS | {"quick", "interpreter", "platform", "sample", "target"},
+    compiled: SHARED | ROWS | {"interpreter", "platform", "sample", "target"},
     compiled_summary: set(),
     compare: {"all", "confidence", "only", "threshold"},
     figures: {"check"},
