@@ -202,7 +202,7 @@ def test_an_engine_is_compiled_where_the_library_is_installed(monkeypatch):
     from benchmarks import engines
     from benchmarks.engines import _xla
 
-    [job] = layers.jobs(parsed("--filter=dcgan-image", "--ops=data", "--preset=tiny"))
+    [job] = layers.jobs(parsed("--filter=dcgan-image", "--ops=data"))
     operands = arrays.operands(Layer.from_json(job["layer"]), "data", "f32")
     plain, installed = (engines.load(label) for label in ("lax", "lax+install@any"))
     monkeypatch.setattr(_xla, "compiled", lambda f, xs, _: jax.jit(f).lower(*xs).as_text())
