@@ -13,6 +13,7 @@ from absl import flags as absl_flags
 
 from benchmarks import flags, run
 from benchmarks.rounds import measure
+from benchmarks.verdicts import of_norm
 
 #: One of each family that Keras has.
 MODELS = (
@@ -35,12 +36,9 @@ def judge(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
     """Each engine's loss, or logits, against those of the first engine."""
     [first] = next(iter(results.values()))
     notes = {}
-    for key, [found] in results.items():
-        error = float(np.linalg.norm(found - first) / np.linalg.norm(first))
-        notes[key] = {"ok": error <= TOLERANCE, "error": error}
-        notes[key] |= {"loss": float(found)} if found.ndim == 0 else {}
-        if not notes[key]["ok"]:
-            notes[key]["reason"] = f"differs from the first engine by {error:.2g} of its norm"
+    for key, [own] in results.items():
+        notes[key] = of_norm(own, first, TOLERANCE, "the first engine")
+        notes[key] |= {"loss": float(own)} if own.ndim == 0 else {}
     return notes
 
 

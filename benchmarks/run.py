@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from benchmarks import arrays, files, machine
+from benchmarks import arrays, files, machine, networks
 from benchmarks.pool import EngineError, Pool
 from benchmarks.progress import Progress
 from benchmarks.rounds import Plan, measure
@@ -102,18 +102,19 @@ def reference(job: dict, operands: list[np.ndarray], folder: Path) -> list[np.nd
 
 
 def collect_networks(
-    flags: SimpleNamespace, jobs: list[dict], draw: Callable, exact: str, judge: Callable
+    flags: SimpleNamespace, jobs: list[dict], exact: str, judge: Callable
 ) -> list[dict]:
-    """Measure every network of `jobs`, on what `draw` makes of a job, as `collect` does.
+    """Measure every network of `jobs`, as `collect` does.
 
-    `judge` is given the job, operands, results of the reference in the type `exact`, or None, each
+    `judge` takes the job, operands, results of the reference in the type `exact`, or None, each
     engine's results, and platforms.
     """
     with open_pool(flags) as pool, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
 
         def measured(job: dict) -> dict:
-            operands = [arrays.representable(x, job["dtype"]) for x in draw(job)]
+            drawn = networks.operands(job["network"], job.get("batch", 0), job.get("size", 0))
+            operands = [arrays.representable(x, job["dtype"]) for x in drawn]
             right = reference(job | {"dtype": exact}, operands, folder)
 
             def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:

@@ -69,17 +69,17 @@ def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
 
 def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    told = "one step of small networks: forward, backward and SGD"
-    command = flags.measuring("benchmarks.train_step", told)
+    what = "one step of small networks: forward, backward and SGD"
+    command = flags.measuring("benchmarks.train_step", what)
     command.default({"burst": 0.3, "cap": 120.0, "engines": "jaxconv,lax,lax+install,torch"})
     asked = flags.parse(command, argv)
-    names = [n for n in networks.NETWORKS if run.wanted(asked, n)]
     jobs = [
-        {"kind": "step", "network": n, "dtype": d, "threads": machine.cores()}
-        for n in names
-        for d in asked.dtypes
+        {"kind": "step", "network": name, "dtype": dtype, "threads": machine.cores()}
+        for name in networks.TRAINED
+        if run.wanted(asked, name)
+        for dtype in asked.dtypes
     ]
-    run.collect_networks(asked, jobs, lambda job: networks.operands(job["network"]), "f64", judge)
+    run.collect_networks(asked, jobs, "f64", judge)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,15 @@ def verdict(
     return note
 
 
+def of_norm(got: np.ndarray, expected: np.ndarray, tolerance: float, what: str) -> dict:
+    """What to note about a network's result: whether it differs from that of `what`."""
+    error = float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
+    if error <= tolerance:
+        return {"ok": True, "error": error}
+    reason = f"differs from {what} by {error:.2g} of the norm"
+    return {"ok": False, "error": error if math.isfinite(error) else None, "reason": reason}
+
+
 def _error(expected: np.ndarray, got: np.ndarray, rounding: float = 0.0) -> float:
     """The largest difference, relative to the root mean square of what was expected.
 

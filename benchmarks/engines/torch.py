@@ -39,7 +39,7 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.benchmark = True  # the fastest algorithm of those tried, as XLA does
     if job["kind"] == "inference":
-        return {"": _inference(job, operands, compiling)}
+        return {"": _network(job, operands, torch.channels_last, compiling)}
     if compiling:
         raise Unsupported("only inferences are compiled")
     if job["kind"] == "layer":
@@ -48,7 +48,7 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
         if _writes_past_its_workspace(layer, job["op"]):
             formats.pop("channels_last", None)
         return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
-    return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
+    return {name: _network(job, operands, fmt, False) for name, fmt in _formats(2).items()}
 
 
 def _formats(rank: int) -> dict[str, torch.memory_format]:
@@ -164,31 +164,21 @@ def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
 
 
-def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
+def _network(
+    job: dict, operands: list[np.ndarray], fmt: torch.memory_format, compiling: bool
+) -> Timed:
     from benchmarks.engines import _torch_networks
 
-    tensors = _tensors(job, operands, networks.data_count(job["network"]), fmt)
-
-    def convolve(layer: Layer, src: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        return contraction(layer, "forward", fmt, like=src)(src, weights)
+    name, training = job["network"], job["kind"] == "step"
+    tensors = _tensors(job, operands, networks.data_count(name), fmt)
+    if training:
+        call = _torch_networks.step(name, tensors)
+    else:
+        call = _torch_networks.forward(name, tensors, compiling)
 
     def fetch(outputs: list[torch.Tensor]) -> list[np.ndarray]:
         arrays = [_numpy(y) for y in outputs]
-        return [from_layout(x, "NCX", kernel=True) if x.ndim > 2 else x for x in arrays]
-
-    return _timed(
-        _torch_networks.step(job["network"], _torch_networks.Ops(convolve), tensors), fetch
-    )
-
-
-def _inference(job: dict, operands: list[np.ndarray], compiling: bool) -> Timed:
-    from benchmarks.engines import _torch_networks
-
-    tensors = _tensors(job, operands, 1, torch.channels_last)
-    call = _torch_networks.forward(job["network"], tensors, compiling)
-
-    def fetch(y: torch.Tensor) -> list[np.ndarray]:
-        return [from_layout(_numpy(y), "NCX", kernel=False) if y.ndim > 2 else _numpy(y)]
+        return [from_layout(x, "NCX", kernel=training) if x.ndim > 2 else x for x in arrays]
 
     return _timed(call, fetch)
 
