@@ -30,7 +30,7 @@ from pathlib import Path
 
 from absl.flags import DEFINE_boolean
 
-from benchmarks import compiled_summary, files, flags, regret
+from benchmarks import files, flags, regret, summary
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
@@ -73,8 +73,8 @@ def written(text: str, folder: Path) -> str:
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
         words = arguments.split()
-        read = READERS.get(name, files.read)
-        runs = [read(folder / word) for word in words if word.endswith(".csv")]
+        schema = SCHEMAS.get(name, files.SCHEMA)
+        runs = [files.read(folder / word, schema) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
         lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
@@ -173,7 +173,7 @@ def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["seconds to compile", *engines], lines)
 
 
-#: By platform, titles of columns and which cells of `compiled_summary.held` they are.
+#: By platform, titles of columns and which cells of `summary.estimates` they are.
 ESTIMATES = {
     "tpu": {"rows": 0, "estimated cycles / lax's": 1, "worst": 2, "best": 3},
     "cuda": {"rows": 0, "temporary memory / lax's": 4, "worst": 5, "rows with more calls": 7},
@@ -187,7 +187,7 @@ def estimates(runs: list[dict], _: list[str]) -> list[str]:
     columns, lines = ESTIMATES[run["platform"]], []
     for name in [*names, "all"]:
         rows = [row for row in run["rows"] if name in (row["class"], "all")]
-        cells = compiled_summary.held(rows, "jaxconv", "lax")
+        cells = summary.estimates(rows, "jaxconv", "lax")
         lines += [[name, *(cells[at] for at in columns.values())]]
     return _table([run["target"], *columns], lines)
 
@@ -287,11 +287,12 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "lines": lines,
     "worth": worth,
 }
-READERS = {
-    "estimates": compiled_summary.read,
-    "compilers": compiled_summary.read,
-    "clients": files.load,
-    "worth": files.load,
+#: Of what schema a table's files are, where they are not of engines' times.
+SCHEMAS = {
+    "estimates": files.COMPILED,
+    "compilers": files.COMPILED,
+    "clients": None,
+    "worth": regret.SCHEMA,
 }
 
 

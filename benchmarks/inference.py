@@ -52,7 +52,7 @@ def summary(rows: list[dict], engines: list[str]) -> str:
 def command() -> flags.Command:
     """The command's flags."""
     new = flags.measuring("benchmarks.inference", "inference of networks with folded batch norm")
-    new.default({"burst": 0.3, "cap": 200.0, "once": 2.0, "engines": ENGINES, "repeats": 3})
+    new.default({"burst": 0.3, "cap": 200.0, "turns": 6.0, "engines": ENGINES, "repeats": 3})
     new.default({"dtypes": "f32,bf16"})
     flags.define_integers(new, "batches", "1,16", "images at once; joined by commas")
     pixels = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"

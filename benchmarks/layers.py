@@ -1,10 +1,8 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, product
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,8 +10,6 @@ from absl.flags import DEFINE_boolean, DEFINE_enum, DEFINE_integer, DEFINE_multi
 
 from benchmarks import arrays, flags, layer, machine, problem, random_layers, run, table, verdicts
 from benchmarks.layer import Layer
-from benchmarks.pool import Pool
-from benchmarks.rounds import Plan, measure
 from benchmarks.summary import summary
 
 # About 2 minutes on 2 cores for 20 random layers and the three ops.
@@ -21,7 +17,7 @@ QUICK = {
     "engines": "jaxconv,lax,torch",
     "repeats": 3,
     "burst": 0.015,
-    "once": 0.3,
+    "turns": 0.9,
     "cap": 10.0,
 }
 ENSEMBLES = {"engines": "lax,lax+install,lax:loop+install,torch"}
@@ -59,26 +55,6 @@ def define_rows(new: flags.Command) -> None:
     flags.define_list(new, "ops", ",".join(layer.OPS), layer.OPS, ops)
     layouts = "NXC, NCX; PyTorch always has both its own"
     flags.define_list(new, "layouts", "NXC", layer.LAYOUTS, layouts)
-
-
-def run_case(pool: Pool, labels: list[str], job: dict, plan: Plan, folder: Path) -> dict:
-    """One row of the results."""
-    row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
-    operands = arrays.operands(row, op, dtype)
-
-    def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
-        platforms = run.platforms(pool, results)
-        return judge(row, op, dtype, operands, {k: v[0] for k, v in results.items()}, platforms)
-
-    return {
-        "layer": row.name,
-        "class": layer.layer_class(row),
-        "op": op,
-        "dtype": dtype,
-        "layout": job["layout"],
-        "problem": problem.cell(row),
-        "engines": measure(pool, labels, job, operands, verify, plan, folder),
-    }
 
 
 def judge(
@@ -164,24 +140,29 @@ def jobs(asked: SimpleNamespace, layers: Sequence[Layer] | None = None) -> list[
     ]
 
 
+def describe(job: dict) -> dict:
+    """The columns of a job's row."""
+    row = Layer.from_json(job["layer"])
+    columns = {"layer": row.name, "class": layer.layer_class(row), "problem": problem.cell(row)}
+    return columns | {name: job[name] for name in ("op", "dtype", "layout")}
+
+
 def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
     asked = flags.parse(command(), argv)
     ensembles = [x for seed in asked.seed for x in random_layers.ensembles(asked.ensembles, seed)]
-    todo, plan = jobs(asked, ensembles or None), run.plan(asked)
-    cpu = asked.preset in ("cpu-small", "tiny")
-    with run.open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as folder:
 
-        def measured(job: dict) -> dict:
-            return run_case(pool, asked.engines, job, plan, Path(folder))
+    def draw(job: dict) -> tuple[np.ndarray, np.ndarray]:
+        return arrays.operands(Layer.from_json(job["layer"]), job["op"], job["dtype"])
 
-        rows = run.collect(asked, pool, todo, measured, _line, {"preset": asked.preset})
+    def judging(job: dict, operands, results: dict, platforms: dict[str, str]) -> dict[str, dict]:
+        row, own = Layer.from_json(job["layer"]), {k: v[0] for k, v in results.items()}
+        return judge(row, job["op"], job["dtype"], operands, own, platforms)
+
+    cpu, todo = asked.preset in ("cpu-small", "tiny"), jobs(asked, ensembles or None)
+    rows = run.collect(asked, todo, draw, judging, describe, cpu, preset=asked.preset)
     if asked.summary:
         print(summary({"engines": dict.fromkeys(asked.engines), "rows": rows}), end="")
-
-
-def _line(row: dict) -> str:
-    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {run.times(row)}"
 
 
 if __name__ == "__main__":

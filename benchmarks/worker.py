@@ -2,8 +2,8 @@
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
 {"do": "burst", "variant": v, "seconds": s}; {"do": "drop"};
-{"do": "compiler", "platform": p}; {"do": "compiled", "job": {...}}. A reply to a request that
-raised is {"error": "...", "kind": exception class}.
+{"do": "compiled", "job": {...}}. A reply to a request that raised is {"error": "...", "kind":
+exception class}.
 Between requests the process sleeps on stdin.
 """
 
@@ -44,11 +44,6 @@ class Worker:
         gc.collect()
         return {}
 
-    def compiler(self, request: dict) -> dict:
-        from benchmarks import compilers
-
-        return {"versions": compilers.versions(request["platform"])}
-
     def compiled(self, request: dict) -> dict:
         from benchmarks import compilers
 
@@ -65,15 +60,13 @@ class Worker:
             start = time.perf_counter()
             result = timed.call()
             timed.wait(result)
-            first = time.perf_counter() - start
-            self.estimate[name] = first
+            self.estimate[name] = time.perf_counter() - start
             paths = []
             for n, array in enumerate(timed.fetch(result)):
                 paths.append(f"{request['out']}{name}.{n}.npy")
                 np.save(paths[-1], array)
             del result
-            facts = timed.facts | {"first_s": first}
-            variants[name] = {"facts": facts, "results": paths}
+            variants[name] = {"facts": timed.facts, "results": paths}
         return {"variants": variants}
 
     def burst(self, request: dict) -> dict:

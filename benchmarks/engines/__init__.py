@@ -29,7 +29,7 @@ class Timed:
     call: Callable[[], Any]  # starts it
     wait: Callable[[Any], Any]  # returns when its result is there
     fetch: Callable[[Any], list[np.ndarray]]  # the results, channels last, in f32 or f64
-    facts: dict[str, float] = field(default_factory=dict)  # compile_s, first_s, memory
+    facts: dict[str, float] = field(default_factory=dict)  # compile_s, memory
 
 
 @dataclass(frozen=True)

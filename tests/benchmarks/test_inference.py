@@ -120,7 +120,7 @@ def test_rows_and_summary(monkeypatch, tmp_path, capsys):
         timed["torch"] = entry(0.02, error=0.5)
         return timed | {"torch+compile": {"status": "failed", "reason": "no compiler"}}
 
-    monkeypatch.setattr(run, "open_pool", lambda asked: Pool())
+    monkeypatch.setattr(run, "open_pool", lambda *_: Pool())
     monkeypatch.setattr(run, "reference", lambda *_: None)
     monkeypatch.setattr(run, "measure", measure)
     out = tmp_path / "inference.csv"
