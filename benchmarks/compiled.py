@@ -7,13 +7,14 @@ the environment that runs this.
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 
 from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
 
 from benchmarks import compilers, engines, files, flags, layers
 from benchmarks.pool import EngineError, Pool
-from benchmarks.run import follow
+from benchmarks.run import follow, line
 from benchmarks.summary import summary_of_compilers
 
 ENGINES = ("jaxconv", "lax")
@@ -69,18 +70,9 @@ def main(argv: Sequence[str]) -> None:
         def save(head: dict, rows: list[dict]) -> None:
             files.write(asked.out, results(rows) | head)
 
-        rows = follow(jobs, measure, _line, save if asked.out else None)
+        tell = partial(line, tell=lambda entry: f"{entry['cycles'] or entry['temp_bytes']:,}")
+        rows = follow(jobs, measure, tell, save if asked.out else None)
     print(summary_of_compilers(results(rows)), end="")
-
-
-def _line(row: dict) -> str:
-    numbers = ", ".join(
-        f"{label} {entry['cycles'] or entry['temp_bytes']:,}"
-        if entry["status"] == "ok"
-        else f"{label} {entry['status']}"
-        for label, entry in row["engines"].items()
-    )
-    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {numbers}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, product
 from types import SimpleNamespace
 
@@ -67,27 +67,13 @@ def judge(
 ) -> dict[str, dict]:
     """Whether each result is right: against the sum on a sample, then in full against the
     most exact of those that passed. Of an ensemble, whether its worst member is."""
-    if row.members == 1:
-        return _judge_one(row, op, dtype, operands, results, platforms)
-    members = []
-    for m in range(row.members):
-        own = {key: result[m] for key, result in results.items()}
-        members.append(_judge_one(row, op, dtype, tuple(x[m] for x in operands), own, platforms))
-
-    def badness(note: dict) -> tuple:
-        return not note["ok"], note.get("error") or 0.0
-
-    return {key: max((notes[key] for notes in members), key=badness) for key in results}
-
-
-def _judge_one(
-    row: Layer,
-    op: str,
-    dtype: str,
-    operands: tuple[np.ndarray, np.ndarray],
-    results: dict[str, np.ndarray],
-    platforms: dict[str, str],
-) -> dict[str, dict]:
+    if row.members > 1:
+        one, members = replace(row, members=1), []
+        for m in range(row.members):
+            own = {key: result[m] for key, result in results.items()}
+            pair = tuple(x[m] for x in operands)
+            members.append(judge(one, op, dtype, pair, own, platforms))
+        return {key: max((notes[key] for notes in members), key=_badness) for key in results}
     shape = row.result_shape(op)
     notes: dict[str, dict] = {}
     for key, result in results.items():
@@ -108,6 +94,10 @@ def _judge_one(
         if not against["ok"]:
             notes[key] = against
     return notes
+
+
+def _badness(note: dict) -> tuple:
+    return not note["ok"], note.get("error") or 0.0
 
 
 def selected(asked: SimpleNamespace) -> list[Layer]:

@@ -5,7 +5,6 @@ sleep, and the next round starts with the next engine; so a change of the machin
 meets all of them alike.
 """
 
-import contextlib
 import math
 import statistics
 import time
@@ -48,14 +47,14 @@ def measure(
     whether it is `ok`; only those are timed.
     """
     paths = store(operands, folder)
-    rows: dict[str, dict] = {}
+    failures: dict[str, EngineError] = {}
     results: dict[str, list[np.ndarray]] = {}
     facts: dict[str, dict] = {}
     for label in labels:
         try:
             variants = prepare(pool, label, job, paths, folder, plan.cap_s)
         except EngineError as error:
-            rows[label] = {"status": error.status, "reason": error.reason}
+            failures[label] = error
             continue
         for name, variant in variants.items():
             results[f"{label}/{name}"] = [np.load(p) for p in variant["results"]]
@@ -63,16 +62,9 @@ def measure(
     notes = verify(results)
     del results
     good = [key for key in facts if notes[key].pop("ok")]
-    prepared = {key.partition("/")[0] for key in facts}
     time.sleep(REST_SECONDS)
-    turns, failures = _take_turns(pool, good, plan)
-    for label in labels:
-        if label not in rows:
-            rows[label] = _row(label, facts, notes, turns, failures)
-        if label in prepared - failures.keys():
-            with contextlib.suppress(EngineError):  # reported when it is asked for work
-                pool.ask(label, {"do": "drop"}, plan.cap_s)
-    return {label: rows[label] for label in labels}
+    turns, later = _take_turns(pool, good, plan)
+    return {label: _row(label, facts, notes, turns, failures | later) for label in labels}
 
 
 def store(operands: Sequence[np.ndarray], folder: str | Path) -> list[str]:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,10 +87,11 @@ def collect(
             head |= {"plan": asdict(plan), "engines": engines}
             files.write(asked.out, head | extra | {"rows": rows})
 
-        return follow(jobs, measured, _line, save if asked.out else None)
+        tell = partial(line, tell=_milliseconds)
+        return follow(jobs, measured, tell, save if asked.out else None)
 
 
-def follow(jobs: list, measure: Callable, line: Callable, save: Callable | None) -> list:
+def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None) -> list:
     """Measure every job, show a line for each, save a header and what was measured."""
     started, load, rows = time.time(), os.getloadavg()[0], []
     try:
@@ -97,7 +99,7 @@ def follow(jobs: list, measure: Callable, line: Callable, save: Callable | None)
             rows.append(measure(job))
             left = (time.time() - started) / done * (len(jobs) - done)
             more = f", {left / 60:.0f} min left" if left >= 60 else ""
-            print(f"[{done}/{len(jobs)}{more}] {line(rows[-1])}", flush=True)
+            print(f"[{done}/{len(jobs)}{more}] {tell(rows[-1])}", flush=True)
     finally:
         if save and rows:
             save(_header(started, load), rows)
@@ -142,15 +144,15 @@ def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
         return [np.load(path) for path in found[""]["results"]]
 
 
-def _line(row: dict) -> str:
-    """A row for people: milliseconds of each engine, or what became of it."""
-    times = ", ".join(
-        f"{label} {1e3 * entry['median_s']:.3g} ms"
-        if entry["status"] == "ok"
-        else f"{label} {entry['status']}"
-        for label, entry in row["engines"].items()
-    )
-    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {times}"
+def line(row: dict, tell: Callable[[dict], str]) -> str:
+    """A row for people: what `tell` says of each engine's entry, or what became of it."""
+    engines = row["engines"].items()
+    told = (f"{e} {tell(x) if x['status'] == 'ok' else x['status']}" for e, x in engines)
+    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {', '.join(told)}"
+
+
+def _milliseconds(entry: dict) -> str:
+    return f"{1e3 * entry['median_s']:.3g} ms"
 
 
 def _header(started: float, load: float) -> dict:

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import flags, machine, networks, run
-from benchmarks.verdicts import EPS
+from benchmarks.verdicts import EPS, MULTIPLIED_AS
 
 LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
 # Of the update's norm: a relu may switch on a last bit, and batch norm passes it on. In 16 bits
 # that is most of MobileNet's; in bfloat16 as much as all of it, so it is not compared.
 UPDATE_TOLERANCE = {"f32": 5e-2, "f64": 1e-8, "bf16": math.inf, "f16": 0.7}
-# How precisely a platform multiplies f32 by default, where that is less than f32.
-ROUNDED_AS = {("f32", "cuda"): "f16", ("f32", "gpu"): "f16", ("f32", "rocm"): "f16"}
-ROUNDED_AS |= {("f32", "tpu"): "bf16"}
 
 
 def judge(
@@ -44,7 +41,7 @@ def judge(
         own, update = float(found[0]), _update(before, found)
         error = np.linalg.norm((update - expected)[seen]) / np.linalg.norm(expected[seen])
         notes[key] = _note(loss=own, error=float(error))
-        rounded = ROUNDED_AS.get((dtype, platforms[key]), dtype)
+        rounded = MULTIPLIED_AS.get(platforms[key], dtype) if dtype == "f32" else dtype
         within = abs(own - loss) <= LOSS_TOLERANCE[rounded] * abs(loss)
         if not (within and error <= UPDATE_TOLERANCE[rounded]):
             notes[key]["ok"] = False

@@ -16,8 +16,8 @@ SAMPLE_FLOPS = 3e8  # what the sample may cost; below it everything is checked
 MOST = 0.5
 
 EPS = {"f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10, "f64": 2.0**-52}
-# How precisely a platform multiplies f32 by default, where that is less than f32.
-MULTIPLY_EPS = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0**-7}
+# As what a platform multiplies f32 by default, where that is less than f32.
+MULTIPLIED_AS = dict.fromkeys(("gpu", "cuda", "rocm"), "f16") | {"tpu": "bf16"}
 
 
 def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -100,7 +100,8 @@ def tolerance(terms: int, dtype: str, platform: str) -> float:
     many elements to be that many standard deviations out.
     """
     accumulate = EPS["f64" if dtype == "f64" else "f32"]
-    multiply = MULTIPLY_EPS.get(platform, 0.0) if dtype == "f32" else 0.0
+    rounded = dtype == "f32" and platform in MULTIPLIED_AS
+    multiply = EPS[MULTIPLIED_AS[platform]] if rounded else 0.0
     return 4 * (multiply + accumulate * math.sqrt(terms))
 
 

@@ -1,9 +1,8 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
-{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"};
-{"do": "compiled", "job": {...}}. A reply to a request that raised is {"error": "...", "kind":
-exception class}.
+{"do": "burst", "variant": v, "seconds": s}; {"do": "compiled", "job": {...}}. A reply to a request
+that raised is {"error": "...", "kind": exception class}.
 Between requests the process sleeps on stdin.
 """
 
@@ -39,11 +38,6 @@ class Worker:
         self.platform = versions["platform"]
         return {"versions": versions | {"python": sys.version.split()[0]}}
 
-    def drop(self, request: dict) -> dict:
-        self.ready = {}
-        gc.collect()
-        return {}
-
     def compiled(self, request: dict) -> dict:
         from benchmarks import compilers
 
@@ -51,7 +45,8 @@ class Worker:
         return {"facts": compilers.compiled(engine.contraction, request["job"], engine.form)}
 
     def prepare(self, request: dict) -> dict:
-        self.drop(request)
+        self.ready = {}
+        gc.collect()
         operands = [np.load(path) for path in request["operands"]]
         self.ready = self.engine.prepare(request["job"], operands)
         del operands

@@ -39,7 +39,7 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.benchmark = True  # the fastest algorithm of those tried, as XLA does
     if job["kind"] == "inference":
-        return {"": _network(job, operands, torch.channels_last, compiling)}
+        return {"": _network(job, operands, "channels_last", compiling)}
     if compiling:
         raise Unsupported("only inferences are compiled")
     if job["kind"] == "layer":
@@ -48,7 +48,7 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
         if _writes_past_its_workspace(layer, job["op"]):
             formats.pop("channels_last", None)
         return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
-    return {name: _network(job, operands, fmt, False) for name, fmt in _formats(2).items()}
+    return {name: _network(job, operands, name, False) for name in _formats(2)}
 
 
 def _formats(rank: int) -> dict[str, torch.memory_format]:
@@ -100,24 +100,12 @@ def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Ten
         return F.pad(x, [-a for a in around]) if any(around) else x
 
     if op == "forward":
-        name = f"conv{'_transpose' if transposed else ''}{layer.rank}d"
-        convolve = getattr(F, name)
+        convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
         if transposed:
-            return lambda src, w: unpadded(
-                convolve(
-                    src,
-                    w,
-                    None,
-                    layer.strides,
-                    padding,
-                    output_padding,
-                    layer.groups,
-                    layer.dilations,
-                )
-            )
-        return lambda src, w: convolve(
-            padded(src), w, None, layer.strides, padding, layer.dilations, layer.groups
-        )
+            rest = (layer.strides, padding, output_padding, layer.groups, layer.dilations)
+            return lambda src, w: unpadded(convolve(src, w, None, *rest))
+        rest = (layer.strides, padding, layer.dilations, layer.groups)
+        return lambda src, w: convolve(padded(src), w, None, *rest)
 
     backward = torch.ops.aten.convolution_backward
     if op == "data":
@@ -164,13 +152,14 @@ def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
 
 
-def _network(
-    job: dict, operands: list[np.ndarray], fmt: torch.memory_format, compiling: bool
-) -> Timed:
+def _network(job: dict, operands: list[np.ndarray], fmt: str, compiling: bool) -> Timed:
     from benchmarks.engines import _torch_networks
 
-    name, training = job["network"], job["kind"] == "step"
-    tensors = _tensors(job, operands, networks.data_count(name), fmt)
+    name, training, tensors = job["network"], job["kind"] == "step", []
+    for n, x in enumerate(operands):
+        kernel = n >= networks.data_count(name)
+        own = _formats(x.ndim - 2).get(fmt)  # channels_last has two names, and no third
+        tensors.append(_tensor(to_layout(x, "NCX", kernel) if x.ndim > 2 else x, job["dtype"], own))
     if training:
         call = _torch_networks.step(name, tensors)
     else:
@@ -181,26 +170,6 @@ def _network(
         return [from_layout(x, "NCX", kernel=training) if x.ndim > 2 else x for x in arrays]
 
     return _timed(call, fetch)
-
-
-def _tensors(
-    job: dict, operands: list[np.ndarray], data_count: int, fmt: torch.memory_format
-) -> list[torch.Tensor]:
-    """The operands of a network; kernels follow the data."""
-    kernels = [n >= data_count for n in range(len(operands))]
-    return [
-        _tensor(to_layout(x, "NCX", k) if x.ndim > 2 else x, job["dtype"], _of_rank(fmt, x.ndim))
-        for x, k in zip(operands, kernels, strict=True)
-    ]
-
-
-def _of_rank(fmt: torch.memory_format, ndim: int) -> torch.memory_format | None:
-    """The format for a tensor of so many axes, as channels_last has two names and no third."""
-    if ndim < 4:
-        return None
-    if fmt == torch.contiguous_format:
-        return fmt
-    return torch.channels_last if ndim == 4 else torch.channels_last_3d
 
 
 def _timed(call: Callable, fetch: Callable) -> Timed:

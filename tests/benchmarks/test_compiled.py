@@ -8,6 +8,7 @@ from benchmarks.layer import OPS
 from benchmarks.pool import ROOT
 from benchmarks.summary import summary_of_compilers
 from benchmarks.table import layers
+from tests.support.results import row
 
 TPU = """
 HloModule jit_f, is_scheduled=true
@@ -125,11 +126,6 @@ def entry(cycles, temp=1 << 20, **more):
 def results(*rows):
     head = {"schema": files.COMPILED, "platform": "tpu", "target": "v5e"}
     return head | {"engines": {"jaxconv": {}, "lax": {}}, "rows": list(rows)}
-
-
-def row(name, op="forward", **engines):
-    kept = {"layer": name, "class": "dense 2-D", "op": op, "dtype": "bf16", "layout": "NXC"}
-    return kept | {"problem": "conv g1mb1ic1ih4oc1oh4kh1", "engines": engines}
 
 
 SLOW = {"status": "capped", "reason": "compiled took over 3 s"}

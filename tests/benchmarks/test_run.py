@@ -214,26 +214,26 @@ def test_an_engine_is_compiled_where_the_library_is_installed(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["16-groups", "convnext", "dcgan-generator", "mnist", "unet3d"])
-def test_a_training_step_is_the_same_in_every_engine(name, tmp_path):
+def test_a_training_step_is_the_same_in_every_engine(name):
     """Grouped, depthwise, transposed, in 3-D; each run of the benchmark judges its own network."""
     pytest.importorskip("torch")
     from benchmarks import train_step
 
     operands, results = steps(name, ["jaxconv", "lax", "lax+install", "torch"])
     job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
-    exact = run.reference(job | {"dtype": "f64"}, operands, tmp_path)
+    exact = run.reference(job | {"dtype": "f64"}, operands)
     notes = train_step.judge(job, operands, exact, results, dict.fromkeys(results, "cpu"))
     assert len(notes) == 5
     assert all(note["ok"] for note in notes.values()), notes
 
 
 @pytest.mark.slow
-def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(tmp_path):
+def test_a_wrong_training_step_is_refused_though_no_other_engine_ran():
     from benchmarks import train_step
 
     operands, results = steps("dcgan-discriminator", ["lax"])
     job = {"kind": "step", "network": "dcgan-discriminator", "threads": 2}
-    exact = run.reference(job | {"dtype": "f64"}, operands, tmp_path)
+    exact = run.reference(job | {"dtype": "f64"}, operands)
     right = results["lax/"]
     before = operands[networks.data_count("dcgan-discriminator") :]
     changed = {
