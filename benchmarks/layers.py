@@ -76,12 +76,15 @@ def judge(
         return {key: max((notes[key] for notes in members), key=_badness) for key in results}
     shape = row.result_shape(op)
     notes: dict[str, dict] = {}
+    expected = None
     for key, result in results.items():
         if result.shape != shape:
             reason = f"the result has shape {result.shape}, not {shape}"
             notes[key] = {"ok": False, "reason": reason}
             continue
-        expected, got = verdicts.sample(row, op, *operands, result)
+        if expected is None:  # the sum takes longer than the engines
+            expected, _ = verdicts.sample(row, op, *operands, result)
+        got = result[tuple(map(slice, expected.shape))]
         notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     if not good:
