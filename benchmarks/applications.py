@@ -4,15 +4,13 @@ A training step and an inference of each, by Keras on JAX, the same where `jaxco
 and by Keras on PyTorch.
 """
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from absl import flags as absl_flags
 
 from benchmarks import flags, run
-from benchmarks.rounds import measure
+from benchmarks.verdicts import of_norm
 
 #: One of each family that Keras has.
 MODELS = (
@@ -31,23 +29,20 @@ ENGINES = "keras,keras+install,keras@torch"
 TOLERANCE = 2e-3
 
 
-def judge(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
+def judge(job: dict, operands: list, results: dict, platforms: dict) -> dict[str, dict]:
     """Each engine's loss, or logits, against those of the first engine."""
     [first] = next(iter(results.values()))
     notes = {}
-    for key, [found] in results.items():
-        error = float(np.linalg.norm(found - first) / np.linalg.norm(first))
-        notes[key] = {"ok": error <= TOLERANCE, "error": error}
-        notes[key] |= {"loss": float(found)} if found.ndim == 0 else {}
-        if not notes[key]["ok"]:
-            notes[key]["reason"] = f"differs from the first engine by {error:.2g} of its norm"
+    for key, [own] in results.items():
+        notes[key] = of_norm(own, first, TOLERANCE, "the first engine")
+        notes[key] |= {"loss": float(own)} if own.ndim == 0 else {}
     return notes
 
 
 def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    told = "training steps and inferences of keras.applications"
-    command = flags.measuring("benchmarks.applications", told)
+    what = "training steps and inferences of keras.applications"
+    command = flags.measuring("benchmarks.applications", what)
     command.default({"burst": 0.5, "cap": 900.0, "engines": ENGINES, "repeats": 3})
     absl_flags.DEFINE_integer("batch", 8, "images", lower_bound=1, **command.own)
     absl_flags.DEFINE_integer("size", 96, "pixels along an axis", lower_bound=75, **command.own)
@@ -61,21 +56,13 @@ def main(argv: Sequence[str]) -> None:
     operands = [images, rng.integers(0, 10, asked.batch)]
     names = [name for name in MODELS if run.wanted(asked, name)]
     jobs = [{"model": name, "op": op} for name in names for op in asked.ops]
-    with run.open_pool(asked, cpu=True) as pool, tempfile.TemporaryDirectory() as folder:
 
-        def measured(job: dict) -> dict:
-            plan = run.plan(asked)
-            entries = measure(pool, asked.engines, job, operands, judge, plan, Path(folder))
-            for entry in entries.values():  # Keras compiles in its first call
-                entry |= {"compile_s": entry["first_s"]} if "first_s" in entry else {}
-            row = {"layer": job["model"], "class": run.CLASSES[job["op"]], "op": job["op"]}
-            return row | {"dtype": "f32", "layout": "NXC", "engines": entries}
+    def describe(job: dict) -> dict:
+        row = {"layer": job["model"], "class": run.CLASSES[job["op"]], "op": job["op"]}
+        return row | {"dtype": "f32", "layout": "NXC"}
 
-        def line(row: dict) -> str:
-            return f"{row['layer']} {row['op']}: {run.times(row)}"
-
-        extra = {"batch": asked.batch, "size": asked.size}
-        run.collect(asked, pool, jobs, measured, line, extra)
+    extra = {"batch": asked.batch, "size": asked.size}
+    run.collect(asked, jobs, lambda job: operands, judge, describe, cpu=True, **extra)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How the test arrays are made and laid out: channels last is the order that files hold."""
 
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,7 +12,21 @@ def operands(layer: Layer, op: str, dtype: str) -> tuple[np.ndarray, np.ndarray]
     """Random normal inputs of `op`, exactly representable in `dtype`, held in f32 (f64)."""
     seed = zlib.crc32(f"{layer.name} {op}".encode())
     rng = np.random.default_rng(seed)
-    return tuple(representable(rng.standard_normal(s), dtype) for s in layer.operand_shapes(op))
+    lead = (layer.members,) if layer.members > 1 else ()
+    shapes = ((*lead, *shape) for shape in layer.operand_shapes(op))
+    return tuple(representable(rng.standard_normal(shape), dtype) for shape in shapes)
+
+
+def conversions(layer: Layer, op: str, layout: str) -> tuple[list[Callable], Callable]:
+    """How each operand of `op` gets to `layout`, and the result back; of all members at once."""
+
+    def of_each(function: Callable, kernel: bool) -> Callable:
+        if layer.members == 1:
+            return lambda x: function(x, layout, kernel)
+        return lambda x: np.stack([function(one, layout, kernel) for one in x])
+
+    *kernels, result_is_kernel = is_kernel(op)
+    return [of_each(to_layout, k) for k in kernels], of_each(from_layout, result_is_kernel)
 
 
 def representable(x: np.ndarray, dtype: str) -> np.ndarray:

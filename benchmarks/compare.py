@@ -51,70 +51,52 @@ class Side:
     source: str
 
 
-def read(text: str) -> Side:
-    """The runs of one side of the comparison."""
-    rounds: dict[Key, list[list[float]]] = defaultdict(list)
-    classes: dict[Key, str] = {}
-    failed = set()
+def read(text: str, only: Sequence[str] = ()) -> Side:
+    """The runs of one side of the comparison; of these engines alone, if there are any."""
+    side = Side({}, {}, set(), ",".join(_split(part)[0] for part in text.split(",")))
     for part in text.split(","):
         path, engine = _split(part)
-        for row in files.read(path)["rows"]:
+        for row in files.read(path, files.SCHEMA)["rows"]:
             for label, entry in row["engines"].items():
-                if engine not in ("", label):
+                if engine not in ("", label) or (only and label not in only):
                     continue
                 # An engine that was picked out is compared under no name, with any other.
-                key = (
-                    row["layer"],
-                    row["op"],
-                    row["dtype"],
-                    row["layout"],
-                    "" if engine else label,
-                )
-                classes[key] = row["class"]
+                names = (row[name] for name in ("layer", "op", "dtype", "layout"))
+                key = (*names, "" if engine else label)
+                side.classes[key] = row["class"]
                 if entry["status"] == "ok":
-                    rounds[key].append(entry["rounds_s"])
+                    side.rounds.setdefault(key, []).append(entry["rounds_s"])
                 else:
-                    failed.add(key)
-    source = ",".join(_split(part)[0] for part in text.split(","))
-    return Side(dict(rounds), classes, failed, source)
+                    side.failed.add(key)
+    return side
 
 
-def compare(a: Side, b: Side, confidence: float, seed: int = 0) -> dict:
-    """Changes of every row that both sides measured, of every class, and of all of them.
+def compare(a: Side, b: Side, confidence: float, seed: int = 0) -> dict[str, dict]:
+    """Changes of every row that both sides measured, and means of all and of each class.
 
-    Keys of "rows" are rows' keys; of "classes" (engine, class); of "all" engines. A mean of
-    several rows is geometric, and its interval comes from the same draws. "few" are rows with
-    too few rounds to say anything; they are in no mean.
+    Keys of "rows" and "few" are rows' keys; those of "all" and "classes" an engine and a class. A
+    mean is geometric, and its interval comes from the same draws. "few" has the rounds of rows that
+    have too few to say anything; they are in no mean.
     """
     rng = np.random.default_rng(seed)
-    shared = a.source == b.source
-    rows: dict[Key, Change] = {}
-    few: set[Key] = set()
-    logs: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
-    centre: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for key in a.rounds:
-        if key not in b.rounds:
+    found: dict[str, dict] = {"rows": {}, "few": {}, "all": {}, "classes": {}}
+    logs: dict[tuple[str, str, str], list] = defaultdict(list)
+    for key in (key for key in a.rounds if key in b.rounds):
+        counts = [sum(map(len, side.rounds[key])) for side in (a, b)]
+        if min(counts) < LEAST_ROUNDS:
+            found["few"][key] = counts
             continue
-        if min(sum(map(len, side.rounds[key])) for side in (a, b)) < LEAST_ROUNDS:
-            few.add(key)
-            continue
-        draw_a, draw_b = _draws(a.rounds[key], b.rounds[key], shared, rng)
-        ratios = np.log(draw_b) - np.log(draw_a)
-        ratio = np.log(_middle(b.rounds[key]) / _middle(a.rounds[key]))
-        rows[key] = _change(ratio, ratios, confidence)
-        for group in ((key[-1], a.classes[key]), (key[-1], "")):
-            logs[group].append(ratios)
-            centre[group].append(ratio)
-    means = {
-        group: _change(float(np.mean(centre[group])), np.mean(logs[group], axis=0), confidence)
-        for group in logs
-    }
-    return {
-        "rows": rows,
-        "few": few,
-        "classes": {group: change for group, change in means.items() if group[1]},
-        "all": {group[0]: change for group, change in means.items() if not group[1]},
-    }
+        draws = _draws(a.rounds[key], b.rounds[key], a.source == b.source, rng)
+        middles = (_middle(side.rounds[key]) for side in (a, b))
+        change = [np.log(after) - np.log(before) for before, after in (middles, draws)]
+        found["rows"][key] = _change(*change, confidence)
+        for group in (("classes", key[-1], a.classes[key]), ("all", key[-1], "all")):
+            logs[group].append(change)
+    for (kind, *group), changes in logs.items():
+        ratios, draws = zip(*changes, strict=True)
+        mean = _change(np.mean(ratios), np.mean(draws, axis=0), confidence)
+        found[kind][tuple(group)] = mean
+    return found
 
 
 def _draws(a: list[list[float]], b: list[list[float]], shared: bool, rng) -> tuple:
@@ -148,69 +130,54 @@ def _split(part: str) -> tuple[str, str]:
     return (f"{path}.csv", engine) if engine else (part, "")
 
 
-def _show(name: str, change: Change, verdict: str) -> None:
-    interval = f"[{change.low:.3f}, {change.high:.3f}]"
-    print(f"  {change.ratio:7.3f}  {interval:>16}  {verdict:6}  {name}")
-
-
 def main(argv: Sequence[str]) -> int:
     """Print the changes; the exit code is 1 if anything is slower."""
-    told = "what got faster and slower, and how surely"
-    command = flags.Command("benchmarks.compare", told, "A.csv", "B.csv")
+    what = "what got faster and slower, and how surely"
+    command = flags.Command("benchmarks.compare", what, "A.csv", "B.csv")
     own = command.own
     DEFINE_float("threshold", 0.05, "a change up to this is no change", **own)
     DEFINE_float("confidence", 0.99, "of each interval, two-sided", **own)
     DEFINE_string("only", "", "engines joined by commas; default all that both sides have", **own)
     DEFINE_boolean("all", False, "list rows without a change too", **own)
     asked = command.read(argv)
-    paths = asked.operands
-    a, b = map(read, paths)
+    before, after = asked.operands
+    a, b = (read(path, asked.only.split(",") if asked.only else ()) for path in asked.operands)
     changes = compare(a, b, asked.confidence)
-    threshold, wanted = asked.threshold, set(filter(None, asked.only.split(",")))
-
-    def keep(engine: str) -> bool:
-        return not wanted or engine in wanted
-
-    rows = {k: c for k, c in changes["rows"].items() if keep(k[-1])}
-    few = sorted(key for key in changes["few"] if keep(key[-1]))
+    rows, few = changes["rows"], changes["few"]
     if not rows and not few:
         command.fail("the two sides share no row that both measured")
-    print(f"time of {paths[1]} / time of {paths[0]}, {asked.confidence:.1%} intervals")
-    slower = {"rows": 0, "means": 0}
-    for title, group in (
-        ("all rows, geometric mean", {(e, "all"): c for e, c in changes["all"].items() if keep(e)}),
-        ("by class", {k: c for k, c in changes["classes"].items() if keep(k[0])}),
-        ("rows", rows),
-    ):
+    print(f"time of {after} / time of {before}, {asked.confidence:.1%} intervals")
+    slower = {}
+    titles = {"all": "all rows, geometric mean", "classes": "by class", "rows": "rows"}
+    for kind, title in titles.items():
         print(title)
-        for key, change in sorted(group.items(), key=lambda item: -item[1].ratio):
-            verdict = change.verdict(threshold)
-            slower["rows" if title == "rows" else "means"] += verdict == "slower"
-            if verdict or title != "rows" or asked.all:
-                _show(" ".join(filter(None, key)), change, verdict)
-    only_a = {k for k in a.rounds.keys() - b.rounds.keys() if keep(k[-1])}
-    for key in sorted(only_a):
+        verdicts = {key: change.verdict(asked.threshold) for key, change in changes[kind].items()}
+        slower[kind] = list(verdicts.values()).count("slower")
+        for key, change in sorted(changes[kind].items(), key=lambda item: -item[1].ratio):
+            if verdicts[key] or kind != "rows" or asked.all:
+                interval = f"[{change.low:.3f}, {change.high:.3f}]"
+                name = " ".join(filter(None, key))
+                print(f"  {change.ratio:7.3f}  {interval:>16}  {verdicts[key]:6}  {name}")
+    only_a = sorted(a.rounds.keys() - b.rounds.keys())
+    for key in only_a:
         became = "fails" if key in b.failed else "is not there"
-        print(f"  {' '.join(key)} {became} in {paths[1]}")
-    short = 0
-    for key in few:
-        before, after = (sum(map(len, side.rounds[key])) for side in (a, b))
-        print(f"  {' '.join(key)} has too few rounds: {before} and {after}")
-        short += before >= LEAST_ROUNDS
-    broken = sum(key in b.failed for key in only_a)
-    runs = min(len(r) for side in (a, b) for r in side.rounds.values())
-    if runs == 1 and a.source != b.source:
+        print(f"  {' '.join(key)} {became} in {after}")
+    for key, counts in sorted(few.items()):
+        print(f"  {' '.join(key)} has too few rounds: {counts[0]} and {counts[1]}")
+    if a.source != b.source and min(len(r) for x in (a, b) for r in x.rounds.values()) == 1:
         print(
             "one run a side: what differs between runs (clocks, neighbours) is not in the "
             "intervals; give several, joined by commas, or compare engines of one run"
         )
-    chance = len(rows) * (1 - asked.confidence) / 2
+    broken = sum(key in b.failed for key in only_a)
+    short = sum(counts[0] >= LEAST_ROUNDS for counts in few.values())
+    means, chance = slower["all"] + slower["classes"], len(rows) * (1 - asked.confidence) / 2
     print(
-        f"{slower['rows']} rows and {slower['means']} means slower, {broken} newly failing, "
+        f"{slower['rows']} rows and {means} means slower, {broken} newly failing, "
         f"{short} newly below {LEAST_ROUNDS} rounds; were nothing changed and the "
         f"threshold 0, about {chance:.1f} of {len(rows)} rows would look slower"
     )
-    return 1 if any(slower.values()) or broken or short else 0
+    return 1 if slower["rows"] or means or broken or short else 0
 
 
 if __name__ == "__main__":

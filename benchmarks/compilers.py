@@ -8,7 +8,6 @@ import contextlib
 import importlib.util
 import os
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -39,7 +38,6 @@ ENVIRONMENT = {
 }
 
 #: By platform, what JAX calls a small topology of each target; the first is the default.
-GPUS = tomllib.loads((Path(__file__).parent / "gpu_targets.toml").read_text())
 TARGETS = {
     "tpu": {
         "v5e": "v5e:2x2",
@@ -48,7 +46,7 @@ TARGETS = {
         "v6e": "v6e:2x2",
         "tpu7x": "tpu7x:2x2x1",
     },
-    "cuda": dict.fromkeys(GPUS, "1x1x1"),
+    "cuda": dict.fromkeys(("h100", "a100"), "1x1x1"),  # which a .txtpb beside this file describes
 }
 #: By platform, a topology of eight devices.
 EIGHT = {"tpu": "v5e:2x4", "cuda": "1x1x8"}
@@ -56,55 +54,24 @@ OPTIONS = {"tpu": {}, "cuda": {"xla_gpu_autotune_level": "0"}}  # autotuning wou
 
 
 def versions(platform: str) -> dict[str, str]:
-    """The versions of a compiler's packages; one that is missing is told with the remedy."""
+    """The versions of a compiler's packages; of one that is missing, the remedy."""
     found = {}
     for name in NEEDED[platform]:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            raise ImportError(missing(platform, name)) from None
+            commands = " && ".join(f"/envs/xla/bin/pip install {line}" for line in INSTALL)
+            raise ImportError(
+                f"{name}, for {platform}, is missing: `python3.13 -m venv /envs/xla && {commands}`"
+                ", then run this by /envs/xla/bin/python"
+            ) from None
     return found
-
-
-def missing(platform: str, package: str) -> str:
-    """One sentence with the commands that install a compiler."""
-    commands = " && ".join(f"/envs/xla/bin/pip install {line}" for line in INSTALL)
-    return (
-        f"{package}, for {platform}, is missing: `python3.13 -m venv /envs/xla && {commands}`, "
-        f"then give `--interpreter /envs/xla/bin/python`"
-    )
 
 
 def is_here(platform: str) -> bool:
     """Whether this interpreter has a compiler."""
     names = {"tpu": "libtpu", "cuda": "jax_cuda12_plugin"}
     return importlib.util.find_spec(names[platform]) is not None
-
-
-def describe(platform: str, target: str, topology: str) -> dict[str, str]:
-    """What `get_topology_desc` takes besides the platform."""
-    if platform == "tpu":
-        return {"topology_name": topology}
-    config = gpu_text(GPUS[target])
-    return {"topology_name": target, "target_config": config, "topology": topology}
-
-
-def gpu_text(gpu: dict) -> str:
-    """A GPU as XLA's GpuTargetConfig in protobuf's text form."""
-    majors = {"dnn_version_info": gpu["dnn"], "runtime_version": gpu["runtime"]}
-    fields = {"gpu_device_info": gpu["info"], "platform_name": "CUDA"}
-    fields |= {name: dict(zip(("major", "minor"), n, strict=True)) for name, n in majors.items()}
-    return _proto(fields | {"device_description_str": gpu["name"]})
-
-
-def _proto(fields: dict) -> str:
-    def value(x) -> str:
-        return f" {{ {_proto(x)} }}" if isinstance(x, dict) else f': "{x}"'
-
-    return " ".join(
-        f"{name}: {x}" if isinstance(x, int | float) else f"{name}{value(x)}"
-        for name, x in fields.items()
-    )
 
 
 @cache
@@ -114,8 +81,11 @@ def devices(platform: str, target: str, topology: str) -> list:
 
     versions(platform)
     os.environ |= ENVIRONMENT
-    asked = describe(platform, target, topology)
-    return list(topologies.get_topology_desc(platform=platform, **asked).devices)
+    described = {"topology_name": topology}
+    if platform == "cuda":
+        config = (Path(__file__).parent / f"{target}.txtpb").read_text()
+        described = {"topology_name": target, "target_config": config, "topology": topology}
+    return list(topologies.get_topology_desc(platform=platform, **described).devices)
 
 
 @cache

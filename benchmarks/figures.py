@@ -30,7 +30,7 @@ from pathlib import Path
 
 from absl.flags import DEFINE_boolean
 
-from benchmarks import compiled_summary, files, flags, regret
+from benchmarks import files, flags, regret, summary
 from benchmarks.layer import OPS
 from benchmarks.rounds import geometric_mean
 from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
@@ -39,6 +39,7 @@ from jaxconv._lowering import TABLES as LOWERINGS
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
 #: What tables call the engines of committed results.
 WORDS = {
+    "lax:loop+install": "lax with jaxconv, a loop",
     "jaxconv@portable": "jaxconv without oneDNN",
     "jaxconv@new": "jaxconv, JAX 0.12",
     "jaxconv@before": "jaxconv before",
@@ -73,8 +74,8 @@ def written(text: str, folder: Path) -> str:
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
         words = arguments.split()
-        read = READERS.get(name, files.read)
-        runs = [read(folder / word) for word in words if word.endswith(".csv")]
+        schema = SCHEMAS.get(name, files.SCHEMA)
+        runs = [files.read(folder / word, schema) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
         lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
@@ -114,37 +115,26 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
     """A column an engine of a file."""
     columns = _columns(runs, wanted)
-    found = [held(run["rows"], e, sides(run)[0]) for run, e in columns]
-    lines = [
-        ["rows", *(f"{h.n}" for h in found)],
-        ["faster than PyTorch", *(f"{h.faster}" for h in found)],
-        [f"over {FAR:g} times PyTorch's time", *(f"{h.far}" for h in found)],
-        [
-            "slowest row, in multiples of PyTorch's time",
-            *("" if h.most is None else f"{h.most:,.1f}" for h in found),
-        ],
-        [
-            f"slower than lax by over {SLOWER - 1:.0%}",
-            *("" if h.over_lax is None else f"{h.over_lax}" for h in found),
-        ],
-    ]
+    own = [held(run["rows"], e, sides(run)[0]) for run, e in columns]
+    cells = {
+        "rows": [x.n for x in own],
+        "faster than PyTorch": [x.faster for x in own],
+        f"over {FAR:g} times PyTorch's time": [x.far for x in own],
+        "slowest row, in multiples of PyTorch's time": [x.most and f"{x.most:,.1f}" for x in own],
+        f"slower than lax by over {SLOWER - 1:.0%}": [x.over_lax for x in own],
+    }
+    lines = [[name, *("" if x is None else f"{x}" for x in line)] for name, line in cells.items()]
     return _table(["", *_titles(columns)], lines)
 
 
 def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a class; columns are ops and engines, of a file after the other."""
-    found = [row["class"] for run in runs for row in run["rows"]]
-    columns = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS]
-
-    def cell(run: dict, engine: str, op: str, group: str) -> str:
-        rows = [r for r in run["rows"] if r["op"] == op and group in (r["class"], "all")]
-        return _mean(run, rows, engine)
-
-    counts = {**{name: found.count(name) for name in sorted(set(found))}, "all": len(found)}
-    lines = [
-        [name, str(count), *(cell(*column, name) for column in columns)]
-        for name, count in counts.items()
-    ]
+    columns, lines = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS], []
+    for name, rows in _of_classes([row for run in runs for row in run["rows"]]).items():
+        lines.append([name, str(len(rows))])
+        for run, engine, op in columns:
+            own = [r for r in run["rows"] if r["op"] == op and name in (r["class"], "all")]
+            lines[-1].append(_mean(run, own, engine))
     titles = _titles([(run, f"{e}, {PASSES[op]}") for run, e, op in columns])
     return _table(["class", "rows", *titles], lines)
 
@@ -167,13 +157,14 @@ def networks(runs: list[dict], wanted: list[str]) -> list[str]:
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a training step."""
     run, engines = _steps(runs, wanted)
-    lines = [
-        [row["layer"], *(_compile_s(row, engine) for engine in engines)] for row in run["rows"]
-    ]
+    lines = []
+    for row in run["rows"]:
+        seconds = (row["engines"].get(engine, {}).get("compile_s") for engine in engines)
+        lines.append([row["layer"], *("-" if s is None else f"{s:.1f}" for s in seconds)])
     return _table(["seconds to compile", *engines], lines)
 
 
-#: By platform, titles of columns and which cells of `compiled_summary.held` they are.
+#: By platform, titles of columns and which cells of `summary.estimates` they are.
 ESTIMATES = {
     "tpu": {"rows": 0, "estimated cycles / lax's": 1, "worst": 2, "best": 3},
     "cuda": {"rows": 0, "temporary memory / lax's": 4, "worst": 5, "rows with more calls": 7},
@@ -183,11 +174,9 @@ ESTIMATES = {
 def estimates(runs: list[dict], _: list[str]) -> list[str]:
     """A line a class, and one for all, of the rows that lax has as well."""
     [run] = runs
-    names = sorted({row["class"] for row in run["rows"]})
     columns, lines = ESTIMATES[run["platform"]], []
-    for name in [*names, "all"]:
-        rows = [row for row in run["rows"] if name in (row["class"], "all")]
-        cells = compiled_summary.held(rows, "jaxconv", "lax")
+    for name, rows in _of_classes(run["rows"]).items():
+        cells = summary.estimates(rows, "jaxconv", "lax")
         lines += [[name, *(cells[at] for at in columns.values())]]
     return _table([run["target"], *columns], lines)
 
@@ -221,7 +210,7 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
         plain, ours, torch = (time_of(row, e) for e in ("keras", "keras+install", "keras@torch"))
         gains.append(plain / ours)
         others.append(torch / ours)
-        times = [f"{_digits(1e3 * seconds, 3)}" for seconds in (plain, ours, torch)]
+        times = [_digits(1e3 * seconds, 3) for seconds in (plain, ours, torch)]
         first = [_digits(row["engines"][e]["compile_s"], 2) for e in compiled_by]
         cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}", *first])
     means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
@@ -265,11 +254,9 @@ def worth(runs: list[dict], _: list[str]) -> list[str]:
         cells.append([line, str(len(x)), *ratios, str(sum(n >= WORTH for n in x))])
     head = ["line", "rows that change", "time without it", "at most", "at least"]
     head += [f"rows at {WORTH} or more"]
-    said = (
-        f"Of {len(regret.cases(rows))} rows, on {_machine(runs[0]['machine'])}. The other lines are"
-    )
-    said += " for other layers, layouts or programs."
-    return [*_table(head, cells), "", said]
+    rows_of, others = f"Of {len(regret.cases(rows))} rows", "for other layers, layouts or programs."
+    on = _machine(runs[0]["machine"])
+    return [*_table(head, cells), "", f"{rows_of}, on {on}. The other lines are {others}"]
 
 
 TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
@@ -287,12 +274,19 @@ TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
     "lines": lines,
     "worth": worth,
 }
-READERS = {
-    "estimates": compiled_summary.read,
-    "compilers": compiled_summary.read,
-    "clients": files.load,
-    "worth": files.load,
+#: Of what schema a table's files are, where they are not of engines' times.
+SCHEMAS = {
+    "estimates": files.COMPILED,
+    "compilers": files.COMPILED,
+    "clients": None,
+    "worth": regret.SCHEMA,
 }
+
+
+def _of_classes(rows: list[dict]) -> dict[str, list[dict]]:
+    """The rows of each class, by name, and then all."""
+    names = sorted({row["class"] for row in rows})
+    return {name: [row for row in rows if row["class"] == name] for name in names} | {"all": rows}
 
 
 def _columns(runs: list[dict], wanted: list[str]) -> list[tuple[dict, str]]:
@@ -313,20 +307,13 @@ def _mean(run: dict, rows: list[dict], engine: str) -> str:
 
 def _ms(row: dict, engine: str) -> str:
     seconds = time_of(row, engine)
-    if seconds is None:
-        return "-"
-    return _digits(1e3 * seconds, 2)
+    return "-" if seconds is None else _digits(1e3 * seconds, 2)
 
 
 def _digits(number: float, digits: int) -> str:
     """So many significant digits; no zeros after the point."""
     number = float(f"{number:.{digits}g}")
     return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:g}"
-
-
-def _compile_s(row: dict, engine: str) -> str:
-    seconds = row["engines"].get(engine, {}).get("compile_s")
-    return "-" if seconds is None else f"{seconds:.1f}"
 
 
 def _about(run: dict) -> str:

@@ -109,10 +109,9 @@ def measuring(name: str, description: str) -> Command:
     flags.DEFINE(_Values(_engines), "engines", ",".join(engines.DEFAULT), labels, **_list(own))
     flags.DEFINE_integer("repeats", 5, "interleaved rounds", lower_bound=1, **own)
     flags.DEFINE_float("burst", 0.04, "seconds of calls per turn", **own)
-    cap = "seconds an engine may take to prepare a row; a quarter of it for its turns"
-    flags.DEFINE_float("cap", 20.0, cap, **own)
-    once = "two first calls of more seconds are the only ones; default a quarter of --cap"
-    flags.DEFINE_float("once", None, once, **own)
+    flags.DEFINE_float("cap", 20.0, "seconds an engine may take to prepare a row", **own)
+    turns = "seconds of turns after which an engine sits out the rest; default a quarter of --cap"
+    flags.DEFINE_float("turns", None, turns, **own)
     for flag, read, told in (
         ("python", _pair, "ENGINE=INTERPRETER"),
         ("path", _pair, "ENGINE=FOLDER to import packages from first"),
@@ -138,8 +137,8 @@ def parse(command: Command, argv: Sequence[str]) -> SimpleNamespace:
     for label, (variable, value) in asked.env:
         environments.setdefault(label, {})[variable] = value
     asked.env = environments
-    if asked.once is None:
-        asked.once = asked.cap / 4
+    if asked.turns is None:
+        asked.turns = asked.cap / 4
     return asked
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags as absl_flags
 
-from benchmarks import flags, inference_networks, machine, run
+from benchmarks import flags, machine, networks, run
 from benchmarks.summary import over_pytorch
+from benchmarks.verdicts import of_norm
 
 ENGINES = "lax,lax+install,jaxconv,torch,torch+compile"
 #: Of the norm of the logits. In 16 bits each of 20 to 80 layers rounds its result: in bfloat16
@@ -21,20 +22,17 @@ TOLERANCE = {"f32": 1e-3, "f64": 1e-3, "bf16": 1e-1, "f16": 1e-2}
 
 
 def judge(
-    dtype: str, expected: list[np.ndarray] | None, results: dict[str, list[np.ndarray]]
+    job: dict,
+    operands: list[np.ndarray],
+    exact: list[np.ndarray] | None,
+    results: dict[str, list[np.ndarray]],
+    platforms: dict[str, str],
 ) -> dict[str, dict]:
     """Each engine's logits against those of the reference; notes for `measure`."""
-    if expected is None:
+    if exact is None:
         return {key: {"ok": True, "unverified": True} for key in results}
-    notes: dict[str, dict] = {}
-    [right] = expected
-    for key, [found] in results.items():
-        error = float(np.linalg.norm(found - right) / np.linalg.norm(right))
-        notes[key] = {"ok": error <= TOLERANCE[dtype], "error": error}
-        if not notes[key]["ok"]:
-            reason = f"differs from lax in float32 by {error:.2g} of the norm"
-            notes[key] |= {"error": None, "reason": reason}
-    return notes
+    tolerance, what = TOLERANCE[job["dtype"]], "lax in float32"
+    return {key: of_norm(own, exact[0], tolerance, what) for key, [own] in results.items()}
 
 
 def summary(rows: list[dict], engines: list[str]) -> str:
@@ -54,11 +52,11 @@ def summary(rows: list[dict], engines: list[str]) -> str:
 def command() -> flags.Command:
     """The command's flags."""
     new = flags.measuring("benchmarks.inference", "inference of networks with folded batch norm")
-    new.default({"burst": 0.3, "cap": 200.0, "once": 2.0, "engines": ENGINES, "repeats": 3})
+    new.default({"burst": 0.3, "cap": 200.0, "turns": 6.0, "engines": ENGINES, "repeats": 3})
     new.default({"dtypes": "f32,bf16"})
     flags.define_integers(new, "batches", "1,16", "images at once; joined by commas")
-    told = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"
-    absl_flags.DEFINE_integer("size", None, told, lower_bound=8, **new.own)
+    pixels = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"
+    absl_flags.DEFINE_integer("size", None, pixels, lower_bound=8, **new.own)
     return new
 
 
@@ -68,19 +66,12 @@ def main(argv: Sequence[str]) -> None:
     jobs = [
         {"kind": "inference", "network": name, "batch": batch, "dtype": dtype}
         | {"size": asked.size or size, "threads": machine.cores()}
-        for name, (_, size) in inference_networks.NETWORKS.items()
+        for name, (_, size) in networks.INFERRED.items()
         if run.wanted(asked, name)
         for batch in asked.batches
         for dtype in asked.dtypes
     ]
-
-    def draw(job: dict) -> list[np.ndarray]:
-        return inference_networks.operands(job["network"], job["batch"], job["size"])
-
-    def verify(job, operands, expected, results, platforms) -> dict[str, dict]:
-        return judge(job["dtype"], expected, results)
-
-    rows = run.collect_networks(asked, jobs, draw, "f32", verify)
+    rows = run.collect_networks(asked, jobs, "f32", judge)
     print(summary(rows, asked.engines))
 
 

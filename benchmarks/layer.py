@@ -49,6 +49,7 @@ class Layer(_sizes.Layer):
     network: str
     family: str  # conv or deconv
     tags: tuple[str, ...] = ()
+    members: int = 1  # of an ensemble, each with operands of its own
 
     @classmethod
     def of(

@@ -1,28 +1,15 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import chain, product
 from types import SimpleNamespace
 
 import numpy as np
 from absl.flags import DEFINE_boolean, DEFINE_enum, DEFINE_integer, DEFINE_multi_string
 
-from benchmarks import (
-    arrays,
-    flags,
-    layer,
-    machine,
-    problem,
-    random_layers,
-    run,
-    table,
-    verdicts,
-)
+from benchmarks import arrays, flags, layer, machine, problem, random_layers, run, table, verdicts
 from benchmarks.layer import Layer
-from benchmarks.pool import Pool
-from benchmarks.rounds import Plan, measure
 from benchmarks.summary import summary
 
 # About 2 minutes on 2 cores for 20 random layers and the three ops.
@@ -30,19 +17,27 @@ QUICK = {
     "engines": "jaxconv,lax,torch",
     "repeats": 3,
     "burst": 0.015,
-    "once": 0.3,
+    "turns": 0.9,
     "cap": 10.0,
 }
+ENSEMBLES = {"engines": "lax,lax+install,lax:loop+install,torch"}
 
 
-def command(name: str, description: str) -> flags.Command:
-    """A command with the flags that choose rows, too."""
-    new = flags.measuring(name, description)
+def command() -> flags.Command:
+    """The command's flags."""
+    new = flags.measuring("benchmarks.layers", "layers through every engine, in turns")
     define_rows(new)
-    others = " ".join(f"--{flag}={value}" for flag, value in QUICK.items())
-    DEFINE_boolean("quick", False, f"other defaults: {others}", **new.own)
-    new.presets["quick"] = QUICK
+    own = new.own
+    many = f"so many random ensembles; other defaults: {_spelled(ENSEMBLES)}"
+    DEFINE_integer("ensembles", 0, many, lower_bound=0, **own)
+    DEFINE_boolean("quick", False, f"other defaults: {_spelled(QUICK)}", **own)
+    DEFINE_boolean("summary", False, "end with what benchmarks.summary says", **own)
+    new.presets |= {"quick": QUICK, "ensembles": ENSEMBLES}
     return new
+
+
+def _spelled(defaults: dict[str, object]) -> str:
+    return " ".join(f"--{flag}={value}" for flag, value in defaults.items())
 
 
 def define_rows(new: flags.Command) -> None:
@@ -54,49 +49,12 @@ def define_rows(new: flags.Command) -> None:
     DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means", **own)
     many = "so many random layers; instead of the table"
     DEFINE_integer("random", 0, many, lower_bound=0, **own)
-    flags.define_integers(new, "seed", "0", "of --random; several: 1,2,3")
+    flags.define_integers(new, "seed", "0", "of what is random; several: 1,2,3")
     DEFINE_boolean("rare", False, "--random draws kinds that are rare, and slow somewhere", **own)
     ops = "forward, data (gradient), weights (gradient)"
     flags.define_list(new, "ops", ",".join(layer.OPS), layer.OPS, ops)
     layouts = "NXC, NCX; PyTorch always has both its own"
     flags.define_list(new, "layouts", "NXC", layer.LAYOUTS, layouts)
-
-
-def cases(layers: list[Layer], ops, dtypes, layouts) -> Iterator[dict]:
-    """The jobs, one per layer, op, type and layout."""
-    for row in layers:
-        for dtype in dtypes:
-            for layout in layouts:
-                for op in ops:
-                    yield {
-                        "kind": "layer",
-                        "layer": asdict(row),
-                        "op": op,
-                        "dtype": dtype,
-                        "layout": layout,
-                        "threads": machine.cores(),
-                    }
-
-
-def run_case(pool: Pool, labels: list[str], job: dict, plan: Plan, folder: Path) -> dict:
-    """One row of the results."""
-    row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
-    operands = arrays.operands(row, op, dtype)
-
-    def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
-        platforms = run.platforms(pool, results)
-        return judge(row, op, dtype, operands, {k: v[0] for k, v in results.items()}, platforms)
-
-    measured = measure(pool, labels, job, operands, verify, plan, folder)
-    return {
-        "layer": row.name,
-        "class": layer.layer_class(row),
-        "op": op,
-        "dtype": dtype,
-        "layout": job["layout"],
-        "problem": f"{row.family} {problem.spell(row)}",
-        "engines": measured,
-    }
 
 
 def judge(
@@ -108,15 +66,25 @@ def judge(
     platforms: dict[str, str],
 ) -> dict[str, dict]:
     """Whether each result is right: against the sum on a sample, then in full against the
-    most exact of those that passed."""
+    most exact of those that passed. Of an ensemble, whether its worst member is."""
+    if row.members > 1:
+        one, members = replace(row, members=1), []
+        for m in range(row.members):
+            own = {key: result[m] for key, result in results.items()}
+            pair = tuple(x[m] for x in operands)
+            members.append(judge(one, op, dtype, pair, own, platforms))
+        return {key: max((notes[key] for notes in members), key=_badness) for key in results}
     shape = row.result_shape(op)
     notes: dict[str, dict] = {}
+    expected = None
     for key, result in results.items():
         if result.shape != shape:
             reason = f"the result has shape {result.shape}, not {shape}"
             notes[key] = {"ok": False, "reason": reason}
             continue
-        expected, got = verdicts.sample(row, op, *operands, result)
+        if expected is None:  # the sum takes longer than the engines
+            expected, _ = verdicts.sample(row, op, *operands, result)
+        got = result[tuple(map(slice, expected.shape))]
         notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     if not good:
@@ -131,8 +99,12 @@ def judge(
     return notes
 
 
+def _badness(note: dict) -> tuple:
+    return not note["ok"], note.get("error") or 0.0
+
+
 def selected(asked: SimpleNamespace) -> list[Layer]:
-    """The layers that the flags ask for."""
+    """The layers that the flags of `define_rows` ask for."""
     try:
         rows = [problem.parse(text, asked.family) for text in asked.problem or ()]
     except problem.ProblemError as error:
@@ -143,42 +115,47 @@ def selected(asked: SimpleNamespace) -> list[Layer]:
         except OSError as error:
             raise SystemExit(f"--problem-file: {path}: {error.strerror}") from None
     if asked.random:
-        each = [random_layers.layers(asked.random, seed, asked.rare) for seed in asked.seed]
-        drawn = [layer for layers in each for layer in layers]
-        rows += table.sized(drawn, asked.preset)
-    if not rows:
-        rows = table.layers(asked.preset)
-    return [r for r in rows if run.wanted(asked, r.name, r.network, *r.tags)]
+        drawn = (random_layers.layers(asked.random, seed, asked.rare) for seed in asked.seed)
+        rows += table.sized(list(chain(*drawn)), asked.preset)
+    return rows or table.layers(asked.preset)
 
 
-def jobs(asked: SimpleNamespace) -> list[dict]:
-    """The jobs that the flags ask for."""
-    found = list(cases(selected(asked), asked.ops, asked.dtypes, asked.layouts))
-    if not found:
+def jobs(asked: SimpleNamespace, layers: Sequence[Layer] | None = None) -> list[dict]:
+    """A job for each of the layers, and each type, layout and op that the flags ask for."""
+    rows = selected(asked) if layers is None else layers
+    kept = [row for row in rows if run.wanted(asked, row.name, row.network, *row.tags)]
+    if not kept:
         raise SystemExit("--filter leaves no layer")
-    return found
+    common = {"kind": "layer", "threads": machine.cores()}
+    return [
+        common | {"layer": asdict(row), "op": op, "dtype": dtype, "layout": layout}
+        for row, dtype, layout, op in product(kept, asked.dtypes, asked.layouts, asked.ops)
+    ]
+
+
+def describe(job: dict) -> dict:
+    """The columns of a job's row."""
+    row = Layer.from_json(job["layer"])
+    columns = {"layer": row.name, "class": layer.layer_class(row), "problem": problem.cell(row)}
+    return columns | {name: job[name] for name in ("op", "dtype", "layout")}
 
 
 def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    new = command("benchmarks.layers", "every layer of the table, through every engine, in turns")
-    DEFINE_boolean("summary", False, "end with what benchmarks.summary says", **new.own)
-    asked = flags.parse(new, argv)
-    labels, plan, todo = asked.engines, run.plan(asked), jobs(asked)
-    cpu = asked.preset in ("cpu-small", "tiny")
-    with run.open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    asked = flags.parse(command(), argv)
+    ensembles = [x for seed in asked.seed for x in random_layers.ensembles(asked.ensembles, seed)]
 
-        def measured(job: dict) -> dict:
-            return run_case(pool, labels, job, plan, folder)
+    def draw(job: dict) -> tuple[np.ndarray, np.ndarray]:
+        return arrays.operands(Layer.from_json(job["layer"]), job["op"], job["dtype"])
 
-        rows = run.collect(asked, pool, todo, measured, _line, {"preset": asked.preset})
+    def judging(job: dict, operands, results: dict, platforms: dict[str, str]) -> dict[str, dict]:
+        row, own = Layer.from_json(job["layer"]), {k: v[0] for k, v in results.items()}
+        return judge(row, job["op"], job["dtype"], operands, own, platforms)
+
+    cpu, todo = asked.preset in ("cpu-small", "tiny"), jobs(asked, ensembles or None)
+    rows = run.collect(asked, todo, draw, judging, describe, cpu, preset=asked.preset)
     if asked.summary:
-        print(summary({"engines": dict.fromkeys(labels), "rows": rows}), end="")
-
-
-def _line(row: dict) -> str:
-    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {run.times(row)}"
+        print(summary({"engines": dict.fromkeys(asked.engines), "rows": rows}), end="")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from benchmarks.pool import ROOT
 
 def describe() -> dict:
     """The machine, as far as it can be told without asking anybody."""
+    info, known = Path("/proc/cpuinfo"), {}
+    for line in info.read_text().splitlines() if info.exists() else ():
+        name, _, value = line.partition(":")
+        known.setdefault(name.strip(), value.strip())
     return {
-        "cpu": _first_line("/proc/cpuinfo", "model name") or platform.processor(),
-        "cpu_family_model": "/".join(
-            _first_line("/proc/cpuinfo", key) or "?" for key in ("cpu family", "model")
-        ),
-        "isa": [f for f in _ISA if f in (_first_line("/proc/cpuinfo", "flags") or "").split()],
+        "cpu": known.get("model name") or platform.processor(),
+        "cpu_family_model": f"{known.get('cpu family', '?')}/{known.get('model', '?')}",
+        "isa": [name for name in _ISA if name in known.get("flags", "").split()],
         "cores": cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.machine()}",
@@ -42,14 +44,3 @@ _ISA = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx
 def _git(*arguments: str) -> str:
     done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
     return done.stdout.strip()
-
-
-def _first_line(path: str, key: str) -> str | None:
-    try:
-        for line in Path(path).read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == key:
-                return value.strip()
-    except OSError:
-        pass
-    return None

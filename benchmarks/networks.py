@@ -1,8 +1,9 @@
-"""The networks of train_step: small but real, each written once for every engine.
+"""The networks of train_step and inference: small but real, each written once for every engine.
 
-A network is a function of `ops` (an engine's convolutions and the little else that is
-needed), `p` (which hands out the next parameter) and its data, and returns the loss.
-Tensors are only touched through `ops`, so a network also tells its parameters' shapes.
+A network is a function of a `Net` and of images, and returns logits, or of other data, and returns
+its loss. In training, a `unit` has batch normalisation; in inference, where that is folded, a bias.
+Data is only touched by a network's `ops` and by `+` and `*`, so that it also tells the shapes of
+its parameters.
 """
 
 import math
@@ -13,211 +14,266 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.layer import Ints, Layer
+from benchmarks.layer import Ints
 
 LEARNING_RATE = 0.05
+CLASSES, MASKS, TRAINED_CLASSES = 1000, 4, 10  # of an image; of a pixel; of a small image
+#: How much larger weights are drawn before an activation, which makes the second moment smaller.
+GAINS = {None: 1.0, "tanh": 1.0, "sigmoid": 0.1}
+GAINS |= dict.fromkeys(("relu", "relu6", "leaky_relu", "silu"), 2.0)
+GATE_GAIN = 3.0  # after a gate, of about a half
+BIAS = 0.5  # so large that, in float32, no engine can leave one out within the tolerance
+
+
+class Nothing:
+    """Stands for ops and for data: a network then only asks for its parameters."""
+
+    def __getattr__(self, name: str) -> Callable:
+        return lambda *args, **kwargs: self
+
+    def __add__(self, other: Any) -> "Nothing":
+        return self
+
+    __mul__ = __add__
 
 
 @dataclass
-class Parameters:
-    """Hands out given arrays in order; without any, notes what the network asks for."""
+class Net:
+    """An engine's `ops`, and parameters in order; without these, notes what a network asks for."""
 
-    arrays: Sequence[Any] | None = None
+    training: bool
+    ops: Any = field(default_factory=Nothing)
+    parameters: Sequence[Any] | None = None
+    frozen: bool = False  # what is asked for now is not trained
     asked: list[tuple[Ints, float, float, bool]] = field(default_factory=list)
 
-    def __call__(self, *shape: int, std: float, mean: float = 0.0, train: bool = True) -> Any:
-        self.asked.append((shape, std, mean, train))
-        return None if self.arrays is None else self.arrays[len(self.asked) - 1]
+    def parameter(self, *shape: int, std: float, mean: float = 0.0) -> Any:
+        """The next parameter."""
+        self.asked.append((shape, std, mean, not self.frozen))
+        return None if self.parameters is None else self.parameters[len(self.asked) - 1]
+
+    def unit(
+        self,
+        x,
+        cin: int,
+        cout: int,
+        k: int | Ints,
+        s: int = 1,
+        g: int = 1,
+        activation: str | None = None,
+        residual=None,
+        *,
+        up: bool = False,
+        pad: int | None = None,
+        normed: bool = True,
+        gain: float = 1.0,
+    ):
+        """A convolution, or `up` a transposed one, and all that follows it.
+
+        Padded by half the kernel, or so that it is `s` times as large; k is an int or one per axis.
+        """
+        kernel = (k, k) if isinstance(k, int) else k
+        fan = cin * math.prod(kernel) / (s ** len(kernel) if up else g)
+        channels = (cout, cin) if up else (cin // g, cout)
+        w = self.parameter(*kernel, *channels, std=math.sqrt(gain * GAINS[activation] / fan))
+        around = [(n - s if up else n - 1) // 2 if pad is None else pad for n in kernel]
+        where = "deconv" if up else "conv", s, tuple(around), g
+        if not self.training:
+            b = self.parameter(cout, std=BIAS)
+            return self.ops.finished(x, w, b, *where, activation, residual)
+        y = self.ops.conv(x, w, *where)
+        if normed:
+            scale, shift = (self.parameter(cout, std=0.1, mean=mean) for mean in (1.0, 0.0))
+            y = self.ops.norm(y, scale, shift)
+        y = y if residual is None else residual + y
+        return self.ops.activate(y, activation) if activation else y
+
+    def linear(self, x, cin: int, cout: int):
+        """A dense layer."""
+        w = self.parameter(cin, cout, std=cin**-0.5)
+        return self.ops.linear(x, w, self.parameter(cout, std=0.1))
+
+    def head(self, x, cin: int, classes: int = TRAINED_CLASSES):
+        """Global mean and linear."""
+        return self.linear(self.ops.mean(x), cin, classes)
+
+    def double(self, x, cin: int, cout: int, k: int | Ints = 3):
+        """Two units, of 3x3 if nothing else is said."""
+        x = self.unit(x, cin, cout, k, activation="relu")
+        return self.unit(x, cout, cout, k, activation="relu")
 
 
-class NoOps:
-    """Computes nothing: a network then only asks for its parameters."""
-
-    def __getattr__(self, name: str) -> Callable:
-        return lambda *args, **kwargs: None
-
-
-def conv(ops, p, x, cin, cout, k, s=1, g=1, train=True):
-    """A convolution without bias, padded by half its kernel; k is an int or one per axis."""
-    k = (k, k) if isinstance(k, int) else k
-    std = math.sqrt(2 / (math.prod(k) * cin / g))
-    w = p(*k, cin // g, cout, std=std, train=train)
-    return ops.conv(x, w, "conv", s, tuple((n - 1) // 2 for n in k), g)
+def cnn(groups, net, x):
+    """A stem and five convolutions of 3x3, all but the stem in so many groups."""
+    x, cin = net.unit(x, 3, 64, 3, activation="relu"), 64
+    for cout, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
+        x, cin = net.unit(x, cin, cout, 3, stride, groups, "relu"), cout
+    return net.head(x, cin)
 
 
-def deconv(ops, p, x, cin, cout, k, s, pad):
-    """A transposed convolution without bias."""
-    std = math.sqrt(2 / (cin * math.prod(k) / s ** len(k)))
-    return ops.conv(x, p(*k, cout, cin, std=std), "deconv", s, pad, 1)
+def mnist(net, x):
+    """Two convolutions of 3x3, each with a max pool, then two dense layers."""
+    for cin, cout in ((1, 32), (32, 64)):
+        x = net.ops.max_pool(net.unit(x, cin, cout, 3, activation="relu", normed=False))
+    x = net.ops.activate(net.linear(net.ops.flatten(x), 7 * 7 * 64, 128), "relu")
+    return net.linear(x, 128, TRAINED_CLASSES)
 
 
-def norm(ops, p, x, c, train=True):
-    """Batch normalisation by the batch's own statistics."""
-    scale = p(c, std=0.1, mean=1.0, train=train)
-    return ops.norm(x, scale, p(c, std=0.1, train=train))
+def vgg(net, x):
+    """Three pairs of 3x3, each with a max pool."""
+    cin = 3
+    for width in (64, 128, 256):
+        x, cin = net.ops.max_pool(net.double(x, cin, width)), width
+    return net.head(x, cin)
 
 
-def head(ops, p, x, c, labels):
-    """Global mean, linear, cross entropy."""
-    return ops.cross_entropy(ops.linear(ops.mean(x), p(c, 10, std=c**-0.5)), labels)
+def resnet18(net, x):
+    """Residuals are added before the last ReLU of a block."""
+    x = net.ops.max_pool(net.unit(x, 3, 64, 7, 2, activation="relu"), 3, 2, 1)
+    cin = 64
+    for cout, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        for s in (stride, 1):
+            y = net.unit(x, cin, cout, 3, s, activation="relu")
+            kept = x if (s, cin) == (1, cout) else net.unit(x, cin, cout, 1, s)
+            x, cin = net.unit(y, cout, cout, 3, activation="relu", residual=kept), cout
+    return net.head(x, cin, CLASSES)
 
 
-def inverted(unit, x, stem, blocks, activation, gate=lambda y, wide, cin: (y, {})):
+def resnext(net, x):
+    """A stem and two stages of two bottlenecks with 32 groups."""
+    x, cin = net.unit(x, 3, 64, 7, 2, activation="relu"), 64
+    for width, stride in ((128, 1), (256, 2)):
+        for s in (stride, 1):
+            y = net.unit(x, cin, width, 1, activation="relu")
+            y = net.unit(y, width, width, 3, s, 32, "relu")
+            kept = x if cin == 2 * width else net.unit(x, cin, 2 * width, 1, s)
+            x, cin = net.unit(y, width, 2 * width, 1, 1, 1, "relu", kept), 2 * width
+    return net.head(x, cin)
+
+
+def convnext(net, x):
+    """Patches of 4x4, then depthwise 7x7 and four times as many channels between two of 1x1."""
+    x = net.unit(x, 3, 64, 4, 4, pad=0)
+    for _ in range(4):
+        y = net.unit(net.unit(x, 64, 64, 7, g=64), 64, 256, 1, activation="relu")
+        x = net.unit(y, 256, 64, 1, residual=x, normed=False)
+    return net.head(x, 64)
+
+
+def inverted(net, x, stem, blocks, activation, gate=lambda y, wide, cin: (y, {})):
     """MobileNetV2 and its like, up to the head: depthwise kernels between two of 1x1.
 
-    `unit` is a convolution with all that follows. Blocks are expansion, channels, repeats, stride
-    and kernel. Residuals are added to what has no activation.
+    Blocks are expansion, channels, repeats, stride and kernel. Residuals are added to what has no
+    activation.
     """
-    x, cin = unit(x, 3, stem, 3, 2, activation=activation), stem
+    x, cin = net.unit(x, 3, stem, 3, 2, activation=activation), stem
     for expansion, cout, repeats, stride, k in blocks:
         for s in (stride, *[1] * (repeats - 1)):
             wide, y = cin * expansion, x
             if expansion > 1:
-                y = unit(y, cin, wide, 1, activation=activation)
-            y, more = gate(unit(y, wide, wide, k, s, wide, activation), wide, cin)
+                y = net.unit(y, cin, wide, 1, activation=activation)
+            y, more = gate(net.unit(y, wide, wide, k, s, wide, activation), wide, cin)
             kept = x if (s, cin) == (1, cout) else None
-            x, cin = unit(y, wide, cout, 1, residual=kept, **more), cout
-    return unit(x, cin, 1280, 1, activation=activation)
+            x, cin = net.unit(y, wide, cout, 1, residual=kept, **more), cout
+    return net.unit(x, cin, 1280, 1, activation=activation)
 
 
-def mobilenetv2_blocks(*channels):
-    """The blocks of MobileNetV2, of any width."""
+def mobilenetv2(classes, stem, channels, net, x):
+    """Of any width."""
     repeats, strides = (1, 2, 3, 4, 3, 3, 1), (1, 2, 2, 2, 1, 2, 1)
     each = enumerate(zip(channels, repeats, strides, strict=True))
-    return [(6 if n else 1, c, repeats, stride, 3) for n, (c, repeats, stride) in each]
+    blocks = [(6 if n else 1, c, repeats, stride, 3) for n, (c, repeats, stride) in each]
+    return net.head(inverted(net, x, stem, blocks, "relu6"), 1280, classes)
 
 
-def unit(ops, p, x, cin, cout, k, s=1, g=1, activation=None, residual=None):
-    """A convolution, batch normalisation, a residual and an activation."""
-    y = norm(ops, p, conv(ops, p, x, cin, cout, k, s, g), cout)
-    y = y if residual is None else ops.add(residual, y)
-    return getattr(ops, activation)(y) if activation else y
+def efficientnet_b0(net, x):
+    """As MobileNetV2, with SiLU, larger kernels, and a gate of each block's channels."""
+    blocks = (
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
+        (6, 320, 1, 1, 3),
+    )
+
+    def gate(y, wide, cin):
+        z = net.unit(net.ops.mean(y, keep=True), wide, cin // 4, 1, activation="silu")
+        return y * net.unit(z, cin // 4, wide, 1, activation="sigmoid"), {"gain": GATE_GAIN}
+
+    return net.head(inverted(net, x, 32, blocks, "silu", gate), 1280, CLASSES)
 
 
-def mobilenetv2(ops, p, x, labels):
-    """Width 0.5."""
-    blocks = mobilenetv2_blocks(8, 16, 16, 32, 48, 80, 160)
-    x = inverted(partial(unit, ops, p), x, 16, blocks, "relu6")
-    return head(ops, p, x, 1280, labels)
+def unet(pooled, net, x):
+    """Two 3x3 on each of three levels, and a class for each pixel.
+
+    Down by a stride and up by 4x4; or `pooled`, up by 2x2, and with a fourth level.
+    """
+    skips, cin, widths = [], 3, (32, 64, 128)
+    for width in widths:
+        x, cin = net.double(x, cin, width), width
+        skips.append(x)
+        x = net.ops.max_pool(x) if pooled else net.unit(x, cin, cin, 3, 2, activation="relu")
+    if pooled:
+        x, cin = net.double(x, cin, 256), 256
+    for width, skip in zip(reversed(widths), reversed(skips), strict=True):
+        if pooled:
+            x = net.unit(x, cin, width, 2, 2, up=True)
+            x = net.double(net.ops.concat(x, skip), 2 * width, width)
+        else:
+            x = net.unit(x, cin, width, 4, 2, up=True, activation="relu")
+            x = net.unit(net.ops.concat(x, skip), 2 * width, width, 3, activation="relu")
+        cin = width
+    return net.unit(x, cin, MASKS, 1, normed=False)
 
 
-def resnext(ops, p, x, labels):
-    """A stem and two stages of two bottlenecks with 32 groups."""
-    x, cin = unit(ops, p, x, 3, 64, 7, 2, activation="relu"), 64
-    for width, stride in ((128, 1), (256, 2)):
-        for n in range(2):
-            s, cout, y = stride if n == 0 else 1, 2 * width, x
-            y = unit(ops, p, y, cin, width, 1, activation="relu")
-            y = unit(ops, p, y, width, width, 3, s, 32, "relu")
-            y = unit(ops, p, y, width, cout, 1)
-            if n == 0:
-                x = unit(ops, p, x, cin, cout, 1, s)
-            x, cin = ops.relu(ops.add(x, y)), cout
-    return head(ops, p, x, cin, labels)
+def unet3d(net, x):
+    """Two levels, 3x3x3, up by a k2 s2 transposed convolution."""
+    fine = net.double(x, 1, 16, (3, 3, 3))
+    x = net.unit(fine, 16, 32, (3, 3, 3), 2, activation="relu")
+    x = net.unit(net.double(x, 32, 32, (3, 3, 3)), 32, 16, (2, 2, 2), 2, up=True, normed=False)
+    x = net.double(net.ops.concat(x, fine), 32, 16, (3, 3, 3))
+    return net.unit(x, 16, MASKS, (1, 1, 1), normed=False)
 
 
-def cnn(groups, ops, p, x, labels):
-    """A stem and five convolutions of 3x3, all but the stem in so many groups."""
-    x, cin = unit(ops, p, x, 3, 64, 3, activation="relu"), 64
-    for cout, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
-        x, cin = unit(ops, p, x, cin, cout, 3, stride, groups, "relu"), cout
-    return head(ops, p, x, cin, labels)
-
-
-def mnist(ops, p, x, labels):
-    """Two convolutions of 3x3, each with a max pool, then two dense layers."""
-    for cin, cout in ((1, 32), (32, 64)):
-        x = ops.max_pool(ops.relu(conv(ops, p, x, cin, cout, 3)))
-    x = ops.relu(ops.linear(ops.flatten(x), p(7 * 7 * 64, 128, std=(2 / 3136) ** 0.5)))
-    return ops.cross_entropy(ops.linear(x, p(128, 10, std=128**-0.5)), labels)
-
-
-def vgg(ops, p, x, labels):
-    """Three pairs of 3x3, each with a max pool."""
-    cin = 3
-    for width in (64, 128, 256):
-        for _ in range(2):
-            x, cin = unit(ops, p, x, cin, width, 3, activation="relu"), width
-        x = ops.max_pool(x)
-    return head(ops, p, x, cin, labels)
-
-
-def unet(ops, p, x, labels):
-    """Three levels, two 3x3 down and one up, each 4x4 transposed convolution doubling the sides."""
-
-    def block(x, cin, cout, stride=1):
-        return unit(ops, p, x, cin, cout, 3, stride, activation="relu")
-
-    skips, cin = [], 3
-    for width in (32, 64, 128):
-        x = block(block(x, cin, width), width, width)
-        skips.append((x, width))
-        x, cin = block(x, width, width, 2), width
-    for x_skip, width in reversed(skips):
-        x = ops.relu(norm(ops, p, deconv(ops, p, x, cin, width, (4, 4), 2, 1), width))
-        x, cin = block(ops.concat(x, x_skip), 2 * width, width), width
-    return ops.cross_entropy(conv(ops, p, x, cin, 4, 1), labels)
-
-
-def convnext(ops, p, x, labels):
-    """Patches of 4x4, then depthwise 7x7 and four times as many channels between two of 1x1."""
-    w = p(4, 4, 3, 64, std=(2 / 48) ** 0.5)
-    x = norm(ops, p, ops.conv(x, w, "conv", 4, 0, 1), 64)
-    for _ in range(4):
-        y = unit(ops, p, x, 64, 64, 7, g=64)
-        y = unit(ops, p, y, 64, 256, 1, activation="relu")
-        x = ops.add(x, conv(ops, p, y, 256, 64, 1))
-    return head(ops, p, x, 64, labels)
-
-
-def _discriminator(ops, p, x, train):
+def discriminator(net, x):
+    """Tells images of 64x64 apart; the first convolution has no normalisation."""
     cin = 3
     for cout in (64, 128, 256):
-        x = conv(ops, p, x, cin, cout, (4, 4), 2, train=train)
-        x = ops.leaky(x if cin == 3 else norm(ops, p, x, cout, train))
-        cin = cout
-    return ops.linear(ops.mean(x), p(cin, 1, std=cin**-0.5, train=train))
+        x, cin = net.unit(x, cin, cout, 4, 2, 1, "leaky_relu", normed=cin > 3), cout
+    return net.head(x, cin, 1)
 
 
-def dcgan_discriminator(ops, p, real, fake):
-    """Images of 64x64 told apart."""
-    right = ops.logistic_loss(_discriminator(ops, p, real, True), 1)
-    return ops.add(right, ops.logistic_loss(_discriminator(ops, p, fake, True), 0))
+def dcgan_discriminator(net, real, fake):
+    """The loss of one that tells images apart."""
+    right = net.ops.logistic_loss(discriminator(net, real), 1)
+    return right + net.ops.logistic_loss(discriminator(net, fake), 0)
 
 
-def dcgan_generator(ops, p, noise):
-    """From noise to an image that a frozen discriminator judges."""
-    x = ops.relu(norm(ops, p, deconv(ops, p, noise, 100, 512, (4, 4), 1, 0), 512))
+def dcgan_generator(net, x):
+    """From noise to an image, and the loss by a frozen discriminator."""
+    x = net.unit(x, 100, 512, 4, 1, 1, "relu", up=True, pad=0)
     for cin, cout in ((512, 256), (256, 128), (128, 64)):
-        x = ops.relu(norm(ops, p, deconv(ops, p, x, cin, cout, (4, 4), 2, 1), cout))
-    x = ops.tanh(deconv(ops, p, x, 64, 3, (4, 4), 2, 1))
-    return ops.logistic_loss(_discriminator(ops, p, x, False), 1)
+        x = net.unit(x, cin, cout, 4, 2, 1, "relu", up=True)
+    x = net.unit(x, 64, 3, 4, 2, 1, "tanh", up=True, normed=False)
+    net.frozen = True
+    return net.ops.logistic_loss(discriminator(net, x), 1)
 
 
-def unet3d(ops, p, x, labels):
-    """Two levels, 3x3x3, up by a k2 s2 transposed convolution."""
-
-    def double(x, cin, cout):
-        for a, b in ((cin, cout), (cout, cout)):
-            x = unit(ops, p, x, a, b, (3, 3, 3), activation="relu")
-        return x
-
-    fine = double(x, 1, 16)
-    coarse = unit(ops, p, fine, 16, 32, (3, 3, 3), 2, activation="relu")
-    coarse = double(coarse, 32, 32)
-    x = double(ops.concat(deconv(ops, p, coarse, 32, 16, (2, 2, 2), 2, 0), fine), 32, 16)
-    return ops.cross_entropy(conv(ops, p, x, 16, 4, (1, 1, 1)), labels)
-
-
-# Each network with its data: the shapes, channels last; "labels" are one-hot in the last axis.
-NETWORKS: dict[str, tuple[Callable, dict[str, Ints]]] = {
+# Each network that is trained, with the shapes of its data, channels last; "labels" are one-hot in
+# the last axis, and the loss is then the cross entropy.
+TRAINED: dict[str, tuple[Callable, dict[str, Ints]]] = {
     "dense-cnn": (partial(cnn, 1), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
     "16-groups": (partial(cnn, 16), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
     "mnist": (mnist, {"images": (128, 28, 28, 1), "labels": (128, 10)}),
     "vgg": (vgg, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
-    "unet": (unet, {"images": (4, 64, 64, 3), "labels": (4, 64, 64, 4)}),
+    "unet": (partial(unet, False), {"images": (4, 64, 64, 3), "labels": (4, 64, 64, 4)}),
     "convnext": (convnext, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
-    "mobilenetv2-0.5": (mobilenetv2, {"images": (8, 96, 96, 3), "labels": (8, 10)}),
+    "mobilenetv2-0.5": (
+        partial(mobilenetv2, TRAINED_CLASSES, 16, (8, 16, 16, 32, 48, 80, 160)),
+        {"images": (8, 96, 96, 3), "labels": (8, 10)},
+    ),
     "resnext": (resnext, {"images": (8, 56, 56, 3), "labels": (8, 10)}),
     "dcgan-discriminator": (
         dcgan_discriminator,
@@ -226,66 +282,59 @@ NETWORKS: dict[str, tuple[Callable, dict[str, Ints]]] = {
     "dcgan-generator": (dcgan_generator, {"noise": (16, 1, 1, 100)}),
     "unet3d": (unet3d, {"images": (1, 16, 32, 32, 1), "labels": (1, 16, 32, 32, 4)}),
 }
-
-
-def trainable(name: str) -> list[bool]:
-    """Of each parameter, in order, whether the step changes it."""
-    return [train for *_, train in _asked(name)]
+# Each network that infers, with the pixels along an axis of its images.
+INFERRED: dict[str, tuple[Callable, int]] = {
+    "ResNet-18": (resnet18, 224),
+    "MobileNetV2": (partial(mobilenetv2, CLASSES, 32, (16, 24, 32, 64, 96, 160, 320)), 224),
+    "EfficientNet-B0": (efficientnet_b0, 224),
+    "U-Net": (partial(unet, True), 128),
+}
 
 
 def data_count(name: str) -> int:
     """How many of a network's operands are data; the parameters follow them."""
-    return len(NETWORKS[name][1])
+    return len(TRAINED[name][1]) if name in TRAINED else 1
 
 
-def operands(name: str) -> list[np.ndarray]:
-    """Data and first parameters, channels last, in float32."""
-    rng = np.random.default_rng(7)
-    arrays = []
-    for kind, shape in NETWORKS[name][1].items():
-        x = rng.standard_normal(shape)
-        arrays.append(x == x.max(axis=-1, keepdims=True) if kind == "labels" else x)
+def trainable(name: str) -> list[bool]:
+    """Of each parameter, in order, whether a step changes it."""
+    return [train for *_, train in _asked(name)]
+
+
+def operands(name: str, batch: int = 0, size: int = 0) -> list[np.ndarray]:
+    """Data and first parameters, channels last, in float32; inferences choose their images.
+
+    Each image has a colour of its own, so that not all have the same logits.
+    """
+    rng, arrays = np.random.default_rng(7), []
+    shapes = TRAINED[name][1] if name in TRAINED else {"images": (batch, size, size, 3)}
+    for kind, shape in shapes.items():
+        x = rng.standard_normal(shape, np.float32)
+        if kind == "labels":
+            x = x == x.max(axis=-1, keepdims=True)
+        if kind == "images":
+            x += rng.standard_normal((shape[0], *[1] * (len(shape) - 2), shape[-1]), np.float32)
+        arrays.append(x.astype(np.float32))
     for shape, std, mean, _ in _asked(name):
-        arrays.append(mean + std * rng.standard_normal(shape))
-    return [x.astype(np.float32) for x in arrays]
+        arrays.append(np.float32(mean) + np.float32(std) * rng.standard_normal(shape, np.float32))
+    return arrays
 
 
-def loss(name: str, ops: Any, operands: Sequence[Any]) -> Any:
-    """The loss of a network."""
+def evaluate(name: str, ops: Any, operands: Sequence[Any]) -> Any:
+    """The loss of a network that is trained, the logits of one that infers."""
     n = data_count(name)
-    return NETWORKS[name][0](ops, Parameters(operands[n:]), *operands[:n])
-
-
-def as_layer(
-    family: str, src: Ints, kernel: Ints, stride: int, pad: int | Ints, groups: int
-) -> Layer:
-    """The layer that meets a src of shape `src` (channels last) in a network."""
-    rank = len(src) - 2
-    pads = (pad,) * rank if isinstance(pad, int) else pad
-    size, taps = src[1:-1], kernel[:rank]
-    if family == "conv":
-        dst = [(n + 2 * p - k) // stride + 1 for n, p, k in zip(size, pads, taps, strict=True)]
-        channels = kernel[-1]
-    else:
-        dst = [stride * (n - 1) + k - 2 * p for n, p, k in zip(size, pads, taps, strict=True)]
-        channels = kernel[-2] * groups
-    return Layer.of(
-        family,
-        (tuple(size), src[-1]),
-        (tuple(dst), channels),
-        tuple(taps),
-        strides=(stride,) * rank,
-        dilations=(1,) * rank,
-        pads_begin=tuple(pads),
-        batch=src[0],
-        groups=groups,
-        name="",
-        network="",
-    )
+    return _run(name, Net(name in TRAINED, ops, operands[n:]), operands[:n])
 
 
 def _asked(name: str) -> list[tuple[Ints, float, float, bool]]:
-    p = Parameters()
-    network, data = NETWORKS[name]
-    network(NoOps(), p, *(None for _ in data))
-    return p.asked
+    net = Net(name in TRAINED)
+    _run(name, net, [net.ops] * data_count(name))
+    return net.asked
+
+
+def _run(name: str, net: Net, data: Sequence[Any]) -> Any:
+    function, shapes = TRAINED[name] if net.training else (INFERRED[name][0], {})
+    if "labels" not in shapes:
+        return function(net, *data)
+    images, labels = data
+    return net.ops.cross_entropy(function(net, images), labels)

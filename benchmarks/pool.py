@@ -52,14 +52,17 @@ class Pool:
         """See to it that an engine's worker runs; one that could not start is not tried again."""
         if label in self._missing:
             raise self._missing[label]
-        if label not in self._running:
-            self._start(label)
+        if label in self._running:
+            return
+        try:
+            self._launch(label)
+            self.versions[label] = self._ask(label, {"do": "hello"}, START_SECONDS)["versions"]
+        except EngineError as error:
+            self._missing[label] = error
+            self._stop(label)
+            raise
 
-    def pid(self, label: str) -> int:
-        """The process of a running engine."""
-        return self._running[label].pid
-
-    def _start(self, label: str) -> None:
+    def _launch(self, label: str) -> None:
         python = self.interpreters.get(label, sys.executable)
         command = [python, "-m", "benchmarks.worker", "--engine", label]
         if label in self.paths:
@@ -75,17 +78,7 @@ class Pool:
                 stderr=self._logs[label],
             )
         except OSError as error:
-            self._logs.pop(label).close()
-            self._missing[label] = EngineError("missing", f"{python}: {error}")
-            raise self._missing[label] from None
-        try:
-            self.versions[label] = self._ask(label, {"do": "hello"}, START_SECONDS)["versions"]
-        except EngineError as error:
-            # One that cannot even start will not start for the next row either.
-            self._missing[label] = error
-            if label in self._running:
-                self._stop(label)
-            raise
+            raise EngineError("missing", f"{python}: {error}") from None
 
     def _ask(self, label: str, request: dict, seconds: float) -> dict:
         process = self._running[label]
@@ -99,10 +92,11 @@ class Pool:
             self._stop(label)
             raise EngineError("capped", f"{request['do']} took over {seconds:g} s") from None
         if not line:
-            code = process.wait()
-            log = self._log(label)
+            code, log = process.wait(), self._logs[label]
+            log.seek(0)
+            told = log.read()[-400:].strip()
             self._stop(label)
-            raise EngineError("failed", f"the process ended with exit code {code}: {log}")
+            raise EngineError("failed", f"the process ended with exit code {code}: {told}")
         reply = json.loads(line)
         if "error" in reply:
             status = "missing" if reply["missing"] else "failed"
@@ -111,19 +105,15 @@ class Pool:
             raise EngineError(status, reply["error"])
         return reply
 
-    def _log(self, label: str) -> str:
-        log = self._logs[label]
-        log.seek(0)
-        return log.read()[-400:].strip()
-
     def _stop(self, label: str) -> None:
-        process = self._running.pop(label)
-        process.kill()
-        process.wait()
-        with contextlib.suppress(BrokenPipeError):  # a request that nobody read
-            process.stdin.close()
-        process.stdout.close()
-        self._logs.pop(label).close()
+        if log := self._logs.pop(label, None):
+            log.close()
+        if process := self._running.pop(label, None):
+            process.kill()
+            process.wait()
+            with contextlib.suppress(BrokenPipeError):  # a request that nobody read
+                process.stdin.close()
+            process.stdout.close()
 
 
 def _read_line(pipe, seconds: float) -> bytes:

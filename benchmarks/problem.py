@@ -8,6 +8,7 @@ i input, o output, k kernel, s stride (1), p left pad, d dilation counted from 0
   left over, and may be negative. A missing left pad is then half of the total.
 """
 
+import math
 import re
 import shlex
 from collections.abc import Iterator
@@ -70,6 +71,20 @@ def spell(layer: Layer) -> str:
     out += f"oc{layer.dst_channels}{field('o', layer.dst_size)}"
     out += field("k", layer.kernel) + field("s", layer.strides) + field("p", layer.pads_begin)
     return f'{out}{field("d", tuple(d - 1 for d in layer.dilations))}n"{layer.name}"'
+
+
+def cell(layer: Layer) -> str:
+    """What a row of results says of a layer; of an ensemble, the layer of each member."""
+    members = f"*{layer.members}" if layer.members > 1 else ""
+    return f"{layer.family}{members} {spell(layer)}"
+
+
+def operand_count(text: str, op: str) -> int:
+    """The numbers in both operands of `op` of such a cell's layer."""
+    family, descriptor = text.split(" ", 1)
+    family, _, members = family.partition("*")
+    shapes = parse(descriptor, family).operand_shapes(op)
+    return int(members or 1) * sum(map(math.prod, shapes))
 
 
 def read_file(path: str, family: str = "conv") -> Iterator[Layer]:

@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 
 from benchmarks import table
 from benchmarks.layer import Ints, Layer, layer_class
@@ -68,6 +68,9 @@ DEPTHS = (4, 7, 8, 13, 16, 32)
 LEAST_FLOPS, MOST_FLOPS = 2e7, 3e9  # of one contraction; a depthwise layer has a tenth at least
 MOST_BYTES = 64e6  # of one tensor in f32
 
+MEMBERS = (2, 3, 4, 5, 8, 8, 10, 16)
+LEAST_MEMBER_FLOPS, MOST_MEMBER_FLOPS = 1e5, 1e8  # limits are drawn: tiny, or worth a call
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -82,9 +85,14 @@ class Kind:
     sizes: Ints = ()
 
 
-def layers(count: int, seed: int, rare: bool = False) -> list[Layer]:
-    """The first `count` layers of a seed; a larger count only adds to them."""
-    return list(islice(_layers(seed, rare), count))
+def layers(number: int, seed: int, rare: bool = False) -> list[Layer]:
+    """The first layers of a seed; a larger number only adds to them."""
+    return list(islice(_layers(seed, rare), number))
+
+
+def ensembles(number: int, seed: int) -> list[Layer]:
+    """The first ensembles of a seed: members that share a layer, and no operands."""
+    return list(islice(_ensembles(seed), number))
 
 
 def kinds(rare: bool = False) -> list[Kind]:
@@ -103,15 +111,26 @@ def _layers(seed: int, rare: bool) -> Iterator[Layer]:
     # Only random() is used: of all methods, only its values are promised to every Python.
     rng = random.Random(seed)
     table_of_kinds = [kind for kind in kinds(rare) for _ in range(kind.weight)]
-    number = 0
-    while True:
+    for number in count(1):
         kind = _pick(rng, table_of_kinds)
-        drawn = _draw(rng, kind)
-        while not _fits(drawn):
-            drawn = _draw(rng, kind)
-        number += 1
+        while not _fits(drawn := _draw(rng, kind)):
+            pass
         name = f"{'rare' if rare else 'r'}{seed}-{number} {_describe(kind, drawn)}"
         yield table.tagged(dataclasses.replace(drawn, name=name))
+
+
+def _ensembles(seed: int) -> Iterator[Layer]:
+    rng = random.Random(seed)
+    table_of_kinds = [kind for kind in kinds() for _ in range(kind.weight)]
+    for number in count(1):
+        members, share = _pick(rng, MEMBERS), rng.random()
+        most = LEAST_MEMBER_FLOPS * (MOST_MEMBER_FLOPS / LEAST_MEMBER_FLOPS) ** share
+        while True:
+            drawn = _draw(rng, kind := _pick(rng, table_of_kinds))
+            if _is_between(drawn, most / 10, most, MOST_BYTES / members):
+                break
+        name = f"r{seed}-{number} {members} of {_describe(kind, drawn)}"
+        yield table.tagged(dataclasses.replace(drawn, name=name, members=members))
 
 
 def _draw(rng: random.Random, kind: Kind) -> Layer:
@@ -142,11 +161,15 @@ def _draw(rng: random.Random, kind: Kind) -> Layer:
 
 def _fits(layer: Layer) -> bool:
     """Whether it is a layer at all, and neither too small nor too large to be timed."""
+    least = LEAST_FLOPS / 10 if "depthwise" in layer_class(layer) else LEAST_FLOPS
+    return _is_between(layer, least, MOST_FLOPS, MOST_BYTES)
+
+
+def _is_between(layer: Layer, least: float, most: float, most_bytes: float) -> bool:
     if min(layer.dst_size) < 1:
         return False
-    shapes = layer.shapes.values()
-    least = LEAST_FLOPS / 10 if "depthwise" in layer_class(layer) else LEAST_FLOPS
-    return least <= layer.flops <= MOST_FLOPS and max(map(math.prod, shapes)) * 4 <= MOST_BYTES
+    largest = max(map(math.prod, layer.shapes.values()))
+    return least <= layer.flops <= most and largest * 4 <= most_bytes
 
 
 def _channels(rng: random.Random, kind: Kind) -> tuple[int, int, int]:

@@ -7,11 +7,11 @@ process, on this release of JAX. Equal plans share a program.
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 
 import jax
 import numpy as np
@@ -22,7 +22,6 @@ from benchmarks import arrays, files, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
 from benchmarks.layer import DTYPES, Layer, layer_class
-from benchmarks.progress import Progress
 from benchmarks.rounds import geometric_mean
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
@@ -119,6 +118,7 @@ def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | No
 def run_case(job: dict) -> list[dict]:
     """The lines of the CSV of a job, the table's choice first."""
     layer, (op, dtype, layout) = Layer.from_json(job["layer"]), (job[name] for name in ROW[2:5])
+    jax.config.update("jax_enable_x64", dtype == "f64")
     typed = [jax.ShapeDtypeStruct(x, DTYPES[dtype]) for x in arrays.shapes_in(layer, op, layout)]
     with jaxconv.forced(asked := _lowering.Asked()):
         jax.jit(engine.contraction(layer, op, layout)).lower(*typed)
@@ -177,24 +177,22 @@ def main(argv: Sequence[str]) -> None:
     layers.define_rows(command)
     asked = command.read(argv)
     jax.config.update("jax_platforms", "cpu")
-    started, load, found = time.time(), os.getloadavg()[0], []
-    jobs = layers.jobs(asked)
-    progress = Progress(len(jobs))
-    try:
-        for job in jobs:
-            jax.config.update("jax_enable_x64", job["dtype"] == "f64")
-            found += (rows := run_case(job))
-            [case] = cases(rows)
-            best = min(case["times"], key=case["times"].get)
-            told = f"{case['layer']} {case['op']}: {case['line']} {case['times'][CHOSEN]:.3g} ms"
-            progress.show(f"{told}, {best} {case['times'][best]:.3g} ms, {case['regret']:.2f}")
-    finally:
-        progress.close()
-        if asked.out and found:
-            head = {"schema": SCHEMA} | run.header(started, load)
-            head["engines"] = {"jaxconv": _xla.versions([jaxconv])}
-            files.save_table(asked.out, head, [COLUMNS, *(row.values() for row in found)])
-    print(summary(found))
+
+    def save(head: dict, found: list[list[dict]]) -> None:
+        head = {"schema": SCHEMA} | head | {"engines": {"jaxconv": _xla.versions([jaxconv])}}
+        lines = (row.values() for rows in found for row in rows)
+        files.save_table(asked.out, head, [COLUMNS, *lines])
+
+    found = run.follow(layers.jobs(asked), run_case, _line, save if asked.out else None)
+    print(summary(list(chain(*found))))
+
+
+def _line(rows: list[dict]) -> str:
+    [case] = cases(rows)
+    times = case["times"]
+    best = min(times, key=times.get)
+    chosen = f"{case['layer']} {case['op']}: {case['line']} {times[CHOSEN]:.3g} ms"
+    return f"{chosen}, {best} {times[best]:.3g} ms, {case['regret']:.2f}"
 
 
 if __name__ == "__main__":

@@ -5,12 +5,11 @@ sleep, and the next round starts with the next engine; so a change of the machin
 meets all of them alike.
 """
 
-import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +28,8 @@ class Plan:
 
     repeats: int = 5  # rounds
     burst_s: float = 0.04  # of calls per turn
-    cap_s: float = 20.0  # per engine to prepare, and a quarter of it for all its turns
-    once_s: float = 5.0  # two first calls longer than this are the measurement: no other follows
+    cap_s: float = 20.0  # per engine to prepare
+    turns_s: float = 5.0  # of an engine's turns: then it sits out the rest
 
 
 def measure(
@@ -47,20 +46,15 @@ def measure(
     `verify` gets {"label/variant": results} and returns for each what to note, at least
     whether it is `ok`; only those are timed.
     """
-    paths = []
-    for n, x in enumerate(operands):
-        paths.append(str(folder / f"operand{n}.npy"))
-        np.save(paths[-1], x)
-    rows: dict[str, dict] = {}
+    paths = store(operands, folder)
+    failures: dict[str, EngineError] = {}
     results: dict[str, list[np.ndarray]] = {}
     facts: dict[str, dict] = {}
-    for n, label in enumerate(labels):
-        out = str(folder / f"result{n}-")
-        request = {"do": "prepare", "job": job, "operands": paths, "out": out}
+    for label in labels:
         try:
-            variants = pool.ask(label, request, plan.cap_s)["variants"]
+            variants = prepare(pool, label, job, paths, folder, plan.cap_s)
         except EngineError as error:
-            rows[label] = {"status": error.status, "reason": error.reason}
+            failures[label] = error
             continue
         for name, variant in variants.items():
             results[f"{label}/{name}"] = [np.load(p) for p in variant["results"]]
@@ -68,26 +62,26 @@ def measure(
     notes = verify(results)
     del results
     good = [key for key in facts if notes[key].pop("ok")]
-    prepared = {key.partition("/")[0] for key in facts}
     time.sleep(REST_SECONDS)
-    # A first call may have stalled, so it is the measurement only if a second is as long.
-    slow = [key for key in good if facts[key].get("first_s", 0.0) > plan.once_s]
-    again, failures = _take_turns(pool, slow, replace(plan, repeats=1, burst_s=0.0))
-    long = {key for key in slow if any(one["min"] > plan.once_s for one in again[key])}
-    others = [key for key in good if key not in long and key.partition("/")[0] not in failures]
-    turns, failed = _take_turns(pool, others, plan)
-    failures |= failed
-    for key in long:
-        seconds = facts[key]["first_s"]
-        first = {"min": seconds, "median": seconds, "calls": 1, "round": 0}
-        turns[key] = [first, *again[key]]
-    for label in labels:
-        if label not in rows:
-            rows[label] = _row(label, facts, notes, turns, failures)
-        if label in prepared - failures.keys():
-            with contextlib.suppress(EngineError):  # reported when it is asked for work
-                pool.ask(label, {"do": "drop"}, plan.cap_s)
-    return {label: rows[label] for label in labels}
+    turns, later = _take_turns(pool, good, plan)
+    return {label: _row(label, facts, notes, turns, failures | later) for label in labels}
+
+
+def store(operands: Sequence[np.ndarray], folder: str | Path) -> list[str]:
+    """The files that workers read the operands from."""
+    paths = [str(Path(folder) / f"operand{n}.npy") for n in range(len(operands))]
+    for path, x in zip(paths, operands, strict=True):
+        np.save(path, x)
+    return paths
+
+
+def prepare(
+    pool: Pool, label: str, job: dict, paths: list[str], folder: str | Path, seconds: float
+) -> dict[str, dict]:
+    """An engine's variants of a job, called once: the facts and the files of the results."""
+    out = str(Path(folder) / f"{label} ")
+    request = {"do": "prepare", "job": job, "operands": paths, "out": out}
+    return pool.ask(label, request, seconds)["variants"]
 
 
 def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str, EngineError]]:
@@ -95,20 +89,20 @@ def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str
     turns: dict[str, list[dict]] = {key: [] for key in keys}
     spent = dict.fromkeys(keys, 0.0)
     failures: dict[str, EngineError] = {}
-    for round_ in range(plan.repeats):
-        first = round_ % max(len(keys), 1)
-        for key in keys[first:] + keys[:first]:
+    for _ in range(plan.repeats):
+        for key in keys:
             label, _, variant = key.partition("/")
-            if label in failures or spent[key] > plan.cap_s / 4:
+            if label in failures or spent[key] > plan.turns_s:
                 continue
             request = {"do": "burst", "variant": variant, "seconds": plan.burst_s}
             time.sleep(SETTLE_SECONDS)
             start = time.perf_counter()
             try:
-                turns[key].append(pool.ask(label, request, plan.cap_s) | {"round": round_})
+                turns[key].append(pool.ask(label, request, plan.cap_s))
             except EngineError as error:
                 failures[label] = error
             spent[key] += time.perf_counter() - start
+        keys = keys[1:] + keys[:1]
     return turns, failures
 
 
@@ -138,7 +132,6 @@ def _statistics(bursts: list[dict]) -> dict:
         "median_s": middle,
         "spread": (max(medians) - min(medians)) / middle,
         "rounds_s": medians,
-        "rounds": [b["round"] for b in bursts],
         "calls": sum(b["calls"] for b in bursts),
     }
 

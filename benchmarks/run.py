@@ -8,15 +8,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
-from benchmarks import arrays, files, machine
+from benchmarks import arrays, files, machine, networks
 from benchmarks.pool import EngineError, Pool
-from benchmarks.progress import Progress
-from benchmarks.rounds import Plan, measure
+from benchmarks.rounds import Plan, measure, prepare, store
 
 # Every engine is a process of its own: none may take the memory of the others.
 SHARED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -42,11 +42,6 @@ def wanted(flags: SimpleNamespace, *names: str) -> bool:
     return re.search(flags.filter, " ".join(names)) is not None
 
 
-def plan(flags: SimpleNamespace) -> Plan:
-    """How long to measure."""
-    return Plan(flags.repeats, flags.burst, flags.cap, flags.once)
-
-
 def open_pool(flags: SimpleNamespace, cpu: bool = False) -> Pool:
     """The workers; an engine that does not even start is named on stderr."""
     environment = SHARED | (EXACT_F32 if flags.f32 == "exact" else {})
@@ -62,86 +57,105 @@ def open_pool(flags: SimpleNamespace, cpu: bool = False) -> Pool:
 
 
 def collect(
-    flags: SimpleNamespace, pool: Pool, jobs: list, measure: Callable, line: Callable, extra: dict
+    asked: SimpleNamespace,
+    jobs: list[dict],
+    draw: Callable,
+    judge: Callable,
+    describe: Callable,
+    cpu: bool = False,
+    **extra: object,
 ) -> list[dict]:
-    """Measure every job, show a line for each, write the results; also when interrupted."""
-    started, rows = time.time(), []
-    load = os.getloadavg()[0]
-    progress = Progress(len(jobs))
+    """Measure every job by every engine, show a line for each, write the results and an `extra`.
+
+    `draw` makes the operands of a job, `describe` the columns of its row. `judge` takes the job,
+    its operands, each engine's results and platforms, and says what `measure` wants to know.
+    """
+    plan = Plan(asked.repeats, asked.burst, asked.cap, asked.turns)
+    with open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as folder:
+
+        def measured(job: dict) -> dict:
+            operands = draw(job)
+
+            def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
+                return judge(job, operands, results, platforms(pool, results))
+
+            entries = measure(pool, asked.engines, job, operands, verify, plan, Path(folder))
+            return describe(job) | {"engines": entries}
+
+        def save(head: dict, rows: list[dict]) -> None:
+            engines = {label: pool.versions.get(label) for label in asked.engines}
+            head |= {"plan": asdict(plan), "engines": engines}
+            files.write(asked.out, head | extra | {"rows": rows})
+
+        tell = partial(line, tell=_milliseconds)
+        return follow(jobs, measured, tell, save if asked.out else None)
+
+
+def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None) -> list:
+    """Measure every job, show a line for each, save a header and what was measured."""
+    started, load, rows = time.time(), os.getloadavg()[0], []
     try:
-        for job in jobs:
+        for done, job in enumerate(jobs, 1):
             rows.append(measure(job))
-            progress.show(line(rows[-1]))
+            left = (time.time() - started) / done * (len(jobs) - done)
+            more = f", {left / 60:.0f} min left" if left >= 60 else ""
+            print(f"[{done}/{len(jobs)}{more}] {tell(rows[-1])}", flush=True)
     finally:
-        progress.close()
-        if flags.out and rows:
-            asked = {
-                "plan": asdict(plan(flags)),
-                "engines": {label: pool.versions.get(label) for label in flags.engines},
-            }
-            files.write(flags.out, header(started, load) | asked | extra | {"rows": rows})
+        if save and rows:
+            save(_header(started, load), rows)
     return rows
 
 
-def reference(job: dict, operands: list[np.ndarray], folder: Path) -> list[np.ndarray] | None:
+def collect_networks(
+    asked: SimpleNamespace, jobs: list[dict], exact: str, judge: Callable
+) -> list[dict]:
+    """Measure every network of `jobs`, as `collect` does.
+
+    `judge` is also given, before the engines' results, those of the reference in the type `exact`,
+    or None.
+    """
+
+    def draw(job: dict) -> list[np.ndarray]:
+        drawn = networks.operands(job["network"], job.get("batch", 0), job.get("size", 0))
+        return [arrays.representable(x, job["dtype"]) for x in drawn]
+
+    def judging(job: dict, operands: list[np.ndarray], *results: dict) -> dict[str, dict]:
+        return judge(job, operands, reference(job | {"dtype": exact}, operands), *results)
+
+    def describe(job: dict) -> dict:
+        batch = f", batch {job['batch']}" if "batch" in job else ""
+        row = {"layer": job["network"] + batch, "class": CLASSES[job["kind"]], "op": job["kind"]}
+        return row | {"dtype": job["dtype"], "layout": "NXC"}
+
+    return collect(asked, jobs, draw, judging, describe)
+
+
+def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
     """The results of a network by plain lax on a CPU; None without JAX.
 
     In a process of its own that ends before anything is timed.
     """
-    paths = [str(folder / f"given{n}.npy") for n in range(len(operands))]
-    for path, x in zip(paths, operands, strict=True):
-        np.save(path, x)
-    request = {"do": "prepare", "job": job, "operands": paths, "out": str(folder / "exact")}
-    with Pool(environment=SHARED | ON_CPU) as pool:
+    with tempfile.TemporaryDirectory() as folder, Pool(environment=SHARED | ON_CPU) as pool:
         try:
-            variants = pool.ask("lax", request, REFERENCE_SECONDS)["variants"]
+            found = prepare(pool, "lax", job, store(operands, folder), folder, REFERENCE_SECONDS)
         except EngineError as error:
             print(f"{job['network']}: no reference: {error.reason}", file=sys.stderr)
             return None
-    return [np.load(path) for path in variants[""]["results"]]
+        return [np.load(path) for path in found[""]["results"]]
 
 
-def collect_networks(
-    flags: SimpleNamespace, jobs: list[dict], draw: Callable, exact: str, judge: Callable
-) -> list[dict]:
-    """Measure every network of `jobs`, on what `draw` makes of a job, as `collect` does.
-
-    `judge` is given the job, operands, results of the reference in the type `exact`, or None, each
-    engine's results, and platforms.
-    """
-    with open_pool(flags) as pool, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-
-        def measured(job: dict) -> dict:
-            operands = [arrays.representable(x, job["dtype"]) for x in draw(job)]
-            right = reference(job | {"dtype": exact}, operands, folder)
-
-            def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
-                return judge(job, operands, right, results, platforms(pool, results))
-
-            entries = measure(pool, flags.engines, job, operands, verify, plan(flags), folder)
-            batch = f", batch {job['batch']}" if "batch" in job else ""
-            row = {"layer": job["network"] + batch, "class": CLASSES[job["kind"]]}
-            row |= {"op": job["kind"], "dtype": job["dtype"], "layout": "NXC"}
-            return row | {"engines": entries}
-
-        def line(row: dict) -> str:
-            return f"{row['layer']} {row['dtype']}: {times(row)}"
-
-        return collect(flags, pool, jobs, measured, line, {})
+def line(row: dict, tell: Callable[[dict], str]) -> str:
+    """A row for people: what `tell` says of each engine's entry, or what became of it."""
+    engines = row["engines"].items()
+    told = (f"{e} {tell(x) if x['status'] == 'ok' else x['status']}" for e, x in engines)
+    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {', '.join(told)}"
 
 
-def times(row: dict) -> str:
-    """A row's engines for people: milliseconds, or what became of them."""
-    return ", ".join(
-        f"{label} {1e3 * entry['median_s']:.3g} ms"
-        if entry["status"] == "ok"
-        else f"{label} {entry['status']}"
-        for label, entry in row["engines"].items()
-    )
+def _milliseconds(entry: dict) -> str:
+    return f"{1e3 * entry['median_s']:.3g} ms"
 
 
-def header(started: float, load: float) -> dict:
+def _header(started: float, load: float) -> dict:
     """What ran where, as a file of results says it, but for the engines."""
     date = datetime.datetime.fromtimestamp(started, datetime.UTC)
     return {

@@ -12,9 +12,17 @@ all, an op, a class, a seed of random layers. The columns of an engine are
 
 Below the table, an engine of XLA's has a line about temporary memory: how many rows need more than
 the larger of 32 MiB and twice the bytes of their operands, and which row needs the most.
+
+Of results of `benchmarks.compiled`, each ratio is over lax's, and a compiler's estimate:
+
+    n        rows that the engine and lax both have; some have no cycles: see program_text.py
+    cycles   TPU: estimated cycles, geometric mean, worst and best row
+    temp     temporary memory, geometric mean and worst row; less than 64 kB count as that
+    compile  seconds of compilation, geometric mean
+    >lax     rows of more library calls than lax's (GPU)
+    naive    convolutions left to loops (GPU)
 """
 
-import math
 import re
 import statistics
 from collections import Counter
@@ -28,6 +36,8 @@ from benchmarks.rounds import geometric_mean
 FAR, SLOWER = 4.0, 1.15
 MUCH_MEMORY_BYTES = 32 << 20
 COLUMNS = ("n", "mean", "most", ">4", ">lax", "<torch")
+ESTIMATES = ("n", "cycles", "worst", "best", "temp", "worst", "compile", ">lax", "naive")
+LITTLE = 1 << 16
 WIDTH = 7
 
 Number = float | None
@@ -158,10 +168,8 @@ def _memory(rows: list[dict], engine: str) -> Iterator[str]:
 
 def _memory_limit(row: dict) -> int:
     """Compute the larger of 32 MiB and twice the bytes of a row's operands."""
-    family, descriptor = row["problem"].split(" ", 1)
-    shapes = problem.parse(descriptor, family).operand_shapes(row["op"])
-    operands = ITEMSIZE[row["dtype"]] * sum(map(math.prod, shapes))
-    return max(2 * operands, MUCH_MEMORY_BYTES)
+    numbers = problem.operand_count(row["problem"], row["op"])
+    return max(2 * ITEMSIZE[row["dtype"]] * numbers, MUCH_MEMORY_BYTES)
 
 
 def _without(rows: list[dict], engines: list[str]) -> list[str]:
@@ -185,11 +193,64 @@ def _digits(x: float | None) -> str:
     return f"{x:g}" if isinstance(x, int) or x == int(x) else f"{x:.2f}"
 
 
+def summary_of_compilers(results: dict) -> str:
+    """The table of each engine, and what became of rows without numbers."""
+    base = next((label for label in results["engines"] if label.partition("@")[0] == "lax"), None)
+    others = [label for label in results["engines"] if label != base]
+    if base is None or not others:
+        return "a summary needs lax and another engine\n"
+    groups, lines = grouped(results["rows"], "op", "class", "class op", "dtype", "layout"), []
+    wide = max(map(len, groups))
+    for label in others:
+        lines += [f"{label} / {base}, {results['platform']} {results['target']}, estimates"]
+        lines += [" ".join([" " * wide, *(f"{name:>7}" for name in ESTIMATES)])]
+        for name, rows in groups.items():
+            cells = estimates(rows, label, base)
+            lines += [" ".join([f"{name:{wide}}", *(f"{cell:>7}" for cell in cells)]).rstrip()]
+    for label in results["engines"]:
+        ok = [row["engines"].get(label, {"status": ""}) for row in results["rows"]]
+        untold = sum(not x["cycles"] for x in ok if x["status"] == "ok")
+        if untold and results["platform"] == "tpu":
+            lines += [f"{label}: programs without cycles, which no ratio counts: {untold}"]
+        entries = [(row, row["engines"].get(label, {"status": "ok"})) for row in results["rows"]]
+        lines += [
+            f"{label}: {row['layer']} {row['op']}: {entry['status']}: {entry['reason']}"
+            for row, entry in entries
+            if entry["status"] != "ok"
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def estimates(rows: list[dict], label: str, base: str) -> list[str]:
+    """The cells of an engine's line in a table of a compiler's estimates."""
+    pairs = [(row["engines"].get(label), row["engines"].get(base)) for row in rows]
+    both = [(a, b) for a, b in pairs if a and b and a["status"] == b["status"] == "ok"]
+    if not both:
+        return ["0"]
+    cycles = [a["cycles"] / b["cycles"] for a, b in both if a["cycles"] and b["cycles"]]
+    temp = [max(a["temp_bytes"], LITTLE) / max(b["temp_bytes"], LITTLE) for a, b in both]
+    seconds = [max(a["compile_s"], 0.01) / max(b["compile_s"], 0.01) for a, b in both]
+    counts = sum(_calls(a) > _calls(b) for a, b in both), sum(a["naive"] for a, _ in both)
+    of_cycles = [_mean(cycles), *(f"{of(cycles):.3g}" if cycles else "-" for of in (max, min))]
+    of_memory = [_mean(temp), f"{max(temp):.3g}", _mean(seconds)]
+    return [str(len(both)), *of_cycles, *of_memory, *map(str, counts)]
+
+
+def _calls(entry: dict) -> int:
+    return entry["convolutions"] + entry["dots"]
+
+
+def _mean(ratios: list[float]) -> str:
+    return f"{geometric_mean(ratios):.3f}" if ratios else "-"
+
+
 def main(argv: Sequence[str]) -> None:
     """Print the table of a results file."""
-    told = "every engine against PyTorch and lax"
-    [path] = flags.Command("benchmarks.summary", told, "RESULTS.csv").read(argv).operands
-    print(summary(files.read(path)), end="")
+    what = "every engine against PyTorch and lax; of results of compilers, against lax"
+    [path] = flags.Command("benchmarks.summary", what, "RESULTS.csv").read(argv).operands
+    results = files.read(path, files.SCHEMA, files.COMPILED)
+    tell = summary if results["schema"] == files.SCHEMA else summary_of_compilers
+    print(tell(results), end="")
 
 
 if __name__ == "__main__":

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import flags, machine, networks, run
-from benchmarks.verdicts import EPS
+from benchmarks.verdicts import EPS, MULTIPLIED_AS
 
 LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
 # Of the update's norm: a relu may switch on a last bit, and batch norm passes it on. In 16 bits
 # that is most of MobileNet's; in bfloat16 as much as all of it, so it is not compared.
 UPDATE_TOLERANCE = {"f32": 5e-2, "f64": 1e-8, "bf16": math.inf, "f16": 0.7}
-# How precisely a platform multiplies f32 by default, where that is less than f32.
-ROUNDED_AS = {("f32", "cuda"): "f16", ("f32", "gpu"): "f16", ("f32", "rocm"): "f16"}
-ROUNDED_AS |= {("f32", "tpu"): "bf16"}
 
 
 def judge(
@@ -44,7 +41,7 @@ def judge(
         own, update = float(found[0]), _update(before, found)
         error = np.linalg.norm((update - expected)[seen]) / np.linalg.norm(expected[seen])
         notes[key] = _note(loss=own, error=float(error))
-        rounded = ROUNDED_AS.get((dtype, platforms[key]), dtype)
+        rounded = MULTIPLIED_AS.get(platforms[key], dtype) if dtype == "f32" else dtype
         within = abs(own - loss) <= LOSS_TOLERANCE[rounded] * abs(loss)
         if not (within and error <= UPDATE_TOLERANCE[rounded]):
             notes[key]["ok"] = False
@@ -69,17 +66,17 @@ def _update(before: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
 
 def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and write the results."""
-    told = "one step of small networks: forward, backward and SGD"
-    command = flags.measuring("benchmarks.train_step", told)
+    what = "one step of small networks: forward, backward and SGD"
+    command = flags.measuring("benchmarks.train_step", what)
     command.default({"burst": 0.3, "cap": 120.0, "engines": "jaxconv,lax,lax+install,torch"})
     asked = flags.parse(command, argv)
-    names = [n for n in networks.NETWORKS if run.wanted(asked, n)]
     jobs = [
-        {"kind": "step", "network": n, "dtype": d, "threads": machine.cores()}
-        for n in names
-        for d in asked.dtypes
+        {"kind": "step", "network": name, "dtype": dtype, "threads": machine.cores()}
+        for name in networks.TRAINED
+        if run.wanted(asked, name)
+        for dtype in asked.dtypes
     ]
-    run.collect_networks(asked, jobs, lambda job: networks.operands(job["network"]), "f64", judge)
+    run.collect_networks(asked, jobs, "f64", judge)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ SAMPLE_FLOPS = 3e8  # what the sample may cost; below it everything is checked
 MOST = 0.5
 
 EPS = {"f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10, "f64": 2.0**-52}
-# How precisely a platform multiplies f32 by default, where that is less than f32.
-MULTIPLY_EPS = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0**-7}
+# As what a platform multiplies f32 by default, where that is less than f32.
+MULTIPLIED_AS = dict.fromkeys(("gpu", "cuda", "rocm"), "f16") | {"tpu": "bf16"}
 
 
 def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -72,6 +72,15 @@ def verdict(
     return note
 
 
+def of_norm(got: np.ndarray, expected: np.ndarray, tolerance: float, what: str) -> dict:
+    """What to note about a network's result: whether it differs from that of `what`."""
+    error = float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
+    if error <= tolerance:
+        return {"ok": True, "error": error}
+    reason = f"differs from {what} by {error:.2g} of the norm"
+    return {"ok": False, "error": error if math.isfinite(error) else None, "reason": reason}
+
+
 def _error(expected: np.ndarray, got: np.ndarray, rounding: float = 0.0) -> float:
     """The largest difference, relative to the root mean square of what was expected.
 
@@ -91,7 +100,8 @@ def tolerance(terms: int, dtype: str, platform: str) -> float:
     many elements to be that many standard deviations out.
     """
     accumulate = EPS["f64" if dtype == "f64" else "f32"]
-    multiply = MULTIPLY_EPS.get(platform, 0.0) if dtype == "f32" else 0.0
+    rounded = dtype == "f32" and platform in MULTIPLIED_AS
+    multiply = EPS[MULTIPLIED_AS[platform]] if rounded else 0.0
     return 4 * (multiply + accumulate * math.sqrt(terms))
 
 

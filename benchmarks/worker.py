@@ -1,9 +1,8 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
-{"do": "burst", "variant": v, "seconds": s}; {"do": "drop"};
-{"do": "compiler", "platform": p}; {"do": "compiled", "job": {...}}. A reply to a request that
-raised is {"error": "...", "kind": exception class}.
+{"do": "burst", "variant": v, "seconds": s}; {"do": "compiled", "job": {...}}. A reply to a request
+that raised is {"error": "...", "kind": exception class}.
 Between requests the process sleeps on stdin.
 """
 
@@ -39,16 +38,6 @@ class Worker:
         self.platform = versions["platform"]
         return {"versions": versions | {"python": sys.version.split()[0]}}
 
-    def drop(self, request: dict) -> dict:
-        self.ready = {}
-        gc.collect()
-        return {}
-
-    def compiler(self, request: dict) -> dict:
-        from benchmarks import compilers
-
-        return {"versions": compilers.versions(request["platform"])}
-
     def compiled(self, request: dict) -> dict:
         from benchmarks import compilers
 
@@ -56,7 +45,8 @@ class Worker:
         return {"facts": compilers.compiled(engine.contraction, request["job"], engine.form)}
 
     def prepare(self, request: dict) -> dict:
-        self.drop(request)
+        self.ready = {}
+        gc.collect()
         operands = [np.load(path) for path in request["operands"]]
         self.ready = self.engine.prepare(request["job"], operands)
         del operands
@@ -65,15 +55,13 @@ class Worker:
             start = time.perf_counter()
             result = timed.call()
             timed.wait(result)
-            first = time.perf_counter() - start
-            self.estimate[name] = first
+            self.estimate[name] = time.perf_counter() - start
             paths = []
             for n, array in enumerate(timed.fetch(result)):
                 paths.append(f"{request['out']}{name}.{n}.npy")
                 np.save(paths[-1], array)
             del result
-            facts = timed.facts | {"first_s": first}
-            variants[name] = {"facts": facts, "results": paths}
+            variants[name] = {"facts": timed.facts, "results": paths}
         return {"variants": variants}
 
     def burst(self, request: dict) -> dict:

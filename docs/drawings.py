@@ -13,7 +13,7 @@ sys.path += [str(FOLDER.parent / "notebooks"), str(FOLDER.parent)]
 
 from drawing import BLACK, GREEN, ORANGE, PALE, RED, SKY, STYLES, draw  # noqa: E402
 
-from benchmarks import compiled_summary, files  # noqa: E402
+from benchmarks import files  # noqa: E402
 
 GREY, EDGE, PART = "#f2f2f2", "#555555", "white"
 GREY_BAR = "#9a9a9a"
@@ -157,7 +157,7 @@ def applications_dark():
 
 def cycles():
     """XLA's estimates for TPU, each row's in multiples of lax's, by class of layer."""
-    results = compiled_summary.read(FOLDER.parent / "benchmarks" / "results" / "compiled-tpu.csv")
+    results = files.read(FOLDER.parent / "benchmarks" / "results" / "compiled-tpu.csv")
     ratios = {}
     for row in results["rows"]:
         ours, lax = (row["engines"][e].get("cycles") for e in ("jaxconv", "lax"))

@@ -75,12 +75,12 @@ def test_tests_that_ended_are_compared_when_time_is_over(project, monkeypatch):
 
 
 def test_every_client_has_a_row():
-    assert [row["client"] for row in files.load(RESULTS)["rows"]] == [c.name for c in CLIENTS]
+    assert [row["client"] for row in files.read(RESULTS)["rows"]] == [c.name for c in CLIENTS]
 
 
 @pytest.mark.parametrize("client", [c.name for c in CLIENTS])
 def test_the_page_names_each_difference(client):
-    [row] = [row for row in files.load(RESULTS)["rows"] if row["client"] == client]
+    [row] = [row for row in files.read(RESULTS)["rows"] if row["client"] == client]
     named = re.findall(r"`[\w:]*::(test_\w+)`", PAGE.read_text())
     differ = filter(None, row["differ"].split(" | "))
     assert [test for test in differ if not any(name in test for name in named)] == []

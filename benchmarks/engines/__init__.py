@@ -15,6 +15,7 @@ import numpy as np
 
 DEFAULT = ("jaxconv", "lax", "torch")
 MODELS = "keras"  # computes whole models alone, in benchmarks.applications
+LOOP = "loop"
 
 
 class Unsupported(Exception):
@@ -28,7 +29,7 @@ class Timed:
     call: Callable[[], Any]  # starts it
     wait: Callable[[Any], Any]  # returns when its result is there
     fetch: Callable[[Any], list[np.ndarray]]  # the results, channels last, in f32 or f64
-    facts: dict[str, float] = field(default_factory=dict)  # compile_s, first_s, memory
+    facts: dict[str, float] = field(default_factory=dict)  # compile_s, memory
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class Engine:
 
     prepare: Callable[[dict, list[np.ndarray]], dict[str, Timed]]
     versions: Callable[[], dict[str, str]]
-    program: Callable[[dict], str] | None = None  # a digest of what a job's layer is compiled from
     contraction: Callable | None = None  # of JAX's engines: an op of a layer, for `compilers`
     form: str = ""  # the one that is forced
 
@@ -51,6 +51,7 @@ def load(label: str) -> Engine:
     """The engine of a label: a file of this folder, `jaxconv:SPELLING`, `lax+install`, ...
 
     `+install` is for what calls lax: the same program, compiled where jaxconv is installed.
+    `lax:loop` calls the members of an ensemble one by one in one program, others use `vmap`.
     `torch+compile` is PyTorch's compiler, with frozen weights; it computes inferences alone. Any
     label may end with `@TAG`, which only tells two runs of one engine apart, by interpreter,
     source path or environment.
@@ -65,14 +66,14 @@ def load(label: str) -> Engine:
         return Engine(module.prepare, module.versions)
     from benchmarks.engines import _xla
 
-    packages, scope = [module.PACKAGE], module.scope(spelling) if spelling else None
+    packages, apart = [module.PACKAGE], spelling == LOOP
+    scope = module.scope(spelling) if spelling and not apart else None
     if word:
         library = importlib.import_module("jaxconv")
         packages, scope = [*packages, library], lambda function, arrays: library.installed()
     return Engine(
-        partial(_xla.prepare, module, scope),
+        partial(_xla.prepare, module, scope, apart),
         partial(_xla.versions, packages),
-        partial(_xla.program, module, scope),
         module.contraction,
         spelling,
     )
@@ -84,7 +85,7 @@ def _parts(label: str) -> tuple[str, str, str]:
     name, _, spelling = engine.partition(":")
     words = {"torch": "compile", "jaxconv": ""}.get(name, "install")
     known = name in (*DEFAULT, MODELS) and word == words * bool(plus) and bool(word) == bool(plus)
-    if not known or (spelling and name != "jaxconv"):
+    if not known or (spelling and name != "jaxconv" and (name, spelling) != ("lax", LOOP)):
         raise ValueError(
             f"unknown engine {label!r}; known: {', '.join(DEFAULT)}, lax+install and so on, and "
             "torch+compile"

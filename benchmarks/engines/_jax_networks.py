@@ -7,7 +7,8 @@ from types import ModuleType
 import jax
 import jax.numpy as jnp
 
-from benchmarks import inference_networks, networks
+from benchmarks import networks
+from benchmarks.layer import Ints, Layer
 
 
 def step(name: str, module: ModuleType) -> Callable:
@@ -21,7 +22,7 @@ def step(name: str, module: ModuleType) -> Callable:
         def loss(changing):
             supply = iter(changing)
             merged = [next(supply) if t else p for p, t in zip(parameters, trainable, strict=True)]
-            return networks.loss(name, ops, (*data, *merged))
+            return networks.evaluate(name, ops, (*data, *merged))
 
         changing = [p for p, t in zip(parameters, trainable, strict=True) if t]
         value, gradients = jax.value_and_grad(loss)(changing)
@@ -36,8 +37,7 @@ def step(name: str, module: ModuleType) -> Callable:
 
 def forward(name: str, module: ModuleType) -> Callable:
     """A function of a network's images and parameters: the logits, in a list of one."""
-    ops = Ops(module)
-    return lambda *operands: [inference_networks.logits(name, ops, operands)]
+    return lambda *operands: [networks.evaluate(name, Ops(module), operands)]
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ class Ops:
 
     module: ModuleType
 
-    def conv(self, x, w, family, stride, pad, groups):
-        layer = networks.as_layer(family, x.shape, w.shape, stride, pad, groups)
+    def conv(self, x, w, family, stride, pads, groups):
+        layer = _layer(family, x.shape, w.shape, stride, pads, groups)
         return self.module.contraction(layer, "forward", "NXC")(x, w)
 
-    def layer(self, x, w, b, family, stride, pad, groups, activation, residual):
+    def finished(self, x, w, b, family, stride, pads, groups, activation, residual):
         if hasattr(self.module, "finished"):
-            layer = networks.as_layer(family, x.shape, w.shape, stride, pad, groups)
+            layer = _layer(family, x.shape, w.shape, stride, pads, groups)
             return self.module.finished(layer, activation)(x, w, b, residual)
-        y = self.conv(x, w, family, stride, pad, groups) + b[None, None, None]
+        y = self.conv(x, w, family, stride, pads, groups) + b[None, None, None]
         y = y if residual is None else y + residual
-        return getattr(jax.nn, activation)(y) if activation else y
+        return self.activate(y, activation) if activation else y
 
     def norm(self, x, scale, shift):
         wide = _wide(x)
@@ -68,20 +68,8 @@ class Ops:
         slope = scale * jax.lax.rsqrt(variance + 1e-5)
         return (wide * slope + (shift - mean * slope)).astype(x.dtype)
 
-    def relu(self, x):
-        return jax.nn.relu(x)
-
-    def relu6(self, x):
-        return jax.nn.relu6(x)
-
-    def leaky(self, x):
-        return jax.nn.leaky_relu(x, 0.2)
-
-    def tanh(self, x):
-        return jnp.tanh(x)
-
-    def add(self, x, y):
-        return x + y
+    def activate(self, x, name):
+        return getattr(jax.nn, name)(x)
 
     def concat(self, x, y):
         return jnp.concatenate((x, y), axis=-1)
@@ -93,17 +81,11 @@ class Ops:
     def flatten(self, x):
         return x.reshape(x.shape[0], -1)
 
-    def mean(self, x):
-        return x.mean(tuple(range(1, x.ndim - 1)))
+    def mean(self, x, keep=False):
+        return x.mean(tuple(range(1, x.ndim - 1)), keepdims=keep)
 
-    def mean_pixel(self, x):
-        return x.mean((1, 2), keepdims=True)
-
-    def multiply(self, x, y):
-        return x * y
-
-    def linear(self, x, w, b=None):
-        return x @ w if b is None else x @ w + b[None]
+    def linear(self, x, w, b):
+        return x @ w + b[None]
 
     def cross_entropy(self, logits, labels):
         wide = jax.nn.log_softmax(_wide(logits))
@@ -112,6 +94,29 @@ class Ops:
     def logistic_loss(self, logits, target):
         sign = 1.0 - 2.0 * target
         return jax.nn.softplus(sign * _wide(logits)).mean()
+
+
+def _layer(family: str, src: Ints, kernel: Ints, stride: int, pads: Ints, groups: int) -> Layer:
+    """The layer that meets a src of shape `src` (channels last) in a network."""
+    *taps, fine, coarse = kernel
+    size = src[1:-1]
+    if family == "deconv":
+        each = zip(size, taps, pads, strict=True)
+        size = tuple(stride * (n - 1) + k - 2 * pad for n, k, pad in each)
+    return Layer(
+        name="",
+        network="",
+        family=family,
+        fine=size,
+        kernel=tuple(taps),
+        strides=(stride,) * len(taps),
+        dilations=(1,) * len(taps),
+        pads_begin=pads,
+        pads_end=pads,
+        channels=(fine * groups, coarse),
+        groups=groups,
+        batch=src[0],
+    )
 
 
 def _wide(x):

@@ -4,15 +4,14 @@ A step is in either memory format, an inference channels last; eager, or compile
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
-from benchmarks import inference_networks, networks
+from benchmarks import networks
 
 
-def step(name: str, ops: "Ops", operands: list[torch.Tensor]) -> Callable:
+def step(name: str, operands: list[torch.Tensor]) -> Callable:
     """A call that gives the loss, and the parameters after one SGD step."""
     n = networks.data_count(name)
     trainable = networks.trainable(name)
@@ -21,7 +20,7 @@ def step(name: str, ops: "Ops", operands: list[torch.Tensor]) -> Callable:
         p.requires_grad_(True)
 
     def call() -> list[torch.Tensor]:
-        loss = networks.loss(name, ops, operands)
+        loss = networks.evaluate(name, Ops(), operands)
         gradients = torch.autograd.grad(loss, changing)
         with torch.no_grad():
             stepped = torch._foreach_add(changing, gradients, alpha=-networks.LEARNING_RATE)
@@ -31,7 +30,7 @@ def step(name: str, ops: "Ops", operands: list[torch.Tensor]) -> Callable:
 
 
 def forward(name: str, operands: list[torch.Tensor], compiling: bool) -> Callable:
-    """A call that gives the logits; compiled, it has run once."""
+    """A call that gives the logits, in a list of one; compiled, it has run once."""
     images, *parameters = operands
     network = Network(name, parameters).eval()
     if compiling:
@@ -42,8 +41,8 @@ def forward(name: str, operands: list[torch.Tensor], compiling: bool) -> Callabl
         network = torch.compile(network, fullgraph=True, dynamic=False)
 
     @torch.inference_mode()
-    def call() -> torch.Tensor:
-        return network(images)
+    def call() -> list[torch.Tensor]:
+        return [network(images)]
 
     if compiling:
         call()
@@ -60,43 +59,26 @@ class Network(torch.nn.Module):
         self.own = torch.nn.ParameterList(frozen)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return inference_networks.logits(self.name, Ops(), [images, *self.own])
+        return networks.evaluate(self.name, Ops(), [images, *self.own])
 
 
-@dataclass(frozen=True)
 class Ops:
-    """What networks ask of an engine; the dst of a `layer` is overwritten."""
+    """What networks ask of an engine; what a `finished` convolution makes is overwritten."""
 
-    convolve: Callable | None = None  # (layer, src, weights) -> dst, of training steps
+    def conv(self, x, w, family, stride, pads, groups, b=None):
+        name = f"conv{'_transpose' if family == 'deconv' else ''}{x.ndim - 2}d"
+        return getattr(F, name)(x, w, b, stride, pads, groups=groups)
 
-    def conv(self, x, w, family, stride, pad, groups):
-        src = (x.shape[0], *x.shape[2:], x.shape[1])
-        kernel = (*w.shape[2:], w.shape[1], w.shape[0])
-        return self.convolve(networks.as_layer(family, src, kernel, stride, pad, groups), x, w)
-
-    def layer(self, x, w, b, family, stride, pad, groups, activation, residual):
-        convolve = F.conv2d if family == "conv" else F.conv_transpose2d
-        y = convolve(x, w, b, stride, pad, groups=groups)
+    def finished(self, x, w, b, family, stride, pads, groups, activation, residual):
+        y = self.conv(x, w, family, stride, pads, groups, b)
         y = y if residual is None else y.add_(residual)
-        return ACTIVATIONS[activation](y)
+        return IN_PLACE[activation](y)
 
     def norm(self, x, scale, shift):
         return F.batch_norm(x, None, None, scale, shift, training=True)
 
-    def relu(self, x):
-        return F.relu(x)
-
-    def relu6(self, x):
-        return F.relu6(x)
-
-    def leaky(self, x):
-        return F.leaky_relu(x, 0.2)
-
-    def tanh(self, x):
-        return torch.tanh(x)
-
-    def add(self, x, y):
-        return x + y
+    def activate(self, x, name):
+        return getattr(F, name)(x)
 
     def concat(self, x, y):
         return torch.cat((x, y), dim=1)
@@ -107,17 +89,11 @@ class Ops:
     def flatten(self, x):
         return x.permute(0, 2, 3, 1).flatten(1)
 
-    def mean(self, x):
-        return x.mean(tuple(range(2, x.ndim)))
+    def mean(self, x, keep=False):
+        return x.mean(tuple(range(2, x.ndim)), keepdim=keep)
 
-    def mean_pixel(self, x):
-        return x.mean((2, 3), keepdim=True)
-
-    def multiply(self, x, y):
-        return x * y
-
-    def linear(self, x, w, b=None):
-        return x @ w if b is None else torch.addmm(b, x, w)
+    def linear(self, x, w, b):
+        return torch.addmm(b, x, w)
 
     def cross_entropy(self, logits, labels):
         return -(F.log_softmax(_wide(logits), dim=1) * _wide(labels)).sum(1).mean()
@@ -126,7 +102,7 @@ class Ops:
         return F.softplus((1.0 - 2.0 * target) * _wide(logits)).mean()
 
 
-ACTIVATIONS: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
+IN_PLACE: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
     None: lambda y: y,
     "relu": F.relu_,
     "relu6": lambda y: F.relu6(y, inplace=True),

@@ -1,7 +1,6 @@
 """How a JAX function becomes a timed call: jit, lower, compile."""
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.arrays import from_layout, is_kernel, to_layout
+from benchmarks.arrays import conversions
 from benchmarks.engines import Timed, _jax_networks
 from benchmarks.layer import DTYPES, Layer
 
@@ -27,27 +26,22 @@ def versions(packages: list[ModuleType]) -> dict[str, str]:
     }
 
 
-def prepare(module: ModuleType, scope, job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
-    """Compile what a job asks for; `scope` makes a context to do so in."""
+def prepare(
+    module: ModuleType, scope, apart: bool, job: dict, operands: list[np.ndarray]
+) -> dict[str, Timed]:
+    """Compile what a job asks for; `scope` makes a context to do so in.
+
+    Of an ensemble, members are called one by one if they are to be `apart`, else by `vmap`.
+    """
     jax.config.update("jax_enable_x64", job["dtype"] == "f64")
     dtype = jnp.dtype(DTYPES[job["dtype"]])
     if job["kind"] == "layer":
-        function, arrays, fetch = _layer(module, job, operands, dtype)
+        function, arrays, fetch = _layer(module, apart, job, operands, dtype)
     else:
         function, arrays, fetch = _network(module, job, operands, dtype)
     jax.block_until_ready(arrays)
     with scope(function, arrays) if scope else contextlib.nullcontext():
         return {"": compiled(function, arrays, fetch)}
-
-
-def program(module: ModuleType, scope, job: dict) -> str:
-    """A digest of what XLA is given for a layer: it differs where the lowering chose otherwise."""
-    shapes = Layer.from_json(job["layer"]).operand_shapes(job["op"])
-    operands = [np.zeros(shape, np.float32) for shape in shapes]
-    function, arrays, _ = _layer(module, job, operands, jnp.dtype(DTYPES[job["dtype"]]))
-    with scope(function, arrays) if scope else contextlib.nullcontext():
-        text = jax.jit(function).lower(*arrays).as_text()
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 #: What is computed of a network, by kind of job.
@@ -57,20 +51,20 @@ NETWORKS = {"step": _jax_networks.step, "inference": _jax_networks.forward}
 Job = tuple[Callable, list[jax.Array], Callable]
 
 
-def _layer(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
-    layer, op = Layer.from_json(job["layer"]), job["op"]
-    layout = job["layout"]
-    *kernels, result_is_kernel = is_kernel(op)
+def _layer(module: ModuleType, apart: bool, job: dict, operands: list[np.ndarray], dtype) -> Job:
+    layer, op, layout = Layer.from_json(job["layer"]), job["op"], job["layout"]
+    enter, leave = conversions(layer, op, layout)
     arrays = [
-        jax.device_put(to_layout(x, layout, k).astype(dtype))
-        for x, k in zip(operands, kernels, strict=True)
+        jax.device_put(convert(x).astype(dtype)) for convert, x in zip(enter, operands, strict=True)
     ]
-    function = module.contraction(layer, op, layout)
+    function = one = module.contraction(layer, op, layout)
+    if layer.members > 1 and apart:
 
-    def fetch(y: jax.Array) -> list[np.ndarray]:
-        return [from_layout(_as_float(y), layout, result_is_kernel)]
-
-    return function, arrays, fetch
+        def function(*all_of: jax.Array) -> jax.Array:
+            return jnp.stack([one(*own) for own in zip(*all_of, strict=True)])
+    elif layer.members > 1:
+        function = jax.vmap(one)
+    return function, arrays, lambda y: [leave(_as_float(y))]
 
 
 def _network(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:

@@ -33,18 +33,18 @@ def contraction(layer: Layer, op: str, layout: str) -> Callable:
 
 def finished(layer: Layer, activation: str | None) -> Callable:
     """The forward pass and all that follows, as a function of src, weights, bias and residual."""
-    convolve, weights_format = (
-        (jaxconv.convolution, "XIO") if layer.family == "conv" else (jaxconv.conv_transpose, "XOI")
-    )
-    common = _common(layer, "NXC", weights_format)
+    convolve = jaxconv.convolution if layer.family == "conv" else jaxconv.conv_transpose
+    common = _common(layer, "NXC")
     return lambda src, w, bias, residual: convolve(
         src, w, bias, residual=residual, activation=activation, **common
     )
 
 
 def _conv(layer: Layer, op: str, layout: str) -> Callable:
-    common = _common(layer, layout, "XIO" if layout == "NXC" else "OIX")
-    cuts = _cuts(layer)
+    common = _common(layer, layout)
+    # Off the src's end: a convolution leaves less than a stride unread there.
+    ends = zip(layer.pads_end, layer.strides, strict=True)
+    cuts = tuple(-pad if pad <= -stride else 0 for pad, stride in ends)
 
     def cropped(src):
         return _resize_end(src, tuple(-c for c in cuts), layout)
@@ -63,8 +63,7 @@ def _conv(layer: Layer, op: str, layout: str) -> Callable:
 
 
 def _deconv(layer: Layer, op: str, layout: str) -> Callable:
-    common = _common(layer, layout, "XOI" if layout == "NXC" else "IOX")
-    common["output_padding"] = tuple(max(-p, 0) for p in layer.pads_end)
+    common = _common(layer, layout) | {"output_padding": layer.output_padding}
     if op == "forward":
         return lambda src, w: jaxconv.conv_transpose(src, w, **common)
     if op == "data":
@@ -74,21 +73,10 @@ def _deconv(layer: Layer, op: str, layout: str) -> Callable:
     )
 
 
-def _common(layer: Layer, layout: str, weights_format: str) -> dict:
-    return {
-        "strides": layer.strides,
-        "pads_begin": layer.pads_begin,
-        "pads_end": tuple(max(p, 0) for p in layer.pads_end),
-        "dilations": layer.dilations,
-        "groups": layer.groups,
-        "data_format": layout,
-        "weights_format": weights_format,
-    }
-
-
-def _cuts(layer: Layer) -> tuple[int, ...]:
-    """What to cut off the src's end: a convolution leaves less than a stride unread there."""
-    return tuple(-p if p <= -s else 0 for p, s in zip(layer.pads_end, layer.strides, strict=True))
+def _common(layer: Layer, layout: str) -> dict:
+    channels = "IO" if layer.family == "conv" else "OI"
+    weights_format = f"X{channels}" if layout == "NXC" else f"{channels[::-1]}X"
+    return layer.attributes | {"data_format": layout, "weights_format": weights_format}
 
 
 def _resize_end(x: jax.Array, amounts: tuple[int, ...], layout: str) -> jax.Array:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import networks
-from benchmarks.arrays import from_layout, is_kernel, to_layout
+from benchmarks.arrays import conversions, from_layout, to_layout
 from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
 
@@ -39,16 +39,16 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
     torch.set_num_threads(job["threads"])
     torch.backends.cudnn.benchmark = True  # the fastest algorithm of those tried, as XLA does
     if job["kind"] == "inference":
-        return {"": _inference(job, operands, compiling)}
+        return {"": _network(job, operands, "channels_last", compiling)}
     if compiling:
         raise Unsupported("only inferences are compiled")
     if job["kind"] == "layer":
         layer = Layer.from_json(job["layer"])
-        formats = _formats(layer.rank)
+        formats = _formats(layer.rank if layer.members == 1 else 1)
         if _writes_past_its_workspace(layer, job["op"]):
-            del formats["channels_last"]
+            formats.pop("channels_last", None)
         return {name: _layer(job, operands, fmt) for name, fmt in formats.items()}
-    return {name: _step(job, operands, fmt) for name, fmt in _formats(2).items()}
+    return {name: _network(job, operands, name, False) for name in _formats(2)}
 
 
 def _formats(rank: int) -> dict[str, torch.memory_format]:
@@ -75,16 +75,14 @@ def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
 
 def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
     layer, op = Layer.from_json(job["layer"]), job["op"]
-    *kernels, result_is_kernel = is_kernel(op)
+    enter, leave = conversions(layer, op, "NCX")
     arrays = [
-        _tensor(to_layout(x, "NCX", k), job["dtype"], fmt)
-        for x, k in zip(operands, kernels, strict=True)
+        _tensor(convert(x), job["dtype"], fmt) for convert, x in zip(enter, operands, strict=True)
     ]
     call = contraction(layer, op, fmt, like=arrays[0])
-    return _timed(
-        lambda: call(*arrays),
-        lambda y: [from_layout(_numpy(y), "NCX", result_is_kernel)],
-    )
+    if layer.members > 1:
+        call = torch.func.vmap(call)
+    return _timed(lambda: call(*arrays), lambda y: [leave(_numpy(y))])
 
 
 def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:
@@ -102,24 +100,12 @@ def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Ten
         return F.pad(x, [-a for a in around]) if any(around) else x
 
     if op == "forward":
-        name = f"conv{'_transpose' if transposed else ''}{layer.rank}d"
-        convolve = getattr(F, name)
+        convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
         if transposed:
-            return lambda src, w: unpadded(
-                convolve(
-                    src,
-                    w,
-                    None,
-                    layer.strides,
-                    padding,
-                    output_padding,
-                    layer.groups,
-                    layer.dilations,
-                )
-            )
-        return lambda src, w: convolve(
-            padded(src), w, None, layer.strides, padding, layer.dilations, layer.groups
-        )
+            rest = (layer.strides, padding, output_padding, layer.groups, layer.dilations)
+            return lambda src, w: unpadded(convolve(src, w, None, *rest))
+        rest = (layer.strides, padding, layer.dilations, layer.groups)
+        return lambda src, w: convolve(padded(src), w, None, *rest)
 
     backward = torch.ops.aten.convolution_backward
     if op == "data":
@@ -166,53 +152,24 @@ def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
 
 
-def _step(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
+def _network(job: dict, operands: list[np.ndarray], fmt: str, compiling: bool) -> Timed:
     from benchmarks.engines import _torch_networks
 
-    tensors = _tensors(job, operands, networks.data_count(job["network"]), fmt)
-
-    def convolve(layer: Layer, src: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        return contraction(layer, "forward", fmt, like=src)(src, weights)
+    name, training, tensors = job["network"], job["kind"] == "step", []
+    for n, x in enumerate(operands):
+        kernel = n >= networks.data_count(name)
+        own = _formats(x.ndim - 2).get(fmt)  # channels_last has two names, and no third
+        tensors.append(_tensor(to_layout(x, "NCX", kernel) if x.ndim > 2 else x, job["dtype"], own))
+    if training:
+        call = _torch_networks.step(name, tensors)
+    else:
+        call = _torch_networks.forward(name, tensors, compiling)
 
     def fetch(outputs: list[torch.Tensor]) -> list[np.ndarray]:
         arrays = [_numpy(y) for y in outputs]
-        return [from_layout(x, "NCX", kernel=True) if x.ndim > 2 else x for x in arrays]
-
-    return _timed(
-        _torch_networks.step(job["network"], _torch_networks.Ops(convolve), tensors), fetch
-    )
-
-
-def _inference(job: dict, operands: list[np.ndarray], compiling: bool) -> Timed:
-    from benchmarks.engines import _torch_networks
-
-    tensors = _tensors(job, operands, 1, torch.channels_last)
-    call = _torch_networks.forward(job["network"], tensors, compiling)
-
-    def fetch(y: torch.Tensor) -> list[np.ndarray]:
-        return [from_layout(_numpy(y), "NCX", kernel=False) if y.ndim > 2 else _numpy(y)]
+        return [from_layout(x, "NCX", kernel=training) if x.ndim > 2 else x for x in arrays]
 
     return _timed(call, fetch)
-
-
-def _tensors(
-    job: dict, operands: list[np.ndarray], data_count: int, fmt: torch.memory_format
-) -> list[torch.Tensor]:
-    """The operands of a network; kernels follow the data."""
-    kernels = [n >= data_count for n in range(len(operands))]
-    return [
-        _tensor(to_layout(x, "NCX", k) if x.ndim > 2 else x, job["dtype"], _of_rank(fmt, x.ndim))
-        for x, k in zip(operands, kernels, strict=True)
-    ]
-
-
-def _of_rank(fmt: torch.memory_format, ndim: int) -> torch.memory_format | None:
-    """The format for a tensor of so many axes, as channels_last has two names and no third."""
-    if ndim < 4:
-        return None
-    if fmt == torch.contiguous_format:
-        return fmt
-    return torch.channels_last if ndim == 4 else torch.channels_last_3d
 
 
 def _timed(call: Callable, fetch: Callable) -> Timed:

@@ -2,12 +2,13 @@
 
 import pytest
 
-from benchmarks import compiled, compiled_summary, compilers, files, program_text
+from benchmarks import compiled, compilers, files, program_text
 from benchmarks.arrays import shapes_in, to_layout
-from benchmarks.compiled_summary import summary
 from benchmarks.layer import OPS
 from benchmarks.pool import ROOT
+from benchmarks.summary import summary_of_compilers
 from benchmarks.table import layers
+from tests.support.results import row
 
 TPU = """
 HloModule jit_f, is_scheduled=true
@@ -114,29 +115,17 @@ def test_shapes_are_those_of_the_arrays(op, layout):
         assert shapes_in(layer, op, layout) == [x.shape for x in arrays]
 
 
-def test_a_gpu_is_described_as_xla_reads_it():
-    text = compilers.gpu_text(compilers.GPUS["h100"])
-    assert text.startswith("gpu_device_info { threads_per_block_limit: 1024 ")
-    assert "cuda_compute_capability { major: 9 }" in text
-    assert 'platform_name: "CUDA" dnn_version_info { major: 9 minor: 8 }' in text
-
-
 # From flags to a file and back.
 
 
 def entry(cycles, temp=1 << 20, **more):
-    numbers = dict.fromkeys(compiled_summary.NUMBERS, 0) | {"cycles": cycles, "temp_bytes": temp}
+    numbers = dict.fromkeys(files.NUMBERS, 0) | {"cycles": cycles, "temp_bytes": temp}
     return {"status": "ok", "compile_s": 0.5} | numbers | more
 
 
 def results(*rows):
-    head = {"schema": compiled_summary.SCHEMA, "platform": "tpu", "target": "v5e"}
+    head = {"schema": files.COMPILED, "platform": "tpu", "target": "v5e"}
     return head | {"engines": {"jaxconv": {}, "lax": {}}, "rows": list(rows)}
-
-
-def row(name, op="forward", **engines):
-    kept = {"layer": name, "class": "dense 2-D", "op": op, "dtype": "bf16", "layout": "NXC"}
-    return kept | {"problem": "conv g1mb1ic1ih4oc1oh4kh1", "engines": engines}
 
 
 SLOW = {"status": "capped", "reason": "compiled took over 3 s"}
@@ -150,8 +139,8 @@ ROWS = [
 
 def test_rows_come_back(tmp_path):
     path = str(tmp_path / "x.csv")
-    compiled_summary.write(path, results(*ROWS))
-    found = compiled_summary.read(path)
+    files.write(path, results(*ROWS))
+    found = files.read(path, files.COMPILED)
     assert [r["engines"] for r in found["rows"]] == [r["engines"] for r in ROWS]
     assert found["target"] == "v5e"
 
@@ -159,21 +148,12 @@ def test_rows_come_back(tmp_path):
 def test_other_files_are_refused(tmp_path):
     path = str(tmp_path / "x.csv")
     files.write(path, {"engines": {}, "rows": []})
-    with pytest.raises(SystemExit, match="not results of schema 'compiled 1'"):
-        compiled_summary.read(path)
-
-
-def test_a_run_goes_on_with_the_same_compilers_only(tmp_path):
-    path = str(tmp_path / "x.csv")
-    compiled_summary.write(path, results(*ROWS))
-    asked = compiled.parse(["compiled", "--out", path])
-    assert len(compiled.known(asked, results())) == len(ROWS)
-    with pytest.raises(SystemExit, match="written with another target; give another file"):
-        compiled.known(asked, results() | {"target": "v6e"})
+    with pytest.raises(SystemExit, match="not results of schema 'compiled 1', but of 2"):
+        files.read(path, files.COMPILED)
 
 
 def test_the_summary():
-    lines = summary(results(*ROWS)).splitlines()
+    lines = summary_of_compilers(results(*ROWS)).splitlines()
     assert lines[0] == "jaxconv / lax, tpu v5e, estimates"
     cells = {line[:8].strip(): line[8:].split() for line in lines[2:-1]}
     assert cells["all"] == ["3", "1.587", "4", "0.5", "1.587", "4", "1.000", "1", "1"]
@@ -182,7 +162,9 @@ def test_the_summary():
 
 
 def test_the_summary_counts_programs_without_cycles():
-    told = summary(results(row("a", jaxconv=entry(50), lax=entry(0)), *ROWS[1:])).splitlines()
+    told = summary_of_compilers(
+        results(row("a", jaxconv=entry(50), lax=entry(0)), *ROWS[1:])
+    ).splitlines()
     assert "lax: programs without cycles, which no ratio counts: 1" in told
     assert told[2].split()[1:3] == ["3", "2.828"]
 
@@ -222,12 +204,8 @@ def test_a_compiler_that_is_here(platform, tmp_path, monkeypatch, capsys):
     ]  # fmt: skip
     monkeypatch.chdir(ROOT)
     compiled.main(command)
-    first = out.read_text()
     assert "[3/3]" in capsys.readouterr().out
-    compiled.main(command)
-    assert "[" not in capsys.readouterr().out  # all rows are there
-    assert out.read_text() == first
-    for found in compiled_summary.read(out)["rows"]:
+    for found in files.read(out)["rows"]:
         for one in found["engines"].values():
             assert one["status"] == "ok"
             assert bool(one["cycles"]) == (platform == "tpu")

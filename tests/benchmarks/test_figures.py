@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import compiled_summary, figures, files, regret
+from benchmarks import figures, files, regret
 from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
@@ -38,14 +38,14 @@ def document(tmp_path):
     )
     engines = {label: {"jax": "1.2.3"} for label in ("lax", "lax+install", "torch")}
     files.write(str(tmp_path / "steps.csv"), results(*steps) | {"engines": engines})
-    numbers = dict.fromkeys(compiled_summary.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
+    numbers = dict.fromkeys(files.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
     told = [
         row(kind, kind=kind, jaxconv=numbers | {"cycles": 5}, lax=numbers | {"cycles": lax})
         for kind, lax in (("grouped 2-D", 20), ("dense 2-D", 5))
     ]
-    head = {"schema": compiled_summary.SCHEMA, "platform": "tpu", "target": "v5e", "rows": told}
+    head = {"schema": files.COMPILED, "platform": "tpu", "target": "v5e", "rows": told}
     versions = {"jaxconv": {"python": "3.13", "jax": "0.12", "libtpu": "0.1"}, "lax": {}}
-    compiled_summary.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
+    files.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
     path = tmp_path / "DOC.md"
 
     def make(block):
@@ -167,7 +167,7 @@ def test_what_each_line_is_worth(tmp_path):
                      ("y", {"chosen": 2, "without a": 1})):  # fmt: skip
         rows = [[*[name] * len(regret.ROW), key, "any", n] for key, n in ms.items()]
         files.save_table(str(tmp_path / f"{name}.csv"), results(), [regret.COLUMNS, *rows])
-    runs = [files.load(tmp_path / f"{name}.csv") for name in "xy"]
+    runs = [files.read(tmp_path / f"{name}.csv") for name in "xy"]
     _, _, *lines, _, said = figures.worth(runs, [])
     assert lines == ["| b | 1 | 3.00 | 3.00 | 3.00 | 1 |", "| a | 2 | 1.00 | 2.00 | 0.50 | 1 |"]
     assert said.startswith("Of 2 rows, on 2 cores of Some & Sons with AVX2. The other lines are")

@@ -7,7 +7,6 @@ import pytest
 from benchmarks import (
     compare,
     compiled,
-    compiled_summary,
     figures,
     inference,
     layers,
@@ -16,16 +15,15 @@ from benchmarks import (
     train_step,
 )
 
-SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "once", "out"}
-SHARED |= {"path", "python", "repeats"}
+SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "out"}
+SHARED |= {"path", "python", "repeats", "turns"}
 ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "random", "rare", "seed"}
 COMMANDS = {
-    layers: SHARED | ROWS | {"quick", "summary"},
+    layers: SHARED | ROWS | {"ensembles", "quick", "summary"},
     regret: {"dtypes", "filter", "out"} | ROWS,
     train_step: SHARED,
     inference: SHARED | {"batches", "size"},
-    compiled: SHARED | ROWS | {"quick", "interpreter", "platform", "sample", "target"},
-    compiled_summary: set(),
+    compiled: SHARED | ROWS | {"platform", "sample", "target"},
     compare: {"all", "confidence", "only", "threshold"},
     figures: {"check"},
     summary: set(),

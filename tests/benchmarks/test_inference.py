@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import arrays, engines, files, inference, inference_networks, run
+from benchmarks import arrays, engines, files, inference, networks, run
 from benchmarks.pool import Pool
 from tests.support.peers import peer
 from tests.support.results import entry
@@ -12,24 +12,23 @@ JAX = ("lax", "lax+install", "jaxconv")
 TORCH = ("torch", "torch+compile")
 
 
-def small(ops, p, x):
+def small(net, x):
     """All that the networks are made of, on few pixels."""
-    conv = inference_networks.conv
-    x = conv(ops, p, x, 3, 8, 3, 2, activation="relu6")
-    y = conv(ops, p, x, 8, 8, 5, g=8, activation="silu")
-    gate = conv(ops, p, ops.mean_pixel(y), 8, 8, 1, activation="sigmoid")
-    y = conv(ops, p, ops.multiply(y, gate), 8, 8, 1, activation="relu", residual=x, gain=3.0)
-    x = inference_networks.up(ops, p, ops.max_pool(y, 3, 2, 1), 8, 4)
-    return inference_networks.head(ops, p, ops.concat(x, y), 12)
+    x = net.unit(x, 3, 8, 3, 2, activation="relu6")
+    y = net.unit(x, 8, 8, 5, g=8, activation="silu")
+    gate = net.unit(net.ops.mean(y, keep=True), 8, 8, 1, activation="sigmoid")
+    y = net.unit(y * gate, 8, 8, 1, activation="relu", residual=x, gain=3.0)
+    x = net.unit(net.ops.max_pool(y, 3, 2, 1), 8, 4, 2, 2, up=True)
+    return net.head(net.ops.concat(x, y), 12, networks.CLASSES)
 
 
 @pytest.fixture
 def logits(monkeypatch):
     """The logits of a network through engines in this process, by label."""
-    monkeypatch.setitem(inference_networks.NETWORKS, "small", (small, 16))
+    monkeypatch.setitem(networks.INFERRED, "small", (small, 16))
 
     def compute(name, dtype, labels, size=16):
-        drawn = inference_networks.operands(name, 2, size)
+        drawn = networks.operands(name, 2, size)
         operands = [arrays.representable(x, "bf16") for x in drawn]
         job = {"kind": "inference", "network": name, "dtype": dtype, "threads": 2}
         prepared = {label: engines.load(label).prepare(job, operands) for label in labels}
@@ -38,13 +37,17 @@ def logits(monkeypatch):
     return compute
 
 
+def judge(dtype, expected, results):
+    return inference.judge({"dtype": dtype}, [], expected, results, {})
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_the_engines_compute_the_same_network(logits, dtype):
     [whole] = expected = logits("small", "f32", ["lax"])["lax"]
-    assert whole.shape == (2, inference_networks.CLASSES)
+    assert whole.shape == (2, networks.CLASSES)
     spread = np.linalg.norm(whole[0] - whole[1]) / np.linalg.norm(whole)
     assert spread > 4 * inference.TOLERANCE[dtype]  # so that each image counts
-    notes = inference.judge(dtype, expected, logits("small", dtype, JAX))
+    notes = judge(dtype, expected, logits("small", dtype, JAX))
     assert all(note["ok"] for note in notes.values()), notes
     assert dtype == "f32" or notes["jaxconv"]["error"] < notes["lax"]["error"]
 
@@ -56,8 +59,8 @@ def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, 
     expected = logits("small", "f32", ["lax"])["lax"]
     found = {dtype: logits("small", dtype, ["torch"]) for dtype in ("f32", "bf16")}
     for dtype, results in found.items():
-        assert inference.judge(dtype, expected, results)["torch"]["ok"], dtype
-    layer = _torch_networks.Ops.layer
+        assert judge(dtype, expected, results)["torch"]["ok"], dtype
+    finished = _torch_networks.Ops.finished
 
     def changed(change):
         def other(self, x, w, b, *rest):
@@ -65,23 +68,23 @@ def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, 
             given = {"b": b, "activation": activation, "residual": residual}
             given |= {k: v for k, v in change.items() if given[k] is not None}
             tail = given["activation"], given["residual"]
-            return layer(self, x, w, given["b"], *attributes, *tail)
+            return finished(self, x, w, given["b"], *attributes, *tail)
 
         with monkeypatch.context() as patch:
-            patch.setattr(_torch_networks.Ops, "layer", other)
+            patch.setattr(_torch_networks.Ops, "finished", other)
             return logits("small", "f32", ["torch"])
 
     # A missing bias changes less than bfloat16 may; the program is the same in float32.
     changes = (("f32", {"b": None}), ("bf16", {"residual": None}), ("bf16", {"activation": "relu"}))
     for dtype, change in changes:
-        note = inference.judge(dtype, expected, changed(change))["torch"]
+        note = judge(dtype, expected, changed(change))["torch"]
         assert not note["ok"], change
         assert "differs from lax in float32" in note["reason"]
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's compiler uses it
-@pytest.mark.parametrize("name", inference_networks.NETWORKS)
+@pytest.mark.parametrize("name", networks.INFERRED)
 def test_all_engines_compute_the_same_networks(logits, name):
     peer("torch")
     expected = logits(name, "f32", ["lax"], 32)["lax"]
@@ -89,7 +92,7 @@ def test_all_engines_compute_the_same_networks(logits, name):
         engines = (
             [*JAX, *TORCH] if name == "U-Net" else [*JAX, "torch"]
         )  # to compile takes a minute
-        notes = inference.judge(dtype, expected, logits(name, dtype, engines, 32))
+        notes = judge(dtype, expected, logits(name, dtype, engines, 32))
         assert all(note["ok"] for note in notes.values()), notes
 
 
@@ -103,7 +106,7 @@ def test_all_engines_compute_the_same_networks(logits, name):
 )
 def test_the_networks_have_as_many_parameters_as_the_published_ones(name, count):
     """As torchvision's, less the scale of each channel's batch norm, which is folded."""
-    _, *parameters = inference_networks.operands(name, 1, 8)
+    _, *parameters = networks.operands(name, 1, 8)
     assert sum(x.size for x in parameters) == count
 
 
@@ -117,7 +120,7 @@ def test_rows_and_summary(monkeypatch, tmp_path, capsys):
         timed["torch"] = entry(0.02, error=0.5)
         return timed | {"torch+compile": {"status": "failed", "reason": "no compiler"}}
 
-    monkeypatch.setattr(run, "open_pool", lambda asked: Pool())
+    monkeypatch.setattr(run, "open_pool", lambda *_: Pool())
     monkeypatch.setattr(run, "reference", lambda *_: None)
     monkeypatch.setattr(run, "measure", measure)
     out = tmp_path / "inference.csv"

@@ -161,8 +161,8 @@ def test_what_the_sample_misses_the_others_catch(monkeypatch):
     assert any("differs" in n.get("reason", "") for n in notes.values())
 
 
-def run(engine, row, op, dtype="f32", layout="NXC"):
-    """Every variant of an engine gives the right result."""
+def results(engine, row, op, dtype="f32", layout="NXC"):
+    """The result of every variant of an engine."""
     job = {
         "kind": "layer",
         "layer": dataclasses.asdict(row),
@@ -171,28 +171,26 @@ def run(engine, row, op, dtype="f32", layout="NXC"):
         "layout": layout,
         "threads": 2,
     }
-    operands = arrays.operands(row, op, dtype)
-    results = {}
-    try:
-        prepared = engine.prepare(job, operands)
-    except engines.Unsupported as reason:
-        pytest.skip(str(reason))
-    for variant, timed in prepared.items():
-        result = timed.call()
-        timed.wait(result)
-        (results[f"{variant}/"],) = timed.fetch(result)
-    notes = layers.judge(row, op, dtype, operands, results, dict.fromkeys(results, "cpu"))
+    prepared = engine.prepare(job, arrays.operands(row, op, dtype))
+    return {f"{variant}/": timed.fetch(timed.call())[0] for variant, timed in prepared.items()}
+
+
+def run(engine, row, op, dtype="f32", layout="NXC"):
+    """Every variant of an engine gives the right result."""
+    found, operands = results(engine, row, op, dtype, layout), arrays.operands(row, op, dtype)
+    notes = layers.judge(row, op, dtype, operands, found, dict.fromkeys(found, "cpu"))
     assert all(note["ok"] for note in notes.values()), notes
-    assert results
+    assert found
 
 
 @pytest.fixture
 def engine(request):
-    package = {"lax": "jax"}.get(request.param, request.param)
+    name = engines.name_of(request.param)
+    package = {"lax": "jax"}.get(name, name)
     if not importlib.util.find_spec(package):
         pytest.skip(f"{package} is not installed")
     yield engines.load(request.param)
-    if request.param == "torch":
+    if name == "torch":
         import torch
 
         torch.set_grad_enabled(True)
@@ -206,6 +204,17 @@ every_engine = pytest.mark.parametrize("engine", engines.DEFAULT, indirect=True)
 def test_each_kind_of_row_runs_through_every_engine(engine, row):
     for op in OPS:
         run(engine, row, op)
+
+
+@pytest.mark.parametrize("engine", layers.ENSEMBLES["engines"].split(","), indirect=True)
+def test_each_member_of_an_ensemble_has_operands_of_its_own(engine):
+    for row, op in zip(SMALL[:3], OPS, strict=True):
+        row = dataclasses.replace(row, members=3)
+        [result] = results(engine, row, op).values()
+        operands = arrays.operands(row, op, "f32")
+        told = {"right": result, "exchanged": result[[0, 2, 1]]}
+        notes = layers.judge(row, op, "f32", operands, told, dict.fromkeys(told, "cpu"))
+        assert [name for name, note in notes.items() if note["ok"]] == ["right"]
 
 
 @every_engine

@@ -1,5 +1,6 @@
 """Problem descriptors mean what oneDNN's lists mean, and bad ones say where."""
 
+import math
 import subprocess
 import sys
 
@@ -89,3 +90,14 @@ def test_a_seed_draws_the_same_layers_on_every_python():
     for row in rows:
         spelled = problem.spell(row)
         assert problem.parse(spelled, row.family, row.network, row.tags) == row
+
+
+def test_ensembles_have_members_from_tiny_to_large():
+    rows = random_layers.ensembles(40, 5)
+    assert rows[:3] == random_layers.ensembles(3, 5)
+    assert {row.members for row in rows} == set(random_layers.MEMBERS)
+    flops = [row.flops for row in rows]
+    assert min(flops) < 1e6 < 3e7 < max(flops) <= 1e8
+    [row] = random_layers.ensembles(1, 5)
+    count = row.members * sum(map(math.prod, row.operand_shapes("data")))
+    assert problem.operand_count(problem.cell(row), "data") == count

@@ -20,7 +20,7 @@ def test_a_row_has_the_forms_and_the_plans_without_a_line(choice, line, tmp_path
     out = tmp_path / "regret.csv"
     flags = [f'--problem={choice}n"one"', "--ops=forward", f"--out={out}"]
     regret.main(["regret", *flags])
-    told = files.load(out)
+    told = files.read(out)
     assert told["schema"] == regret.SCHEMA
     assert "jax" in told["engines"]["jaxconv"]
     ms = {row["contender"]: row["ms"] for row in told["rows"]}

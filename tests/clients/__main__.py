@@ -148,7 +148,7 @@ def run(command: list[str], folder: Path | None = None) -> str:
 
 def write(known: dict[str, Client], found: dict[str, str]) -> None:
     """The row replaces the one before, in the order of the clients."""
-    rows = {row["client"]: row for row in files.load(RESULTS)["rows"]} if RESULTS.exists() else {}
+    rows = {row["client"]: row for row in files.read(RESULTS)["rows"]} if RESULTS.exists() else {}
     rows[found["client"]] = found
     with RESULTS.open("w") as text:
         text.write(f"# date: {json.dumps(str(datetime.date.today()))}\n")
