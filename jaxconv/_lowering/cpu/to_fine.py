@@ -21,9 +21,9 @@ def _much_data(p: Problem) -> bool:
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether a flip or phases are slower: with groups, or channels first, they are faster."""
+    """Whether there is one tap, but neither groups for oneDNN nor planes, which a flip suits."""
     alone = p.dense or not onednn.may_call(p)
-    return alone and (p.channels_last or p.bits != 32)
+    return p.pointwise and alone and (p.channels_last or p.bits != 32)
 
 
 #: Coarse channels a pixel for which the weights are most of the data, with stride 1.

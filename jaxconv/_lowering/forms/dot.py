@@ -1,7 +1,5 @@
 """One dot: kernels of one tap, and windows that tile the fine tensor.
 
-Windows of a result to fine that tile are one kind of residues: `phases.py` has one dot for them.
-
 A dot runs at the machine's peak; in 16 bits, only if the result is float32 and the left operand
 contracts its last axis: other orientations take up to 20 times as long. Data is channels-last. Only
 taps and channels are merged, which nobody shards, so a sharded batch stays sharded. Groups are the
@@ -35,11 +33,11 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
 
 @map_groups()
 def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
-    """Multiply each coarse pixel by the weights, and spread the products apart."""
-    geometry = call.geometry
-    out = contract_last(coarse, kernel.reshape(kernel.shape[-2:]), call.numerics)
-    spread = [(-a.pad_low, -a.pad_high, a.stride - 1) for a in geometry.axes]
-    return pad(out, dict(enumerate(spread, 1)))
+    """Multiply each coarse pixel by the weights: the product is a window."""
+    geometry, numerics = call.geometry, call.numerics
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    windows = contract_last(coarse, weights, numerics)
+    return _lay_patches(windows, kernel.shape[-2], geometry)
 
 
 @map_groups()
@@ -53,7 +51,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 FORM = Form(
     "dot",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    cannot=lambda p: not (p.pointwise or (p.tiles and p.result != "fine")),
+    cannot=lambda p: not (p.pointwise or p.tiles),
     contender=True,
 )
 
@@ -87,11 +85,33 @@ def _read_patches(fine: Array, geometry: Geometry) -> Array:
     fine = window.pad_fine(fine, geometry)  # coarse * kernel pixels an axis, since kernel == stride
     extents = [n for a in geometry.axes for n in (a.coarse, a.kernel)]
     batch, channels = fine.shape[0], fine.shape[-1]
-    rank = geometry.rank  # from (N, c1, k1, c2, k2, ..., C) to (N, c1, c2, ..., k1, k2, ..., C)
-    order = [0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2), 2 * rank + 1]
-    split = transpose(fine.reshape(batch, *extents, channels), order)
+    split = transpose(fine.reshape(batch, *extents, channels), _patch_order(geometry))
     taps = math.prod(a.kernel for a in geometry.axes)
     return split.reshape(batch, *(a.coarse for a in geometry.axes), taps * channels)
+
+
+def _lay_patches(windows: Array, channels: int, geometry: Geometry) -> Array:
+    """Lay the windows (N, coarse extents, taps * C) side by side, and crop."""
+    batch = windows.shape[0]
+    if any(a.kernel > 1 for a in geometry.axes):
+        split = windows.reshape(
+            batch,
+            *(a.coarse for a in geometry.axes),
+            *(a.kernel for a in geometry.axes),
+            channels,
+        )
+        order = _patch_order(geometry)
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        windows = transpose(split, inverse)
+    tiled = windows.reshape(batch, *(a.coarse * a.kernel for a in geometry.axes), channels)
+    crop = [(-a.pad_low, -a.pad_high, a.stride - 1 if a.kernel == 1 else 0) for a in geometry.axes]
+    return pad(tiled, dict(enumerate(crop, 1)))
+
+
+def _patch_order(geometry: Geometry) -> list[int]:
+    """The order of axes from (N, c1, k1, c2, k2, ..., C) to (N, c1, c2, ..., k1, k2, ..., C)."""
+    rank = geometry.rank
+    return [0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2), 2 * rank + 1]
 
 
 # The dots, for other forms too.
