@@ -19,7 +19,7 @@ from tests.support.peers import peer
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-SECONDS = 60  # for a whole notebook, on two cores
+SECONDS = 300  # a notebook takes 10 to 40, and twice that beside other tests: more is a hang
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -65,7 +65,7 @@ def test_it_uses_nothing_private_and_no_place_of_one_machine(path):
 @pytest.mark.slow
 @every_notebook
 def test_it_runs(path):
-    """Top to bottom in a fresh kernel, without a word on stderr, in the time it may take."""
+    """Top to bottom in a fresh kernel, without a word on stderr."""
     nbclient, nbformat = peer("nbclient"), peer("nbformat")
     peer("ipykernel"), peer("matplotlib")
     notebook = nbformat.read(path, as_version=4)
