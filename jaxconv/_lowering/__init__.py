@@ -9,7 +9,7 @@ example.py                      a problem by a few sizes, for the witnesses of l
 plan.py                         from a primitive to a plan, the first line that holds, and to lax
 force.py, measured.py           `forced`: a form by name, or those that were measured
 isolate.py                      keeps XLA from fusing a form with its neighbours
-onednn_here.py, xla_here.py     what this process may call; how fast this XLA is
+onednn_here.py                  what this process may call
 onednn_verdict.py               the verdicts of sweeps on this machine
 forms/                          the forms
 """

@@ -24,7 +24,6 @@ def example(
     channels_first: bool = False,
     devices: int = 1,
     onednn: bool = True,
-    fast_dense: bool = False,
 ) -> Problem:
     """Describe a contraction by its fine pixels, and the fine and coarse channels of a group.
 
@@ -45,5 +44,4 @@ def example(
         np.dtype(dtype),
         devices,
         onednn,
-        fast_dense,
     )

@@ -8,7 +8,7 @@ from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision, Shape, Typed
-from jaxconv._lowering import onednn_here, xla_here
+from jaxconv._lowering import onednn_here
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,6 @@ class Problem:
     devices: int = 1
     #: whether the program may call oneDNN; `onednn_call.is_safe` looks at the sizes
     onednn: bool = False
-    #: whether XLA:CPU's own dense convolution uses all cores: see `xla_here.py`
-    fast_dense: bool = False
     #: whether the result is interleaved with the results of other contractions
     phase: bool = False
     #: what follows the sum
@@ -198,7 +196,6 @@ def problem_of(
         dtype if dtype.itemsize == 8 else first.dtype,
         devices=target.devices,
         onednn=may_call_onednn(target) and onednn_here.unavailable() is None,
-        fast_dense=xla_here.fast_dense(),
         finish=finish,
     )
 

@@ -10,11 +10,10 @@ import pytest
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._base.geometry import OPERANDS, Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._base.target import Target
-from jaxconv._lowering import onednn_here, xla_here
+from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.example import example
-from jaxconv._lowering.forms import blocks, phases
+from jaxconv._lowering.forms import bits, blocks, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
@@ -61,7 +60,6 @@ def drawn(count):
             pick("coarse", "fine", "kernel"), axes, groups=pick(1, 1, 2, 32, 256),
             fine=pick(1, 1, 3, 8, 64), coarse=pick(1, 1, 4, 8, 96), batch=pick(None, 0, 1, 8),
             dtype=pick(*DTYPES), devices=pick(1, 1, 4), onednn=pick(True, False),
-            fast_dense=pick(True, False),
         )  # fmt: skip
 
 
@@ -180,44 +178,25 @@ def test_rows_of_planes_are_vectors(sizes, form):
 
 
 @pytest.mark.parametrize(
-    ("asked", "older", "newer"),
+    ("release", "slices"),
     [
-        (problem("kernel", [axis(stride=2)] * 2), "im2col", "convolution"),
-        (problem("kernel", [axis(stride=2)] * 2, batch=4), "im2col", "im2col"),
-        (problem("kernel", [axis()] * 2), "im2col", "im2col"),
-        (problem("kernel", [axis()] * 2, batch=32), "im2col", "convolution"),
-        (problem("kernel", [axis()] * 2, fine=3, batch=32), "im2col", "im2col"),
-        (problem("kernel", [axis()] * 2, fine=64, coarse=128, batch=32), "im2col", "im2col"),
-        (problem("kernel", [axis()] * 2, batch=32, dtype=DTYPES[1]), "im2col", "im2col"),
-        (problem("kernel", [axis()] * 3, batch=32), "im2col", "im2col"),
+        ("0.10.2", False),
+        ("0.11.0", False),
+        ("0.11.2", True),
+        ("0.12.0.1", True),
+        ("0.12.1rc1", True),
+        ("0.13.0.dev20270101", True),
+        ("1.0", True),
     ],
 )
-def test_what_is_faster_on_a_newer_xla_follows_from_the_problem(asked, older, newer):
-    assert names(choose_plan(asked, "cpu")) == [older]
-    assert names(choose_plan(replace(asked, fast_dense=True), "cpu")) == [newer]
-
-
-@pytest.mark.parametrize(
-    ("release", "slices", "fast"),
-    [
-        ("0.10.2", False, False),
-        ("0.11.0", False, False),
-        ("0.11.2", True, False),
-        ("0.12.0.1", True, True),
-        ("0.12.1rc1", True, True),
-        ("0.13.0.dev20270101", True, True),
-        ("1.0", True, True),
-    ],
-)
-def test_what_each_release_of_jaxlib_is_fast_at(release, slices, fast, monkeypatch):
-    monkeypatch.setattr(xla_here, "version", {"jaxlib": release}.get)
-    assert xla_here.slices_floats.__wrapped__() == slices
-    assert xla_here.fast_dense.__wrapped__() == fast
+def test_what_each_release_of_jaxlib_is_fast_at(release, slices, monkeypatch):
+    monkeypatch.setattr(bits, "version", {"jaxlib": release}.get)
+    assert bits.slices_floats.__wrapped__() == slices
 
 
 @pytest.mark.parametrize("slices", [True, False])
 def test_loops_slice_16_bits_as_numbers_where_xla_does(slices, monkeypatch):
-    monkeypatch.setattr(xla_here, "slices_floats", lambda: slices)
+    monkeypatch.setattr(bits, "slices_floats", lambda: slices)
     x = jax.ShapeDtypeStruct((5, 6, 8), BFLOAT16)
 
     def block(x):
@@ -230,19 +209,6 @@ def test_loops_slice_16_bits_as_numbers_where_xla_does(slices, monkeypatch):
         text = jax.jit(read).lower(x).as_text()
         assert ("xui16>" in text) == (not slices)
         assert "dynamic_slice" in text
-
-
-@pytest.mark.parametrize("fast", [True, False])
-def test_a_plan_is_told_the_release(fast, monkeypatch):
-    monkeypatch.setattr(xla_here, "fast_dense", lambda: fast)
-    asked = problem("kernel", [axis(stride=2)] * 2, fine=64, batch=32)
-    first, second = (
-        jax.ShapeDtypeStruct(asked.shape(slot), asked.dtype) for slot in OPERANDS["kernel"]
-    )
-    found = _lowering.problem_of(
-        "kernel", first, second, asked.geometry, asked.dtype, Target("cpu")
-    )
-    assert found.fast_dense == fast
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from jaxconv._lowering.cpu.common import (
     MAX_COARSE_CHANNELS,
     MAX_GROUP_CHANNELS,
     MAX_STEM_CHANNELS,
-    MIN_COARSE_PER_FINE,
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
     wide_groups,
@@ -19,7 +18,6 @@ from jaxconv._lowering.cpu.common import (
 from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
-    convolution,
     dot,
     dots,
     im2col,
@@ -132,31 +130,17 @@ MIN_IMAGES = 8
 
 
 def _pays_for_onednn(p: Problem) -> bool:
-    """Whether several taps, and enough results of each, are worth to move images last."""
+    """Whether several taps, and enough results of each, are worth to move images last.
+
+    Windows that tile are im2col's: it writes the data once.
+    """
     i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
-    if p.pointwise or p.work < MIN_ONEDNN_WORK:
+    if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK:
         return False
     if p.rank == 1:
         few = (p.batch or 0) < MIN_IMAGES and i >= MIN_SIGNAL_CHANNELS
         return not p.dilated and (p.strided or few)
     return VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
-
-
-#: Images for which XLA's weights gradient, which takes images as channels, beats im2col.
-MIN_MANY_IMAGES = 32
-
-#: Bytes of data that XLA's weights gradient may transpose to take images as channels.
-MAX_COPIED_BYTES = 16 << 20
-
-
-def _fast_dense(p: Problem) -> bool:
-    """Whether there are several images, and little to transpose, for XLA's convolution."""
-    if not (p.fast_dense and p.dense and p.counted) or p.rank != 2 or p.bits != 32 or p.pointwise:
-        return False
-    several = (p.batch or 0) >= (MIN_IMAGES if p.strided else MIN_MANY_IMAGES)
-    many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
-    even = not many and (p.strided or not _narrow_coarse(p))
-    return several and even and p.bytes_of_data <= MAX_COPIED_BYTES
 
 
 def _narrow_coarse(p: Problem) -> bool:
@@ -191,8 +175,8 @@ def _wide_groups(p: Problem) -> bool:
 
 
 def _dots_of_windows(p: Problem) -> bool:
-    """Whether dots win: groups, and all but stems and long signals."""
-    return not p.dense or (not _is_stem(p) and (p.rank > 1 or _short_signals(p)))
+    """Whether dots win: groups, tiles, and all but stems and long signals."""
+    return not p.dense or p.tiles or (not _is_stem(p) and (p.rank > 1 or _short_signals(p)))
 
 
 def _is_stem(p: Problem) -> bool:
@@ -250,8 +234,8 @@ TABLE: Table = (
     Line(
         "one-dot",
         dot.FORM,
-        lambda p: p.dense,
-        "one tap, or windows that tile: one dot",
+        lambda p: p.dense and (p.pointwise or p.partitioned),
+        "one tap, or windows that tile and are split over devices: one dot",
         example("kernel", (28, 28), (64, 512), 1),
     ),
     Line(
@@ -260,13 +244,6 @@ TABLE: Table = (
         _pays_for_onednn,
         "a weights gradient: oneDNN, with images as channels",
         example("kernel", (28, 28), (16, 32)),
-    ),
-    Line(
-        "fast-dense",
-        convolution.FORM,
-        _fast_dense,
-        "XLA's dense convolution, on all cores",
-        example("kernel", (28, 28), (16, 32), stride=2, onednn=False, fast_dense=True),
     ),
     FAR,
     Line(
