@@ -19,6 +19,10 @@ ACCUMULATION: dict[DType, DType] = {
     )
 }
 
+#: Integers that forward convolutions of `jax.lax` may have, and the type that holds their sums.
+EIGHT_BITS = (jnp.dtype(jnp.int8), jnp.dtype(jnp.uint8))
+INT32 = jnp.dtype(jnp.int32)
+
 
 def canonical(dtype: Any) -> Any:
     """Find the type that JAX gives to such values: float32 for float64, unless x64 is enabled."""

@@ -26,7 +26,7 @@ from jax import Array, lax
 from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding
 
-from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.dtypes import ACCUMULATION, EIGHT_BITS, INT32
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._base.reshape import move_groups, reorder
 from jaxconv._base.typing import DType, Shape, Typed
@@ -114,13 +114,21 @@ def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> M
         return f"unknown parameter {unknown[0]}"
     lhs, rhs = operands
     precision, dtype = params["precision"], result.dtype
-    if lhs.dtype not in ACCUMULATION or lhs.dtype != rhs.dtype:
+    if lhs.dtype not in (*ACCUMULATION, *EIGHT_BITS) or lhs.dtype != rhs.dtype:
         return f"operands of type {lhs.dtype} and {rhs.dtype}"
-    if dtype != lhs.dtype and (dtype not in ACCUMULATION or dtype.itemsize <= lhs.dtype.itemsize):
+    if lhs.dtype in EIGHT_BITS:
+        fits = dtype == INT32
+    else:
+        wider = dtype in ACCUMULATION and dtype.itemsize > lhs.dtype.itemsize
+        fits = dtype == lhs.dtype or wider
+    if not fits:
         return f"a result of type {dtype}"
     if not isinstance(precision, tuple | None):
         return f"precision {precision}"
-    return find_contraction(lhs.shape, rhs.shape, **{name: params[name] for name in SIZES})
+    found = find_contraction(lhs.shape, rhs.shape, **{name: params[name] for name in SIZES})
+    if lhs.dtype in EIGHT_BITS and isinstance(found, Mapped) and found.result != "coarse":
+        return f"{lhs.dtype} with lhs_dilation, batch groups or the numbers of a gradient"
+    return found
 
 
 def find_contraction(

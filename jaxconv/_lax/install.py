@@ -40,6 +40,7 @@ from jaxconv._lax.max_pool import MaxPool
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
+NOT_8_BITS = "8-bit integers, which are taken over on CPU alone"
 
 #: What each platform that can be asked for is to JAX.
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
@@ -83,10 +84,11 @@ def install(
     convolutions are compiled. JAX compiles functions again, in all threads. After
     :func:`uninstall` it finds the programs that it had compiled before.
 
-    These stay with lax: integers, 8-bit floats and complex numbers (except the three real
-    convolutions that lax makes of a complex one), no spatial axis, empty operands, a stride
-    together with lhs_dilation, symbolic extents other than the batch, dot algorithms as
-    `precision`, and, because lax is faster, weights gradients from one channel to one.
+    These stay with lax: integers (except, on CPU, forward convolutions of 8-bit integers summed in
+    int32), 8-bit floats and complex numbers (except the three real convolutions that lax makes of a
+    complex one), no spatial axis, empty operands, a stride together with lhs_dilation, symbolic
+    extents other than the batch, dot algorithms as `precision`, and, because lax is faster, weights
+    gradients from one channel to one.
     :func:`jaxconv.explain` lists how the convolutions of a program are computed.
 
     On CPU, gradients of max pools are taken over as well, since XLA computes them one element at a
@@ -199,6 +201,8 @@ def to_install(
         return mapped, extent.why_leave("pool") if alone else max_pool.ONE_DEVICE
     if extent.platform == "cpu" and not _gains(mapped, equation):
         return mapped, FASTER
+    if extent.platform != "cpu" and operands[0].dtype in dtypes.EIGHT_BITS:
+        return mapped, NOT_8_BITS
     return mapped, extent.why_leave(mapped.result)
 
 

@@ -59,6 +59,8 @@ class Form:
     any_sizes: bool = False
     #: the layouts of operands and result: of data, or "any kernel" as well, or "any" of both
     layouts: Literal["channels last", "channels first", "any kernel", "any"] = "channels last"
+    #: takes 8-bit integers, too, summed in int32
+    eight_bits: bool = False
     #: cuts or merges axes that XLA may split over devices, which would gather the data of all
     #: devices; so no line gives the form a program that XLA splits
     gathers: bool = False
@@ -73,7 +75,9 @@ class Form:
 
     def fills(self, problem: Problem) -> bool:
         """Whether the form can compute a contraction."""
-        return problem.result in self.emit and not self.cannot(problem)
+        if problem.result not in self.emit or (problem.bits == 8 and not self.eight_bits):
+            return False
+        return not self.cannot(problem)
 
     def arrange(self, problem: Problem) -> Problem:
         """The same contraction in layouts that the form takes; a kernel is else (X, i, o)."""

@@ -35,6 +35,12 @@ def _one_kind(p: Problem) -> bool:
 
 _LINES: Table = (
     Line(
+        "8 bits",
+        dots.BY_TAP,
+        lambda p: p.bits == 8 and p.taps <= taps.MAX_TAPS,
+        "cuDNN has few convolutions of 8-bit integers",
+    ),
+    Line(
         "stride 1",
         phases.FLIP,
         _no_backward_data,

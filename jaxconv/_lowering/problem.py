@@ -22,7 +22,7 @@ class Numerics:
     @property
     def sums(self) -> DType:
         """The type of partial sums."""
-        return ACCUMULATION[self.dtype]
+        return ACCUMULATION.get(self.dtype, self.dtype)  # of 8-bit integers, int32 itself
 
     @property
     def wide(self) -> "Numerics":

@@ -1,13 +1,8 @@
 """8-bit convolutions: exact sums in int32, and their quantisation.
 
-Of x - x_zero and w - w_zero, where padding is zero. Two ways, both exact:
-
-- Dots of int8, for which XLA has fast code: with s = sum over the window,
-  ``s(x*w) - x_zero*s(w) - w_zero*s(x - x_zero)``. So padding is x_zero there. uint8 becomes int8,
-  with its zero point, by taking 128 off both. The windows of all images are written to memory.
-- Float32, by the library's own convolution, on CPU and where a sum has so few products that it
-  cannot exceed 2**24: depthwise and grouped layers, whose dots are tiny, and stems. (On other
-  platforms a convolution in float32 may be Winograd's, which is not exact.)
+The sums are of (x - x_zero) * (w - w_zero), and padding is 0. With s = sum over the window, that is
+``s(x*w) - x_zero*s(w) - w_zero*s(x - x_zero)``, where x is padded with x_zero: two contractions of
+int8. uint8 becomes int8, with its zero point, by taking 128 off both.
 """
 
 import math
@@ -20,16 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxconv._base.dtypes import INT32
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import ArrayLike
 from jaxconv._contract.contractions import contract
-from jaxconv._lowering.forms.window import read_tap, taps
-from jaxconv._lowering.isolate import call_apart
+from jaxconv._lowering.forms.window import geometry_of_padded
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import resolve_sizes
-
-#: Products of two numbers of 9 bits whose sum float32 holds exactly.
-MAX_FLOAT_PRODUCTS = 2**24 // 255**2
 
 
 def sum_integers(
@@ -68,9 +60,8 @@ def quantise(
     _check_numbers(op, w.shape[0], w_scale=w_scale, w_zero_point=w_zero_point)
     if B is not None and B.shape != w.shape[:1]:
         raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
-    middle_or_not = _drop_middle(w, w_zero_point)
     found: Array = _quantise(
-        resolved.geometry, x, x_scale, x_zero_point, w, w_scale, middle_or_not,
+        resolved.geometry, x, x_scale, x_zero_point, w, w_scale, _drop_middle(w, w_zero_point),
         y_scale, y_zero_point, B,
     )  # fmt: skip
     return found
@@ -87,7 +78,7 @@ def _check_numbers(op: str, channels: int, **values: ArrayLike | None) -> None:
 
 
 def _drop_middle(w: ArrayLike, zero: ArrayLike | None) -> ArrayLike | None:
-    """Drop a zero point of the weights that is known to be the middle of their type."""
+    """Return the zero point of the weights; None if it is known to be the middle of their type."""
     zero = np.zeros(1, w.dtype) if zero is None else zero
     known = not isinstance(zero, jax.core.Tracer)
     return None if known and np.all(np.asarray(zero) == _middle(w)) else zero
@@ -128,17 +119,28 @@ def _sum(
 ) -> Array:
     """Sum the products of each window; without `w_zero` it is the middle of the type."""
     x_zero = jnp.zeros((), jnp.int32) if x_zero is None else x_zero.reshape(()).astype(jnp.int32)
-    operands = [_to_int8(x), _to_int8(w), x_zero - np.int32(_middle(x))]
+    x_zero = x_zero - np.int32(_middle(x))
     if w_zero is not None:
-        operands.append(w_zero.reshape(-1).astype(jnp.int32) - np.int32(_middle(w)))
-    dots = partial(_sum_by_dots, geometry)
-    is_one_dot = geometry.groups == 1 and math.prod(w.shape[2:]) == 1
-    if math.prod(w.shape[1:]) <= MAX_FLOAT_PRODUCTS and not is_one_dot:
-        on_cpu = partial(_sum_by_floats, geometry)
-    else:
-        on_cpu = partial(call_apart, dots)
-    sums: Array = lax.platform_dependent(*operands, cpu=on_cpu, default=dots)
-    return sums
+        w_zero = w_zero.reshape(-1).astype(jnp.int32) - np.int32(_middle(w))
+    x, w = _to_int8(x), _to_int8(w)
+    pads = [(axis.pad_low, axis.pad_high, 0) for axis in geometry.axes]
+    x = lax.pad(x, x_zero.astype(jnp.int8), [(0, 0, 0)] * 2 + pads)
+    padded = geometry_of_padded(geometry)
+
+    def sum_with(w: Array) -> Array:
+        return contract(
+            "coarse", x, w, geometry=padded, precision=(lax.Precision.DEFAULT,) * 2, dtype=INT32
+        )
+
+    def per_channel(values: Array) -> Array:
+        return values.reshape(1, -1, *(1 for _ in geometry.axes))
+
+    sums = sum_with(w) - per_channel(x_zero * w.sum(range(1, w.ndim), dtype=jnp.int32))
+    if w_zero is None:
+        return sums
+    of_group = sum_with(jnp.ones((geometry.groups, *w.shape[1:]), w.dtype))
+    of_x = of_group - x_zero * np.int32(math.prod(w.shape[1:]))
+    return sums - jnp.repeat(of_x, w.shape[0] // geometry.groups, 1) * per_channel(w_zero)
 
 
 def _to_int8(x: Array) -> Array:
@@ -146,50 +148,3 @@ def _to_int8(x: Array) -> Array:
     if x.dtype == jnp.int8:
         return x
     return lax.bitcast_convert_type(jnp.bitwise_xor(x, np.uint8(128)), jnp.int8)
-
-
-def _sum_by_floats(geometry: Geometry, x: Array, w: Array, *zeros: Array) -> Array:
-    floats = [each.astype(jnp.float32) for each in (x, w, *zeros)]
-    x, w, x_zero, *w_zero = floats
-    for zero in w_zero:
-        w = w - zero.reshape(-1, *(1,) * (w.ndim - 1))
-    sums = contract(
-        "coarse", x - x_zero, w, geometry=geometry, precision=(lax.Precision.HIGHEST,) * 2,
-        dtype=jnp.dtype(jnp.float32),
-    )  # fmt: skip
-    return sums.astype(jnp.int32)
-
-
-def _sum_by_dots(geometry: Geometry, x: Array, w: Array, x_zero: Array, *w_zero: Array) -> Array:
-    groups, images, channels = geometry.groups, x.shape[0], w.shape[0]
-    extents = [axis.coarse for axis in geometry.axes]
-    pads = [(axis.pad_low, axis.pad_high, 0) for axis in geometry.axes]
-    x = lax.pad(x, x_zero.astype(jnp.int8), [(0, 0, 0)] * 2 + pads)
-    # (groups, output channels, taps and input channels)
-    w = w.reshape(groups, channels // groups, w.shape[1], -1).swapaxes(2, 3)
-    w = w.reshape(groups, channels // groups, -1)
-    dot = partial(jnp.einsum, preferred_element_type=jnp.int32)
-    if one_tap := all(axis.kernel == 1 for axis in geometry.axes):
-        # A dot for each image, whose channels stay first: neither x nor the sums are transposed.
-        columns = read_tap((0,) * geometry.rank, x, geometry)
-        columns = columns.reshape(images, groups, w.shape[2], math.prod(extents))
-        each: tuple[Any, ...] = (None, ..., None)
-
-        def sum_with(w: Array) -> Array:
-            return dot("ngok,ngkp->ngop", jnp.broadcast_to(w, (images, *w.shape)), columns)
-    else:
-        x, geometry = jnp.moveaxis(x, 1, -1), geometry.canonical()
-        shape = images, math.prod(extents), groups, x.shape[-1] // groups
-        windows = [read_tap(tap, x, geometry).reshape(shape) for tap in taps(geometry)]
-        columns, each = jnp.concatenate(windows, axis=-1), (None, None, ...)
-
-        def sum_with(w: Array) -> Array:
-            return dot("npgk,gok->npgo", columns, w)
-
-    sums = sum_with(w) - (x_zero * w.sum(2, dtype=jnp.int32))[each]
-    for zero in w_zero:
-        of_x = sum_with(jnp.ones_like(w[:, :1])) - x_zero * np.int32(w.shape[2])
-        sums = sums - of_x * jnp.broadcast_to(zero, channels).reshape(groups, -1)[each]
-    if one_tap:
-        return sums.reshape(images, channels, *extents)
-    return jnp.moveaxis(sums.reshape(images, *extents, channels), -1, 1)

@@ -279,7 +279,16 @@ def test_precision(lhs_dilation):
 X, K = (2, 4, 6), (6, 4, 3)
 HANDED = {
     "int32": ((X, K, np.int32), {}),
-    "int8 to int32": ((X, K, np.int8), {"preferred_element_type": np.int32}),
+    "int8 to int8": ((X, K, np.int8), {}),
+    "int8 to int32, dilated": (
+        (X, K, np.int8),
+        {"preferred_element_type": np.int32, "lhs_dilation": (2,)},
+    ),
+    "int8 to int32, in groups of the batch": (
+        (X, (6, 4, 3), np.int8),
+        {"preferred_element_type": np.int32, "batch_group_count": 2},
+    ),
+    "int16 to int32": ((X, K, np.int16), {"preferred_element_type": np.int32}),
     "int8 to float32": ((X, K, np.int8), {"preferred_element_type": np.float32}),
     "bool": ((X, K, np.bool_), {}),
     "complex64": ((X, K, np.complex64), {}),

@@ -351,3 +351,27 @@ def test_rows_of_a_grouped_weights_gradient_are_gathered():
     op = GROUPED.op("convolution_backward_weights")
     text = split_over_eight("tpu", GROUPED, "rows", op, more=("fine", "coarse")).as_text()
     assert set(collectives(text)) == {"all-gather"}
+
+
+# 8-bit integers.
+
+
+@each_platform
+@pytest.mark.parametrize(
+    ("groups", "fine", "kernel"), [(1, 45, (2, 3)), (1, 5, (1, 1)), (3, 1, (2, 2)), (2, 40, (3, 3))]
+)
+def test_sums_of_8_bit_integers_compile(platform, groups, fine, kernel):
+    """ConvInteger with zero points: XLA:GPU refuses some convolutions of integers."""
+
+    def node(x, w, x_zero, w_zero):
+        attributes = {"group": groups, "strides": [2, 1], "pads": [1, 2, 0, 1]}
+        return jaxconv.onnx.apply("ConvInteger", attributes, [x, w, x_zero, w_zero])
+
+    shapes = (2, groups * fine, 5, 4), (2 * groups, fine, *kernel), (), (2 * groups,)
+    types = [
+        jax.ShapeDtypeStruct(shape, dtype)
+        for shape, dtype in zip(shapes, (np.uint8, np.int8) * 2, strict=True)
+    ]
+    text = facts(platform, node, *types)["text"]
+    assert "s32[" in text
+    assert "__cudnn$conv" not in text

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv.onnx import _integers, apply, apply_node
+from jaxconv.onnx import apply, apply_node
 from tests.support import oracle
 from tests.support.peers import integers
 
@@ -33,10 +33,9 @@ def sums_of(x, w, x_zero, w_zero, **attributes):
     )
 
 
-#: Shapes that are summed in each way: dots, a dot for each image, dots of groups, float32.
-#: Dots have more products than sums in float32 may have.
+#: Shapes that are summed in each way: XLA's convolution, a dot for each image, float32.
 LAYERS = {
-    "dots": ((2, 45, 5, 4), (4, 45, 2, 3), 1),
+    "dense": ((2, 45, 5, 4), (4, 45, 2, 3), 1),
     "one tap": ((3, 5, 4, 3), (2, 5, 1, 1), 1),
     "1d": ((2, 90, 9), (3, 90, 3), 1),
     "stem": ((2, 3, 5, 4), (4, 3, 2, 3), 1),
@@ -68,12 +67,14 @@ def test_sums_are_exact(rng, layer, types):
 
 
 def test_the_largest_sums_in_float32_are_exact():
-    """Of as many products as a group may have, each as large as can be but one, which is odd."""
-    products = _integers.MAX_FLOAT_PRODUCTS
-    assert products * 255**2 <= 2**24
-    x = np.full((1, 2 * products, 1), 255, np.uint8)
-    w = np.full((2, products, 1), 255, np.uint8)
-    x[0, :2] = 254
+    """Of as many products as a group may have, each as large as can be but one, which is odd.
+
+    uint8 is summed as int8, by 128 less.
+    """
+    products = 2**24 // 128**2
+    x = np.zeros((1, 2 * products, 1), np.uint8)
+    w = np.zeros((2, products, 1), np.uint8)
+    x[0, ::products], w[:, 0] = 1, 1
     found = apply("ConvInteger", {"group": 2}, [x, w])
     np.testing.assert_array_equal(found, sums_of(x, w, 0, 0, groups=2))
 
@@ -129,7 +130,7 @@ def test_scales_for_each_channel(rng):
 # Transformations.
 
 
-@pytest.mark.parametrize("layer", ["dots", "one tap", "groups"])
+@pytest.mark.parametrize("layer", ["dense", "one tap", "groups"])
 def test_vmap_and_jit_of_integers(rng, layer):
     x_shape, w_shape, groups = LAYERS[layer]
     x, w, zeros = (

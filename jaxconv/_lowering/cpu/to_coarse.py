@@ -19,6 +19,7 @@ from jaxconv._lowering.forms import (
     dot,
     dots,
     im2col,
+    integers,
     multiply_adds,
     onednn,
     repeat,
@@ -35,6 +36,11 @@ def _few_terms(p: Problem) -> bool:
     """Whether there are groups, and few enough multiply-adds a result for one fused loop."""
     few = not p.dense and p.fine_channels <= MAX_GROUP_CHANNELS
     return few and p.taps * p.fine_channels <= MAX_TERMS
+
+
+def _few_channels(p: Problem) -> bool:
+    """Whether there are groups, or few channels, of which XLA multiplies integers one by one."""
+    return not p.dense or p.fine_channels <= MAX_STEM_CHANNELS
 
 
 def _much_data(p: Problem) -> bool:
@@ -153,6 +159,13 @@ def _widens(p: Problem) -> bool:
 
 TABLE: Table = (
     ONE_TAP_CHANNELS_FIRST,
+    Line(
+        "8-bit",
+        integers.FORM,
+        _few_channels,
+        "float32 holds the sums of these 8-bit integers exactly",
+        example("coarse", (28, 28), (1, 1), groups=32, dtype="int8"),
+    ),
     Line(
         "much-data",
         split.BLOCKS,

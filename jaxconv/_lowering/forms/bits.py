@@ -13,7 +13,7 @@ from jaxconv._base.typing import DType
 #: ones convert the whole tensor to float32 before the loop.
 SLICES_FLOATS = (0, 11, 2)
 
-_BITS = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
+_BITS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
 def movable(x: Array) -> Array:

@@ -12,6 +12,7 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import UNIT, Geometry
 from jaxconv._base.reshape import move_groups, replace_axes
+from jaxconv._lowering import isolate
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference, window
 
@@ -27,6 +28,11 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     if fine.dtype.itemsize == 8:
         return _convolve_float64(fine, kernel, call.wide)
     fine, geometry = _pad_below(fine, geometry, [a.kernel for a in geometry.axes])
+    if fine.dtype.itemsize == 1:
+        # Else XLA gives integers the caller's order of axes: up to 100 times as long.
+        return isolate.call_apart(
+            lambda *both: reference.to_coarse(*both, call.of(geometry).wide), fine, kernel
+        )
     return reference.to_coarse(fine, kernel, call.of(geometry).wide)
 
 
@@ -101,5 +107,6 @@ FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     isolated=(),  # XLA fuses nothing with a convolution
+    eight_bits=True,
     contender=True,
 )

@@ -91,5 +91,6 @@ FORM = Form(
     "cudnn",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     layouts="any",
+    eight_bits=True,
     isolated=(),
 )

@@ -86,6 +86,7 @@ BY_TAP = Form(
     "dot by tap",
     {"coarse": taps_to_coarse, "kernel": taps_to_kernel},
     layouts="any",
+    eight_bits=True,
     isolated=(),
 )
 
@@ -159,4 +160,5 @@ BY_IMAGE = Form(
     cannot=lambda p: not p.pointwise,
     gathers=True,
     layouts="channels first",
+    eight_bits=True,
 )

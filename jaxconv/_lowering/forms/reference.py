@@ -122,6 +122,7 @@ FORM = Form(
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
     any_sizes=True,
     layouts="any",
+    eight_bits=True,
     isolated=(),
 )
 
@@ -143,5 +144,6 @@ ZEROS = Form(
     {slot: _emit_zeros(slot) for slot in ("coarse", "fine", "kernel")},
     cannot=lambda p: not p.empty,
     layouts="any",
+    eight_bits=True,
     isolated=(),
 )
