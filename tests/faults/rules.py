@@ -56,8 +56,7 @@ RULES = faults(
     ),
     ("_base/reshape.py",
      ("the order of groups and their channels swapped",
-      "(groups, x.shape[source] // groups))\n    x = jnp",
-      "(x.shape[source] // groups, groups))\n    x = jnp"),
+      "split_groups(x, groups, source)", "split_groups(x, x.shape[source] // groups, source)"),
     ),
     # The other doors
     ("_lax/from_lax.py",
