@@ -57,7 +57,8 @@ class Form:
     parts: Callable[[Problem], tuple[Problem, ...]] | None = None
     #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
     any_sizes: bool = False
-    #: the layouts of operands and result: of data, or "any kernel" as well, or "any" of both
+    #: data (N, X, C), or (N, C, X) if "channels first", and a kernel (X, fine, coarse);
+    #: "any kernel" takes the kernel as it is, and "any" takes all tensors so
     layouts: Literal["channels last", "channels first", "any kernel", "any"] = "channels last"
     #: cuts or merges axes that XLA may split over devices, which would gather the data of all
     #: devices; so no line gives the form a program that XLA splits
@@ -76,7 +77,7 @@ class Form:
         return problem.result in self.emit and not self.cannot(problem)
 
     def arrange(self, problem: Problem) -> Problem:
-        """The same contraction in layouts that the form takes; a kernel is else (X, i, o)."""
+        """The same contraction in the layouts that the form takes."""
         if self.layouts == "any":
             return problem
         inner = problem.canonical(self.layouts == "channels first")
@@ -91,6 +92,7 @@ class Line:
 
     name: str
     form: Form
+    #: asked only about problems that the form can compute: see `holds`
     when: Callable[[Problem], bool]
     why: str
     #: a problem about which this line decides, and which another form would compute without it
