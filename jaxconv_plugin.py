@@ -1,4 +1,4 @@
-"""The door of `JAXCONV_INSTALL=1 python anything.py`, with which no program has to be edited.
+"""What `JAXCONV_INSTALL=1 python anything.py` starts, so that no program has to be edited.
 
 When JAX starts its backends, it imports every module that stands in the entry points of the group
 `jax_plugins`, and calls `initialize`. To cost nothing where the variable is not set, the module

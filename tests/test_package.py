@@ -328,13 +328,13 @@ def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
 def test_calls_that_differ_in_batch_share_their_geometry(monkeypatch):
     """The batch is in the types of the arrays, not in what else a compiled op is known by."""
     calls = []
-    run = operate._contract_and_finish
+    run = operate._compute
 
     def recorded(call, *operands):
         calls.append(call)
         return run(call, *operands)
 
-    monkeypatch.setattr(operate, "_contract_and_finish", recorded)
+    monkeypatch.setattr(operate, "_compute", recorded)
     weights = tiny((2, 3, 5))
     for batch in (4, 7, 4):
         jaxconv.convolution(tiny((batch, 10, 3)), weights, strides=3, auto_pad="same_lower")

@@ -10,5 +10,5 @@ import jax
 #: The argument of `jaxconv.forced`.
 FORCED = jax.make_user_context(None)
 
-#: What `jaxconv.install` takes over, an `Extent` of `_lax/install.py`; False if it does not hold.
+#: What `jaxconv.install` takes over, a `Scope` of `_lax/install.py`; False if it does not hold.
 INSTALLED = jax.make_user_context(False)

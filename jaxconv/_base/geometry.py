@@ -6,7 +6,7 @@ kernel of k taps,
     T(fine, K, coarse) = sum  fine[n, g, i, stride*q + dilation*t - pad_low]
                               * K[g, o, i, t] * coarse[n, g, o, q]
 
-where `fine` reads as zero outside 0..f-1. Everything else about an axis follows.
+where `fine` reads as zero outside 0..f-1.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,6 @@ OPERANDS: dict[Slot, tuple[Slot, Slot]] = {
     "coarse": ("fine", "kernel"),
     "fine": ("coarse", "kernel"),
     "kernel": ("fine", "coarse"),
-}
-
-#: What users call a contraction in a program of lax's, by the slot that it fills. A transposed
-#: convolution is written like a data gradient, and one of stride 1 like a forward convolution.
-DIRECTIONS: dict[str, Slot] = {
-    "forward": "coarse",
-    "data gradient": "fine",
-    "weights gradient": "kernel",
 }
 
 
@@ -50,7 +42,7 @@ class Axis:
 
     @property
     def span(self) -> int:
-        """The extent of the kernel's origins over the fine axis, from the first to the last."""
+        """The extent of the first tap's positions over the fine axis, from first to last."""
         return self.stride * (self.coarse - 1) + 1
 
     @property
@@ -59,7 +51,7 @@ class Axis:
         return self.span - 1 + self.extent - self.fine - self.pad_low
 
     def reversed(self) -> "Axis":
-        """The axis of stride 1 on which fine and coarse pixels, and the taps' order, exchange."""
+        """The axis with fine and coarse exchanged, and taps in reverse order; only for stride 1."""
         pad = self.extent - 1 - self.pad_low
         return Axis(self.coarse, self.kernel, self.fine, 1, self.dilation, pad)
 
@@ -68,7 +60,7 @@ class Axis:
         return Axis(self.fine, self.coarse, self.kernel, self.dilation, self.stride, self.pad_low)
 
 
-#: One pixel and one tap: the rows of an image of one row.
+#: An axis of one pixel and one tap; put first, it makes an image of one row of a signal.
 UNIT = Axis(fine=1, kernel=1, coarse=1, stride=1, dilation=1, pad_low=0)
 
 

@@ -1,4 +1,4 @@
-"""Error messages: of parts that a door may name anew, with values shown on one short line."""
+"""Error messages, kept in parts so that another API can rename arguments; values are short."""
 
 import re
 import reprlib
@@ -57,7 +57,7 @@ class Refusal(str):
         return Refusal(**self.parts | parts)
 
     def rename(self, op: str, names: Mapping[str, str]) -> "Refusal":
-        """Write the message in the names of a door, which has formats of its own if it has any."""
+        """Rename the operation and its arguments; with new names, drop the hint about formats."""
         parts = {
             part: re.sub(r"`(\w+)`", lambda name: f"`{names.get(name[1], name[1])}`", text)
             for part, text in self.parts.items()
@@ -69,7 +69,7 @@ class Refusal(str):
 
 @contextmanager
 def named(op: str, names: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Name the operation and its arguments as a door does in what the rules refuse."""
+    """Name the operation and its arguments as another API does, in errors raised inside."""
     try:
         yield
     except (TypeError, ValueError) as error:

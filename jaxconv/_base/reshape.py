@@ -31,7 +31,7 @@ def move_groups(x: Array, groups: int, source: int, target: int) -> Array:
     """Move groups from (g, a) on the source axis to (g, b) on the target axis."""
     if groups == 1:
         return x
-    x = replace_axes(x, source, 1, (groups, x.shape[source] // groups))
+    x = split_groups(x, groups, source)
     x = jnp.moveaxis(x, source, target)
     return replace_axes(x, target, 2, (groups * x.shape[target + 1],))
 

@@ -103,7 +103,9 @@ def _register(result: Slot) -> None:
         return replace_aval(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
     def transpose(wrt: Slot) -> Any:
-        def rule(cotangent: Array, first: Array, second: Array, **params: Any) -> Array:
+        def rule(
+            cotangent: Array, first: Array, second: Array, *, forced: Any, **params: Any
+        ) -> Array:
             tensors: dict[Slot, Array] = dict(zip(slots, (first, second), strict=True))
             aval = aval_of_undefined_primal(tensors[wrt])
             # The one rounding of a cotangent that is wider than the operands.
@@ -113,13 +115,13 @@ def _register(result: Slot) -> None:
                 "early_rounding": False,
                 "sharding": meshes.explicit(aval),
             }
-            del params["forced"]
             return contract(wrt, *(tensors[slot] for slot in OPERANDS[wrt]), **params)
 
         return rule
 
-    def batch(axis: Any, args: Any, dims: Any, *, geometry: Geometry, **params: Any) -> Any:
-        del params["forced"]
+    def batch(
+        axis: Any, args: Any, dims: Any, *, geometry: Geometry, forced: Any, **params: Any
+    ) -> Any:
         return batch_contraction(contract, result, axis, args, dims, geometry, params)
 
     def taylor(primals_in: Any, series_in: Any, **params: Any) -> Any:

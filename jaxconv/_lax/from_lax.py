@@ -219,13 +219,14 @@ def _read_axis(
     )
 
 
-def _looks_like_gradient(batch: int, axes: list[_Axis]) -> bool:
+def _looks_like_gradient(batch_axis: int, axes: list[_Axis]) -> bool:
     """Whether these are the numbers that JAX gives to a weights gradient without groups.
 
-    JAX exchanges batch and channels, so that the batch is not the first axis, slides the gradient
-    of the result over lhs, so that rhs is larger, and turns a stride into rhs_dilation.
+    JAX exchanges batch and channels, so that the batch is not axis 0; slides the gradient of the
+    result over lhs, so that rhs has at least as many positions as the result; and turns a stride
+    into rhs_dilation.
     """
-    if batch == 0 or prod(a.taps for a in axes) < prod(a.places for a in axes):
+    if batch_axis == 0 or prod(a.taps for a in axes) < prod(a.places for a in axes):
         return False
     return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
 

@@ -1,7 +1,8 @@
 """`install`: compute lax's convolutions, whoever calls them, by the contractions of this library.
 
 One hook reaches every library on JAX, since all their convolutions are one primitive. `install`
-replaces its lowering on a platform. JAX's rules to trace, differentiate, batch and type it stay.
+replaces its lowering on a platform, and on CPU that of the gradient of a max pool. JAX's rules to
+trace, differentiate, batch and type it stay.
 """
 
 import atexit
@@ -19,7 +20,7 @@ from jax.sharding import NamedSharding
 import jaxconv
 from jaxconv._base import dtypes, environment, listeners, meshes
 from jaxconv._base.contexts import FORCED, INSTALLED
-from jaxconv._base.geometry import DIRECTIONS, OPERANDS
+from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
     count_spmd_devices,
@@ -46,7 +47,7 @@ NOT_8_BITS = "8-bit integers, which are taken over on CPU alone"
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 
 
-class Extent(NamedTuple):
+class Scope(NamedTuple):
     """What `install` takes over: the value of the context `INSTALLED`, where it holds."""
 
     platform: str
@@ -63,8 +64,14 @@ class Extent(NamedTuple):
         return ""
 
 
-#: What users call each slot; the gradient of a max pool stands beside the slots of the sum.
-NAMES: dict[str, str] = {**DIRECTIONS, "max pool gradient": "pool"}
+#: What users call what is taken over -> the slot that it fills, or "pool". lax writes a transposed
+#: convolution like a data gradient, and one of stride 1 like a forward convolution.
+NAMES: dict[str, str] = {
+    "forward": "coarse",
+    "data gradient": "fine",
+    "weights gradient": "kernel",
+    "max pool gradient": "pool",
+}
 
 
 def _list_directions(slots: Sequence[str]) -> str:
@@ -124,9 +131,9 @@ def install(
     if platform not in [*PLATFORMS]:  # a list, for what has no hash
         known = either(map(repr, PLATFORMS))
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
-    extent = Extent(platform, _slots("only", only), _slots("without", without))
+    scope = Scope(platform, _slots("only", only), _slots("without", without))
     register(platform)
-    set_globally(INSTALLED, extent)
+    set_globally(INSTALLED, scope)
 
 
 def enabled() -> bool:
@@ -180,14 +187,14 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       [1.0, 12.0, 24.0, 40.0]
     """
     register()
-    context: AbstractContextManager[Any] = INSTALLED(Extent("cpu") if yes else False)
+    context: AbstractContextManager[Any] = INSTALLED(Scope("cpu") if yes else False)
     return context
 
 
 def to_install(
-    equation: Equation, extent: Extent, target: Target
+    equation: Equation, scope: Scope, target: Target
 ) -> tuple[Mapped | MaxPool | None, str]:
-    """What a primitive of lax's is to this library, and why lax computes it; empty if not lax."""
+    """Find the contraction or max pool that a primitive is, if any; and why lax keeps it, or ""."""
     primitive, operands, (result,), params = equation
     mapped: Mapped | MaxPool | str
     if primitive is POOL_P:
@@ -198,12 +205,12 @@ def to_install(
         return None, mapped
     if isinstance(mapped, MaxPool):
         alone = target.alone and meshes.explicit(result) is None
-        return mapped, extent.why_leave("pool") if alone else max_pool.ONE_DEVICE
-    if extent.platform == "cpu" and not _gains(mapped, equation):
+        return mapped, scope.why_leave("pool") if alone else max_pool.ONE_DEVICE
+    if scope.platform == "cpu" and not _gains(mapped, equation):
         return mapped, FASTER
-    if extent.platform != "cpu" and operands[0].dtype in dtypes.EIGHT_BITS:
+    if scope.platform != "cpu" and operands[0].dtype in dtypes.EIGHT_BITS:
         return mapped, NOT_8_BITS
-    return mapped, extent.why_leave(mapped.result)
+    return mapped, scope.why_leave(mapped.result)
 
 
 def bind_mapped(
@@ -217,7 +224,7 @@ def bind_mapped(
 
 
 def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """The slots that `install` was given, by directions or by their own names; None for all."""
+    """The slots that `install` was given, by directions or their own names; None if not given."""
     if value is None:
         return None
     known = NAMES | {slot: slot for slot in OPERANDS}
@@ -263,13 +270,13 @@ def _lower(
     """The lowering rule of a primitive of lax's on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
     equation = Equation(primitive, operands, [result], params)
-    listened, extent = listeners.prepare(ctx), INSTALLED.value
+    listened, scope = listeners.prepare(ctx), INSTALLED.value
     mapped: Mapped | MaxPool | None = None
     reason = NOT_INSTALLED
-    if extent and extent.platform == platform:
+    if scope and scope.platform == platform:
         try:
             target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
-            mapped, reason = to_install(equation, extent, target)
+            mapped, reason = to_install(equation, scope, target)
             if mapped and not reason:
                 return _take_over(ctx, values, equation, mapped)
         except Exception as error:

@@ -24,6 +24,7 @@ from jax import Array, lax
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.listeners import Steps
 from jaxconv._base.typing import Shape, Typed
+from jaxconv._lax.from_lax import EMPTY
 
 #: Most taps of a window, and half for windows that overlap. With more, lax's loop compiles faster.
 MAX_TAPS = 64
@@ -32,7 +33,6 @@ MAX_TAPS = 64
 MAX_NUMBERS = 1 << 30
 
 #: Why a pool stays with lax, and how it is computed else.
-EMPTY = "an empty operand or result"
 SYMBOLIC = "a symbolic extent"
 MANY_TAPS = f"lax compiles faster: over {MAX_TAPS} taps, or {MAX_TAPS // 2} of windows that overlap"
 FAR = "windows far apart"

@@ -1,6 +1,6 @@
 """How a contraction is computed: a plan as data, then the forms that it names, in plain lax.
 
-problem.py                      a contraction in sizes: all that a choice may look at
+problem.py                      a contraction in sizes: what a choice looks at besides the processor
 normal.py                       a problem without taps, pixels and axes that add nothing
 form.py                         the records: a form, and a line of a table
 cpu/                            a table for each slot: which form when, and why

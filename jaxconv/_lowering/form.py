@@ -57,7 +57,8 @@ class Form:
     parts: Callable[[Problem], tuple[Problem, ...]] | None = None
     #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
     any_sizes: bool = False
-    #: the layouts of operands and result: of data, or "any kernel" as well, or "any" of both
+    #: data (N, X, C), or (N, C, X) if "channels first", and a kernel (X, fine, coarse);
+    #: "any kernel" takes the kernel as it is, and "any" takes all tensors so
     layouts: Literal["channels last", "channels first", "any kernel", "any"] = "channels last"
     #: takes 8-bit integers, too, summed in int32
     eight_bits: bool = False
@@ -80,7 +81,7 @@ class Form:
         return not self.cannot(problem)
 
     def arrange(self, problem: Problem) -> Problem:
-        """The same contraction in layouts that the form takes; a kernel is else (X, i, o)."""
+        """The same contraction in the layouts that the form takes."""
         if self.layouts == "any":
             return problem
         inner = problem.canonical(self.layouts == "channels first")
@@ -95,6 +96,7 @@ class Line:
 
     name: str
     form: Form
+    #: asked only about problems that the form can compute: see `holds`
     when: Callable[[Problem], bool]
     why: str
     #: a problem about which this line decides, and which another form would compute without it

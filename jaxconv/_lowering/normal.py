@@ -35,7 +35,10 @@ class Trim:
     units: tuple[int, ...]
 
     def pads(self, slot: Slot) -> bool:
-        """Whether the result in a slot is padded to full size, or an operand in it cropped."""
+        """Whether elements of the tensor in a slot are left out.
+
+        An operand is cropped, and a result is padded again.
+        """
         return any(low or high for low, high in dict(self.ends)[slot])
 
     def crop(self, slot: Slot, x: Array) -> Array:
@@ -95,27 +98,27 @@ def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     }
 
 
-def _find_readers(axis: Axis, count: int, others: int, step: int, other: int) -> range:
+def _find_readers(axis: Axis, count: int, windows: int, step: int, window_step: int) -> range:
     """Find the taps that read a fine pixel in any window, from the first to the last.
 
-    There are `count` taps, `step` apart, and `others` windows, `other` apart; or the reverse.
+    There are `count` taps, `step` apart, and `windows`, `window_step` apart; or the reverse.
     """
-    # Tap t and window q read position step*t + other*q - pad, which must be in 0..fine-1.
-    reach = other * (others - 1)
+    # Tap t and window q read position step*t + window_step*q - pad, which must be in 0..fine-1.
+    reach = window_step * (windows - 1)
     first = max(-(-(axis.pad_low - reach) // step), 0)
     last = min((axis.fine - 1 + axis.pad_low) // step, count - 1)
-    # A tap in this range may still miss a fine tensor that is shorter than `other`.
-    while first <= last and not _reads_pixel(axis, first, others, step, other):
+    # A tap in this range may still miss a fine tensor that is shorter than `window_step`.
+    while first <= last and not _reads_pixel(axis, first, windows, step, window_step):
         first += 1
-    while first <= last and not _reads_pixel(axis, last, others, step, other):
+    while first <= last and not _reads_pixel(axis, last, windows, step, window_step):
         last -= 1
     return range(first, last + 1)
 
 
-def _reads_pixel(axis: Axis, tap: int, others: int, step: int, other: int) -> bool:
+def _reads_pixel(axis: Axis, tap: int, windows: int, step: int, window_step: int) -> bool:
     start = step * tap - axis.pad_low
-    nearest = max(-(start // other), 0)  # the first q with start + other*q >= 0
-    return nearest < others and start + other * nearest < axis.fine
+    nearest = max(-(start // window_step), 0)  # the first q with start + window_step*q >= 0
+    return nearest < windows and start + window_step * nearest < axis.fine
 
 
 def _tile_axes(axes: list[Axis]) -> list[Axis]:

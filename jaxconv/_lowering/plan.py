@@ -83,12 +83,12 @@ def lower(
     forced: Forced,
     tell: Callable[[Plan], None] | None = None,
 ) -> Array:
-    """Compute the third tensor, summed in a wide type, finished, and rounded once.
+    """Compute the third tensor: sum in a wide type, finish, and round once.
 
-    An accelerator accumulates a 16-bit convolution in float32 by itself. For a float32 result,
-    XLA:GPU would convert both operands first. So a sum that is rounded after a bias is added, say,
-    here (`finish`) or by the caller (`early_rounding`), has 16 bits there. Only such a sum is
-    rounded twice. `tell` is told the plan.
+    Not so on GPU and TPU, for 16-bit operands whose sum is finished and then rounded to 16 bits,
+    here (`finish`) or by the caller (`early_rounding`): the form's result has 16 bits there, and is
+    rounded twice. Accelerators sum in float32 anyway, and for a float32 result XLA:GPU would first
+    convert both operands. `tell` is called with the plan.
     """
     if may_call_onednn(target):
         onednn_here.warn_once()
@@ -100,8 +100,8 @@ def lower(
         tell(plan)
     summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
     early = early_rounding or summed != dtype
-    native = first.dtype if early and platform != "cpu" else summed
-    out = emit_plan(plan, first, second, Numerics(precision, native), extras)
+    emitted = first.dtype if early and platform != "cpu" else summed
+    out = emit_plan(plan, first, second, Numerics(precision, emitted), extras)
     if finish is None or plan.finished:
         return lax.convert_element_type(out, dtype)
     if platform != "gpu":  # XLA:GPU takes additions in 16 bits into cuDNN's call, which rounds once

@@ -1,4 +1,7 @@
-"""One contraction in sizes: all that the choice of a form may depend on, and nothing traced."""
+"""One contraction in sizes: what the choice of a form depends on, besides the processor.
+
+Nothing in it is traced.
+"""
 
 import math
 from dataclasses import dataclass, replace

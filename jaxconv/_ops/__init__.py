@@ -2,5 +2,5 @@
 
 convolution.py      convolution, and its Backward operations
 conv_transpose.py   transposed convolution, and its Backward operations
-operate.py          what all six do: check, resolve, contract, add the bias, round once
+operate.py          what all six do: check, resolve, contract, finish, round once
 """

@@ -53,11 +53,10 @@ def operate(
     """Check and resolve the arguments of `op`, then call its jitted function."""
     one, two = op.inputs
     first, second = arguments.array(op.name, one, first), arguments.array(op.name, two, second)
-    if bias is None:
-        operand_dtype = arguments.common_dtype(op.name, **{one: first, two: second})
-    else:
-        bias = arguments.array(op.name, "bias", bias)
-        operand_dtype = arguments.common_dtype(op.name, **{one: first, two: second}, bias=bias)
+    tensors = {one: first, two: second}
+    if bias is not None:
+        bias = tensors["bias"] = arguments.array(op.name, "bias", bias)
+    operand_dtype = arguments.common_dtype(op.name, **tensors)
     resolved = resolve_sizes(op, first.shape, second.shape, result_shape, **attributes)
     if bias is not None:
         arguments.check_bias(op.name, bias, resolved)
@@ -79,7 +78,7 @@ def operate(
     return out
 
 
-def _contract_and_finish(
+def _compute(
     static: StaticArguments, first: Array, second: Array, bias: Array | None, residual: Array | None
 ) -> Array:
     """Contract two tensors, in the order of slots; finish, and round once."""
@@ -114,7 +113,7 @@ def _jit_operation(op: Op) -> Callable[..., Array]:
     def checked(static: StaticArguments, *arrays: Array) -> Array:
         names = (*op.order_by_slot(op.inputs), "bias", "residual")
         meshes.check_meshes(op.name, static.sharding, dict(zip(names, arrays, strict=True)))
-        return _contract_and_finish(static, *arrays)
+        return _compute(static, *arrays)
 
     checked.__name__ = checked.__qualname__ = op.name
     return jax.jit(checked, static_argnums=0)

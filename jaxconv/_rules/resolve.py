@@ -43,7 +43,7 @@ class Resolved:
 
     def shape(self, tensor: str) -> Shape:
         """The shape of a tensor: src, weights, dst, or a diff tensor."""
-        shape: Shape = getattr(self, f"{forward_name(tensor)}_shape")
+        shape: Shape = getattr(self, f"{_forward_name(tensor)}_shape")
         return shape
 
 
@@ -156,8 +156,8 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
         sizes.RULES[op.name](
             arguments.axis(i),
             weights=weights[kernel.spatial[i]],
-            **{forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
-            **({} if asked is None else {forward_name(op.result): asked[layout.spatial[i]]}),
+            **{_forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},
+            **({} if asked is None else {_forward_name(op.result): asked[layout.spatial[i]]}),
         )
         for i in range(rank)
     ]
@@ -218,6 +218,6 @@ def _count_elements(shape: Shape) -> int:
     return math.prod(n for n in shape if isinstance(n, int) and n)
 
 
-def forward_name(tensor: str) -> str:
+def _forward_name(tensor: str) -> str:
     """Find the name of a tensor in the forward operation: diff_src is src."""
     return tensor.removeprefix("diff_")

@@ -45,7 +45,7 @@ def pretend(monkeypatch, platform):
         params |= {"target": Target(platform), "forced": None}
         return _lowering.lower(result, first, second, **params)
 
-    jitted = jax.jit(lambda *args: operate._contract_and_finish(*args), static_argnums=0)
+    jitted = jax.jit(lambda *args: operate._compute(*args), static_argnums=0)
     monkeypatch.setattr(operate, "contract", contract)
     monkeypatch.setattr(operate, "_JITTED", dict.fromkeys(operate._JITTED, jitted))
     monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)

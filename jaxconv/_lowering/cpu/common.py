@@ -30,9 +30,9 @@ MAX_COARSE_CHANNELS = 16
 
 
 def _image_by_image(p: Problem) -> bool:
-    """Whether twice the weights, which each image copies, are at most the image, channels first.
+    """Whether channels come first, and copies of the weights have at most half the data's elements.
 
-    To coarse, one image takes the weights as they lie.
+    Each image has a copy. To coarse, the weights themselves are one of the copies.
     """
     i, o, images = p.fine_channels, p.coarse_channels, p.batch or math.inf
     copies = 1 - 1 / images if p.result == "coarse" else 1

@@ -35,7 +35,7 @@ from jaxconv._lowering.problem import Problem
 MIN_DATA_PER_SUM = 8
 
 
-def _image_by_image(p: Problem) -> bool:
+def _few_sums_an_image(p: Problem) -> bool:
     """Whether the sums, channels first, are few beside the data of an image."""
     i, o = p.fine_channels, p.coarse_channels
     few = MIN_DATA_PER_SUM * i * o <= p.positions * (i + o)
@@ -199,7 +199,7 @@ TABLE: Table = (
     Line(
         "one-tap-channels-first",
         dots.BY_IMAGE,
-        _image_by_image,
+        _few_sums_an_image,
         "one tap, channels first: a dot for each image, and no transposition",
         example("kernel", (28, 28), (16, 32), 1, channels_first=True),
     ),

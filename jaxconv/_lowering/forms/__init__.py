@@ -1,21 +1,18 @@
 """The forms: each file has ways to compute a contraction in lax, and their records.
 
-    onednn.py, onednn_call.py   oneDNN; its private call, and the sizes where it is safe
-    onednn_weights.py           weights gradients by the same call, with images as channels
-    dot.py, dots.py             one dot; a dot for each tap, or for each image
-    im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
-    multiply_adds.py            few channels a group
-    repeat.py                   channel multipliers as depthwise
-    integers.py                 8-bit integers in float32
-    convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
-    reference.py, plain.py      XLA's convolution in any layout, and zeros; lax's own lowering
-    cudnn.py                    GPU: the convolutions that cuDNN has
-    phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
-    slide.py, swap.py           weights gradients: images as kernels; fine and coarse exchanged
-    bundle.py                   TPU: groups of few channels, several in one
-    split.py, taps.py           by group, block or piece; by tap
-    window.py, blocks.py, bits.py   functions that several forms use
-
-A new form is a record (`Form`) in a file here, a line in a table with the reason, its fault, and
-a row of the table in the docs.
+onednn.py, onednn_call.py   oneDNN; its private call, and the sizes where it is safe
+onednn_weights.py           weights gradients by the same call, with images as channels
+dot.py, dots.py             one dot; a dot for each tap, or for each image
+im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
+multiply_adds.py            few channels a group
+repeat.py                   channel multipliers as depthwise
+integers.py                 8-bit integers in float32
+convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
+reference.py, plain.py      XLA's convolution in any layout, and zeros; lax's own lowering
+cudnn.py                    GPU: the convolutions that cuDNN has
+phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
+slide.py, swap.py           weights gradients: images as kernels; fine and coarse exchanged
+bundle.py                   TPU: groups of few channels, several in one
+split.py, taps.py           by group, block or piece; by tap
+window.py, blocks.py, bits.py   functions that several forms use
 """

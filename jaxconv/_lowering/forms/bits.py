@@ -42,5 +42,5 @@ def of_floats(x: Array) -> Array:
 
 
 def to_floats(x: Array, dtype: DType) -> Array:
-    """Undo the other functions."""
+    """Cast integers back to floats of `dtype`; floats stay."""
     return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)

@@ -6,19 +6,23 @@ numbers, and canonicalises other numbers only outside loops and branches.
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import UNIT, Geometry
-from jaxconv._base.reshape import move_groups, replace_axes
+from jaxconv._base.reshape import merge_groups, move_groups, split_groups
 from jaxconv._lowering import isolate
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference, window
 
 
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
-    """Call the reference; in 2-D for some of 1-D, and with other padding for float64."""
+    """Call the reference.
+
+    1-D of one channel, or in float64, is computed in 2-D; float64 is padded as XLA is fast with.
+    """
     geometry = call.geometry
     if geometry.rank == 1 and (fine.shape[-1] == 1 or fine.dtype.itemsize == 8):
         # XLA's only fast convolution of one channel, or in float64, has two spatial axes.
@@ -26,23 +30,22 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         return lax.squeeze(to_coarse(fine, kernel, call.of(plane)), (1,))
     if fine.dtype.itemsize == 8:
-        return _convolve_float64(fine, kernel, call.wide)
-    fine, geometry = _pad_below(fine, geometry, [a.kernel for a in geometry.axes])
+        return _convolve_float64(fine, kernel, call)
+    fine, geometry = _pad_if_smaller(fine, geometry, [a.kernel for a in geometry.axes])
     if fine.dtype.itemsize == 1:
         # Else XLA gives integers the caller's order of axes: up to 100 times as long.
-        return isolate.call_apart(
-            lambda *both: reference.to_coarse(*both, call.of(geometry).wide), fine, kernel
-        )
+        convolve = partial(reference.to_coarse, call=call.of(geometry).wide)
+        return isolate.call_apart(convolve, fine, kernel)
     return reference.to_coarse(fine, kernel, call.of(geometry).wide)
 
 
-def _pad_below(fine: Array, geometry: Geometry, kernel: list[int]) -> tuple[Array, Geometry]:
-    """Pad the fine tensor first if it has fewer pixels than the `kernel` that slides over it.
+def _pad_if_smaller(fine: Array, geometry: Geometry, sliding: list[int]) -> tuple[Array, Geometry]:
+    """Pad the fine tensor first if it has fewer pixels than what slides over it, of these extents.
 
     XLA would exchange a dense convolution's operands, and has only scalar code for what results:
     weights gradients of many taps took 20 to 120 times as long.
     """
-    if geometry.groups > 1 or math.prod(kernel) <= math.prod(a.fine for a in geometry.axes):
+    if geometry.groups > 1 or math.prod(sliding) <= math.prod(a.fine for a in geometry.axes):
         return fine, geometry
     # The barrier keeps XLA from moving the padding back into the convolution.
     fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
@@ -50,10 +53,11 @@ def _pad_below(fine: Array, geometry: Geometry, kernel: list[int]) -> tuple[Arra
 
 
 def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
-    """Call XLA's convolution with some padding, but not very much, which is fast in float64.
+    """Call XLA's convolution in float64, with the amount of padding that it is fast with.
 
     With more padding than keeps the extents, the call takes 12 times as long; without padding, 5 to
-    17 times on JAX 0.10. So such data is padded before, and by one pixel more for a long kernel.
+    17 times on JAX 0.10. In these cases the data is padded before, and the call pads one pixel more
+    if the dilated kernel is longer than 2.
     """
     geometry, axes = call.geometry, call.geometry.axes
     deep = any(2 * max(a.pad_low, a.pad_high) > a.extent - 1 for a in axes)
@@ -84,11 +88,10 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """
     geometry, numerics = call.geometry, call.numerics
     data, groups = geometry.data, geometry.groups
-    channels = fine.shape[data.channel]
-    fine, geometry = _pad_below(fine, geometry, [a.coarse for a in geometry.axes])
-    fine = replace_axes(fine, data.channel, 1, (groups, channels // groups))  # n, X, g, i
+    fine, geometry = _pad_if_smaller(fine, geometry, [a.coarse for a in geometry.axes])
+    fine = split_groups(fine, groups)  # n, X, g, i
     fine = jnp.moveaxis(fine, (-1, 0), (0, -1))  # i, X, g, n
-    fine = replace_axes(fine, data.channel, 2, (groups * fine.shape[-1],))
+    fine = merge_groups(fine)
     out = reference.convolve(
         fine,
         jnp.moveaxis(coarse, data.batch, -2),

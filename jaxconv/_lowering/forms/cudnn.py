@@ -54,16 +54,6 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     return _pad(out, spatial, [(-e.before, -e.after) for e in even])
 
 
-def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
-    """Compute backward data, of one group and undilated."""
-    return reference.to_fine(coarse, kernel, call)
-
-
-def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
-    """Compute backward filter: the fine tensor is the lhs, in a transposed convolution too."""
-    return reference.to_kernel(fine, coarse, call)
-
-
 class _EvenPadding(NamedTuple):
     """The same padding at both ends, and the surplus results before and after."""
 
@@ -89,7 +79,7 @@ def _pad(x: Array, spatial: tuple[int, ...], pairs: Pairs) -> Array:
 
 FORM = Form(
     "cudnn",
-    {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
+    {"coarse": to_coarse, "fine": reference.to_fine, "kernel": reference.to_kernel},
     layouts="any",
     eight_bits=True,
     isolated=(),

@@ -15,7 +15,7 @@ from functools import reduce
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import DataLayout, Geometry
+from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import merge_groups, pad, replace_axes, split_groups
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import bits, window
@@ -29,10 +29,10 @@ def taps_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     geometry, numerics = call.geometry, call.numerics
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
     kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
-    kernel = replace_axes(kernel, geometry.rank + 1, 1, (groups, kernel.shape[-1] // groups))
+    kernel = split_groups(kernel, groups)
     products = [
         lax.dot_general(
-            _split_channels(read, groups, data),
+            split_groups(read, groups, data.channel),
             kernel[tap],  # i, g, o
             (((data.channel + 1,), (0,)), ((data.channel,), (1,))),
             precision=numerics.precision,
@@ -48,11 +48,11 @@ def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Multiply the pixels that each tap reads by the coarse tensor, summed over all pixels."""
     geometry, numerics = call.geometry, call.numerics
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
-    coarse = _split_channels(coarse, groups, data)
+    coarse = split_groups(coarse, groups, data.channel)
     summed = tuple(a + (a > data.channel) for a in (data.batch, *data.spatial))
     products = [
         lax.dot_general(
-            _split_channels(read, groups, data),
+            split_groups(read, groups, data.channel),
             coarse,
             ((summed, summed), ((data.channel,), (data.channel,))),
             precision=numerics.precision,
@@ -75,11 +75,6 @@ def _read_each_tap(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap
         (window.pad_fine(fine, geometry), window.read_tap) if strided else (fine, window.shift_fine)
     )
     return ((tap, read_by(tap, fine, geometry)) for tap in window.taps(geometry))
-
-
-def _split_channels(x: Array, groups: int, data: DataLayout) -> Array:
-    """Split the channels into two axes: groups, and the channels of a group."""
-    return replace_axes(x, data.channel, 1, (groups, x.shape[data.channel] // groups))
 
 
 BY_TAP = Form(

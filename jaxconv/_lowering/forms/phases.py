@@ -23,7 +23,7 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
-from jaxconv._base.reshape import move_groups, pad, replace_axes, transpose
+from jaxconv._base.reshape import merge_groups, move_groups, pad, replace_axes, transpose
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.problem import Problem
 
@@ -224,7 +224,7 @@ def phases(coarse: Array, kernel: Array, call: Call) -> Array:
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
         order = (0, *behind, rank + 1, 2 * rank + 2)
         out = transpose(out, order, apart=1 if problem.partitioned else 0)
-        return replace_axes(out, out.ndim - 2, 2, (groups * problem.fine_channels,))
+        return merge_groups(out)
 
     def interleave(choice: tuple[Kind, ...]) -> Array:
         """Put together the results of chosen kinds, for all residues of the axes after these."""

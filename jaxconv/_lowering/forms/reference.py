@@ -98,8 +98,6 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Slide the coarse tensor, dilated by the stride, over the fine tensor by the dilation."""
     geometry, numerics = call.geometry, call.numerics
     data, layout = geometry.data, geometry.kernel
-    if fine.shape[data.batch] == 0:
-        return jnp.zeros(geometry.shape("kernel", fine.shape, coarse.shape), numerics.dtype)
     return convolve(
         fine,
         coarse,
