@@ -27,7 +27,7 @@ def _one_dot(p: Problem) -> bool:
 
 
 #: Coarse channels a pixel for which the weights are most of the data, with stride 1.
-MIN_CHANNELS_PER_PIXEL = 4
+MIN_CHANNELS_PER_PIXEL = 2
 
 
 def _few_pixels(p: Problem) -> bool:

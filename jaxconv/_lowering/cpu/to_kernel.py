@@ -122,8 +122,8 @@ MIN_ONEDNN_WORK = 1e6
 #: Coarse channels for each fine channel and tap of the last axis.
 MAX_COARSE_PER_ROW = 7
 
-#: Fine channels of few signals of stride 1 that are worth the call.
-MIN_SIGNAL_CHANNELS = 32
+#: Taps over a signal that are worth the call.
+MIN_SIGNAL_TAPS = 8
 
 #: Signals, and images of strided layers, that XLA takes as channels itself.
 MIN_IMAGES = 8
@@ -138,8 +138,9 @@ def _pays_for_onednn(p: Problem) -> bool:
     if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK:
         return False
     if p.rank == 1:
-        few = (p.batch or 0) < MIN_IMAGES and i >= MIN_SIGNAL_CHANNELS
-        return not p.dilated and (p.strided or few)
+        several = last.kernel >= MIN_SIGNAL_TAPS and i >= VECTOR_CHANNELS and not p.dilated
+        few = p.pairs <= MAX_ONE_CORE_SUMS if p.strided else (p.batch or 0) < MIN_IMAGES
+        return several and few
     return VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
 
 
