@@ -176,6 +176,8 @@ def test_every_form_claims_something():
             continue
         if form == "by block":  # of more data than tests have: `test_exact_in_blocks`
             continue
+        if form == "in float32":  # of integers: `test_integers.py`
+            continue
         assert any(claims(p, slot, form) for p in POOL for slot in SLOTS), form
 
 
