@@ -23,6 +23,11 @@ def _gathers(p: Problem) -> bool:
     return not p.dense and p.summed > 1 and p.partitioned
 
 
+def _by_tap(p: Problem) -> bool:
+    """Whether cuDNN has no such convolution, or gathers the batch, and dots are not too many."""
+    return p.result == "coarse" and (p.bits == 8 or _gathers(p)) and p.taps <= taps.MAX_TAPS
+
+
 def _not_one_convolution(p: Problem) -> bool:
     return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.reaches_far(p))
 
@@ -34,12 +39,6 @@ def _one_kind(p: Problem) -> bool:
 
 
 _LINES: Table = (
-    Line(
-        "8 bits",
-        dots.BY_TAP,
-        lambda p: p.bits == 8 and p.taps <= taps.MAX_TAPS,
-        "cuDNN has few convolutions of 8-bit integers",
-    ),
     Line(
         "stride 1",
         phases.FLIP,
@@ -77,10 +76,10 @@ _LINES: Table = (
         "no form has more than three spatial axes",
     ),
     Line(
-        "grouped, sharded",
+        "by tap",
         dots.BY_TAP,
-        lambda p: p.result == "coarse" and _gathers(p) and p.taps <= taps.MAX_TAPS,
-        "a grouped convolution gathers the batch of all devices (openxla/xla#47945)",
+        _by_tap,
+        "cuDNN lacks it for 8-bit integers, or would gather all devices' batch (openxla/xla#47945)",
     ),
     Line("all others", cudnn.FORM, lambda p: True, "one convolution of cuDNN's"),
 )

@@ -28,7 +28,7 @@ from jaxconv._lowering.forms import reference
 from jaxconv._lowering.isolate import are_small, call_apart
 from jaxconv._lowering.measured import Measured
 from jaxconv._lowering.normal import Trim, normalise
-from jaxconv._lowering.problem import Numerics, Problem, may_call_onednn, problem_of
+from jaxconv._lowering.problem import Numerics, Problem, problem_of, target_allows_onednn
 
 #: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}
@@ -90,7 +90,7 @@ def lower(
     rounded twice. Accelerators sum in float32 anyway, and for a float32 result XLA:GPU would first
     convert both operands. `tell` is called with the plan.
     """
-    if may_call_onednn(target):
+    if target_allows_onednn(target):
         onednn_here.warn_once()
     platform = target.platform
     problem = problem_of(result, first, second, geometry, dtype, target, finish)

@@ -198,11 +198,11 @@ def problem_of(
         shapes["coarse"][data.channel] // groups,
         dtype if dtype.itemsize == 8 else first.dtype,
         devices=target.devices,
-        onednn=may_call_onednn(target) and onednn_here.unavailable() is None,
+        onednn=target_allows_onednn(target) and onednn_here.unavailable() is None,
         finish=finish,
     )
 
 
-def may_call_onednn(target: Target) -> bool:
-    """Whether a program may call oneDNN, if this process may."""
+def target_allows_onednn(target: Target) -> bool:
+    """Whether a program for this target may call oneDNN; `onednn_here` says if this process may."""
     return target.platform == "cpu" and target.alone

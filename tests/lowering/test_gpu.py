@@ -12,6 +12,7 @@ import jaxconv
 from jaxconv._base.geometry import Axis
 from jaxconv._lowering import gpu
 from jaxconv._lowering.forms import cudnn
+from jaxconv._lowering.plan import choose_plan
 from tests.lowering.test_plans import axis, problem
 from tests.support import exact, oracle
 from tests.support.classes import BF16, CLASSES, F32, F64, OPERATIONS, each_slot
@@ -71,7 +72,7 @@ LINES = {
     "strided, one tap": problem("fine", [axis(28, 1, 70)] * 2, groups=4, devices=4),
     "odd strides": problem("fine", [axis(28, 3, 300)] * 2, groups=4, devices=4),
     "4-D": problem("kernel", [axis()] * 4),
-    "grouped, sharded": problem("coarse", [axis()] * 2, groups=4, devices=4),
+    "by tap": problem("coarse", [axis()] * 2, groups=4, devices=4),
     "all others": problem("coarse", [axis()] * 2, groups=4),
 }
 
@@ -82,6 +83,8 @@ def test_lines_of_the_table():
         for name, asked in LINES.items()
     }
     assert found == {line.name: line.name for line in gpu.TABLES["fine"]}
+    of_integers = replace(LINES["all others"], dtype=np.dtype(np.int8))
+    assert choose_plan(of_integers, "gpu").form.name == "dot by tap"
 
 
 # How even padding is chosen.

@@ -55,11 +55,13 @@ MAX_DOT_PIXELS = 14 * 14
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether one tap, or tiles, have one group, and oneDNN does not save a pass."""
-    called = onednn.may_call(p) and _pays_for_onednn(p)
-    planes = p.channels_first and p.bits == 32  # a dot would transpose the weights, too
-    if not p.dense or not called or not p.pointwise or planes:
-        return p.dense and not called
+    """Whether there is one group, and a dot beats oneDNN, of one tap, or windows that tile."""
+    if not p.dense:
+        return False
+    if not (onednn.may_call(p) and _pays_for_onednn(p)):
+        return True
+    if not p.pointwise or (p.channels_first and p.bits == 32):
+        return False  # channels first, a dot would transpose the weights, too
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
     copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
     return not (finishes or copies)
