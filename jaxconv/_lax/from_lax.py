@@ -38,6 +38,7 @@ Numbers = lax.ConvDimensionNumbers
 NO_AXIS = "no spatial axis"
 SYMBOLIC = "a symbolic extent other than the batch"
 EMPTY = "an empty operand or result"
+NOT_FORWARD = "8-bit integers with lhs_dilation, batch groups or the numbers of a gradient"
 BOTH_STRIDES = "a stride together with lhs_dilation"
 
 
@@ -127,7 +128,7 @@ def as_contraction(operands: Sequence[Typed], result: Typed, **params: Any) -> M
         return f"precision {precision}"
     found = find_contraction(lhs.shape, rhs.shape, **{name: params[name] for name in SIZES})
     if lhs.dtype in EIGHT_BITS and isinstance(found, Mapped) and found.result != "coarse":
-        return f"{lhs.dtype} with lhs_dilation, batch groups or the numbers of a gradient"
+        return NOT_FORWARD
     return found
 
 
