@@ -7,7 +7,7 @@ the tests run on the oldest and the newest supported JAX.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ __all__ = [
     "batching",
     "count_spmd_devices",
     "default_matmul_precision",
+    "evaluate_equations",
     "explicit_mesh_axes_of_vmap",
     "find_lowering_rule",
     "infer_result_aval",
@@ -255,3 +256,20 @@ def walk_equations(jaxpr: Any) -> Iterator[Equation]:
             for value in param if isinstance(param, tuple | list) else (param,):
                 if hasattr(getattr(value, "jaxpr", value), "eqns"):
                     yield from walk_equations(value)
+
+
+def evaluate_equations(program: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
+    """Evaluate a jaxpr of one result, each step by `apply(primitive, operands, params)`."""
+    jaxpr = program.jaxpr
+    values = dict(zip(jaxpr.constvars, program.consts, strict=True))
+
+    def read(variable: Any) -> Any:
+        return variable.val if hasattr(variable, "val") else values[variable]
+
+    values.update(zip(jaxpr.invars, operands, strict=True))
+    for eqn in jaxpr.eqns:
+        outputs = apply(eqn.primitive, [*map(read, eqn.invars)], eqn.params)
+        outputs = outputs if eqn.primitive.multiple_results else [outputs]
+        values.update(zip(eqn.outvars, outputs, strict=True))
+    (result,) = jaxpr.outvars
+    return read(result)

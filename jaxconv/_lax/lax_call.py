@@ -4,7 +4,7 @@ lax's function is traced on the shapes alone. So this JAX's checks, padding rule
 errors hold. The traced program is then evaluated on the operands.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import index
@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 from jaxconv._base import meshes
-from jaxconv._base.jax_names import Equation, Primitive, walk_equations
+from jaxconv._base.jax_names import Equation, Primitive, evaluate_equations, walk_equations
 from jaxconv._base.reshape import pad
 from jaxconv._lax.from_lax import BOTH_STRIDES, Numbers, as_contraction, compute
 from jaxconv._rules import arguments as _arguments
@@ -96,25 +96,8 @@ def _compute(static: _StaticArguments, *operands: Array) -> Array:
             return contraction(*operands, sharding=sharding)
         return primitive.bind(*meshes.vary_alike(*operands), **params)
 
-    out: Array = evaluate(program, operands, apply)
+    out: Array = evaluate_equations(program, operands, apply)
     return out
-
-
-def evaluate(program: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:
-    """Evaluate a jaxpr of one result, each step by `apply(primitive, operands, params)`."""
-    jaxpr = program.jaxpr
-    values = dict(zip(jaxpr.constvars, program.consts, strict=True))
-
-    def read(variable: Any) -> Any:
-        return variable.val if hasattr(variable, "val") else values[variable]
-
-    values.update(zip(jaxpr.invars, operands, strict=True))
-    for eqn in jaxpr.eqns:
-        outputs = apply(eqn.primitive, [*map(read, eqn.invars)], eqn.params)
-        outputs = outputs if eqn.primitive.multiple_results else [outputs]
-        values.update(zip(eqn.outvars, outputs, strict=True))
-    (result,) = jaxpr.outvars
-    return read(result)
 
 
 def _find_contraction(convolution: Equation) -> Callable[..., Array] | None:

@@ -12,6 +12,7 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.reshape import transpose
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import col2im, im2col, multiply_adds, phases, split
 from tests.support.forms import Form
 from tests.support.small import SLOTS, TO, claims, draw, expected, kind, tensors
@@ -176,7 +177,7 @@ def test_every_form_claims_something():
             continue
         if form == "by block":  # of more data than tests have: `test_exact_in_blocks`
             continue
-        if form == "in float32":  # of integers: `test_integers.py`
+        if form == "in float32":  # of narrow types: `test_integers.py`, and 16 bits below
             continue
         assert any(claims(p, slot, form) for p in POOL for slot in SLOTS), form
 
@@ -193,9 +194,15 @@ def test_exact_at_length(form, slot):
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
 @pytest.mark.parametrize("slot", SLOTS)
-@pytest.mark.parametrize("form", [None, _lowering.PORTABLE])
-def test_16_bits_are_rounded_once(form, slot, dtype):
-    """Sums that 16 bits do not hold: a partial sum in 16 bits would be off."""
+@pytest.mark.parametrize(
+    ("form", "native"), [(None, False), (_lowering.PORTABLE, False), (_lowering.PORTABLE, True)]
+)
+def test_16_bits_are_rounded_once(form, native, slot, dtype, patched):
+    """Sums that 16 bits do not hold: a partial sum in 16 bits would be off.
+
+    `native` as if the processor had the type: else the forms see float32.
+    """
+    patched(onednn_here, "multiplies", lambda dtype: native or dtype == np.float32)
     problems = draw(seed=5, count=4, ranks=(2,), most_channels=24)
     limit = 100 if dtype == jnp.bfloat16 else 30
     for result in (np.float32, None):

@@ -18,9 +18,10 @@ LAYERS = {
     "depthwise": (1, 2, (3, 2), 8, LAST, "in float32"),
     "grouped": (3, 2, (2, 3), 4, FIRST, "in float32"),
     "stem": (3, 6, (3, 3), 1, FIRST, "in float32"),
-    "dense": (110, 3, (3, 2), 1, LAST, "convolution"),
+    "dense": (110, 5, (3, 2), 1, LAST, "convolution"),
+    "head": (40, 3, (3, 2), 1, LAST, "in float32"),
     "large groups": (180, 3, (3, 2), 2, LAST, "convolution"),
-    "one tap": (700, 4, (1, 1), 1, LAST, "convolution"),
+    "one tap": (700, 5, (1, 1), 1, LAST, "convolution"),
     "one tap, channels first": (13, 3, (1, 1), 1, FIRST, "dot by image"),
 }
 

@@ -122,6 +122,30 @@ def test_deep_depthwise_layers_are_called_where_they_were_swept(sizes, avx512, f
     assert names(choose_plan(asked, "cpu")) == [form]
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("asked", "lacked", "had"),
+    [
+        (("coarse", (28, 28), (32, 32)), ["in float32", "onednn"], ["onednn"]),
+        (("kernel", (28, 28), (32, 32)), ["in float32", "onednn-weights"], ["im2col"]),
+        (("coarse", (28, 28), (8, 31)), ["onednn"], ["onednn"]),
+        (("coarse", (28, 28), (3, 32)), ["multiply-adds"], ["onednn"]),
+        (("coarse", (28, 28), (32, 32), 1), ["in float32", "dot"], ["dot"]),
+        (("coarse", (160, 160), (32, 32)), ["onednn"], ["onednn"]),
+        (("coarse", (28, 28), (1, 1), 3, 32), ["multiply-adds"], ["onednn"]),
+        (("coarse", (28, 28), (1, 1), 3, 31), ["onednn"], ["onednn"]),
+        (("coarse", (28, 28), (1, 1), 5, 280), ["multiply-adds"], ["onednn"]),
+        (("coarse", (28, 28), (1, 1), 5, 281), ["onednn"], ["onednn"]),
+    ],
+)
+def test_what_the_processor_lacks_is_computed_in_float32(asked, lacked, had, native, patched):
+    """Dense contractions of not too much data; few products of many groups widen as they go."""
+    patched(onednn_here, "multiplies", lambda dtype: native or dtype == np.float32)
+    *sizes, groups = asked if len(asked) == 5 else (*asked, 1)
+    found = choose_plan(example(*sizes, groups=groups, dtype=BFLOAT16), "cpu")
+    assert names(found) == (had if native else lacked)
+
+
 def test_groups_of_16_bits_are_widened_one_by_one():
     asked = example("kernel", (80, 80), (16, 16), groups=8, batch=4, dtype=BFLOAT16)
     assert names(choose_plan(asked, "cpu")) == ["by group", "onednn-weights"]
@@ -142,7 +166,7 @@ def channels_first(asked):
     [
         (problem("fine", [axis(56, 3, 2)] * 2, 64, 1, 1), "spread"),
         (problem("fine", [axis(56, 3, 2)] * 2, 16, 4, 4), "spread"),
-        (problem("fine", [axis(56, 5, 2)] * 2, 16, 4, 4), "phases"),
+        (problem("fine", [axis(56, 6, 2)] * 2, 16, 4, 4), "phases"),
         (problem("fine", [axis(56, 3, 5)] * 2, 64, 1, 1), "phases"),
         (problem("fine", [axis(56, 3, 2)] * 2, 64, 1, 1, dtype=BFLOAT16), "phases"),
         (problem("fine", [axis(56, 3, 2)] * 2), "phases"),

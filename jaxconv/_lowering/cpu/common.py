@@ -2,9 +2,10 @@
 
 import math
 
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line
-from jaxconv._lowering.forms import convolution, dots, taps
+from jaxconv._lowering.forms import convolution, dots, taps, widen
 from jaxconv._lowering.problem import Problem
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
@@ -25,6 +26,9 @@ MIN_SUMMED_PER_RESULT = 8
 #: Coarse channels for each fine channel of a layer that makes many of few.
 MIN_COARSE_PER_FINE = 10
 
+#: Taps for which multiply-adds read the data from memory as fast as from a cache.
+MAX_TAPS_AT_ONCE = 9
+
 #: Coarse channels that are not worth im2col's windows.
 MAX_COARSE_CHANNELS = 16
 
@@ -43,6 +47,33 @@ def wide_groups(p: Problem) -> bool:
     """Whether each of several groups is much work, in a type that is multiplied as it is."""
     return p.counted and p.bits > 16 and p.work >= MIN_GROUP_WORK * p.geometry.groups
 
+
+#: Channels of a 16-bit type that are worth copies in float32; and bytes of these copies, since the
+#: pages of more are mapped anew at each call.
+MIN_WIDENED_CHANNELS, MAX_WIDENED_BYTES = 32, 32 << 20
+
+
+def is_widened(p: Problem) -> bool:
+    """Whether the processor multiplies the operands in float32, not in 16 bits."""
+    return p.bits == 16 and not onednn_here.multiplies(p.dtype)
+
+
+def _is_slow_as_it_is(p: Problem) -> bool:
+    """Whether XLA would multiply integers one by one, or widen windows of 16 bits at each dot."""
+    fewest = min(p.fine_channels, p.coarse_channels)
+    if p.bits == 8:
+        return not p.dense or fewest <= MAX_STEM_CHANNELS
+    many = p.dense and fewest >= MIN_WIDENED_CHANNELS
+    return is_widened(p) and many and p.counted and p.bytes_of_data <= MAX_WIDENED_BYTES
+
+
+IN_FLOAT32 = Line(
+    "in-float32",
+    widen.FORM,
+    _is_slow_as_it_is,
+    "a narrow type that would be multiplied slowly as it is",
+    example("coarse", (28, 28), (32, 64), dtype="float16"),
+)
 
 ONE_TAP_CHANNELS_FIRST = Line(
     "one-tap-channels-first",

@@ -3,13 +3,17 @@
 from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
     FAR,
+    IN_FLOAT32,
     MAX_COARSE_CHANNELS,
     MAX_GROUP_CHANNELS,
     MAX_STEM_CHANNELS,
+    MAX_TAPS_AT_ONCE,
     MIN_COARSE_PER_FINE,
     MIN_SUMMED_PER_RESULT,
+    MIN_WIDENED_CHANNELS,
     ONE_TAP_CHANNELS_FIRST,
     VECTOR_CHANNELS,
+    is_widened,
     wide_groups,
 )
 from jaxconv._lowering.example import example
@@ -19,7 +23,6 @@ from jaxconv._lowering.forms import (
     dot,
     dots,
     im2col,
-    integers,
     multiply_adds,
     onednn,
     repeat,
@@ -33,14 +36,9 @@ MAX_TERMS = 100
 
 
 def _few_terms(p: Problem) -> bool:
-    """Whether there are groups, and few enough multiply-adds a result for one fused loop."""
-    few = not p.dense and p.fine_channels <= MAX_GROUP_CHANNELS
+    """Whether few enough multiply-adds a result for one fused loop: of groups, or 16-bit stems."""
+    few = (not p.dense or _costs_to_widen(p)) and p.fine_channels <= MAX_GROUP_CHANNELS
     return few and p.taps * p.fine_channels <= MAX_TERMS
-
-
-def _few_channels(p: Problem) -> bool:
-    """Whether there are groups, or few channels, of which XLA multiplies integers one by one."""
-    return not p.dense or p.fine_channels <= MAX_STEM_CHANNELS
 
 
 def _much_data(p: Problem) -> bool:
@@ -74,19 +72,12 @@ def _few_results(p: Problem) -> bool:
     return p.counted and few and p.fine_channels >= MIN_SUMMED_PER_RESULT * p.coarse_channels
 
 
-#: Products of a result that cost less than two transpositions.
-MAX_PLANE_TERMS = 49
-
-#: Channels of a group of such a result; with strides, one.
-MAX_PLANE_CHANNELS = 4
-
-
 def few_terms_channels_first(p: Problem) -> bool:
     """Whether few sums, or those of few channels, cost less than two transpositions."""
-    most = 1 if p.strided else MAX_PLANE_CHANNELS
+    most = 1 if p.strided else MAX_STEM_CHANNELS
     stem = onednn.may_call(p) and p.bits == 32
     few = (stem or not p.dense) and p.fine_channels <= most
-    return p.channels_first and few and p.taps * p.fine_channels <= MAX_PLANE_TERMS
+    return p.channels_first and few and p.taps * p.fine_channels <= MAX_TERMS
 
 
 #: Coarse channels of a group: more are a dense contraction's work.
@@ -108,7 +99,8 @@ MAX_COPIED_KERNEL_PIXELS = 49
 
 def _pays_for_onednn(p: Problem) -> bool:
     """Whether there is enough work to start oneDNN, to copy the kernel, and for vectors."""
-    if p.work < MIN_ONEDNN_WORK or (_few_terms(p) and _has_no_vectors(p)):
+    slow = _has_no_vectors(p) or _costs_to_widen(p)
+    if p.work < MIN_ONEDNN_WORK or (_few_terms(p) and slow):
         return False
     few = p.pixels <= MAX_COPIED_KERNEL_PIXELS and p.bits == 32
     copied = p.dense and p.rank == 2 and p.geometry.kernel == p.geometry.canonical().kernel
@@ -118,6 +110,18 @@ def _pays_for_onednn(p: Problem) -> bool:
 def _has_no_vectors(p: Problem) -> bool:
     """Whether oneDNN has scalar code, for few channels that give one; or results interleave."""
     return p.coarse_channels == 1 < p.fine_channels or (p.phase and p.depthwise)
+
+
+#: Elements of a window of all channels that the first cache holds in float32, of a channel a group.
+MAX_WIDENED_WINDOW = 7000
+
+
+def _costs_to_widen(p: Problem) -> bool:
+    """Whether to widen both tensors for oneDNN costs more than multiply-adds, for many channels."""
+    fine, coarse = (p.geometry.groups * n for n in (p.fine_channels, p.coarse_channels))
+    few = p.taps <= MAX_TAPS_AT_ONCE and p.fine_channels <= MAX_STEM_CHANNELS
+    few = few or (p.fine_channels == 1 and p.taps * fine <= MAX_WIDENED_WINDOW)
+    return is_widened(p) and few and coarse >= MIN_WIDENED_CHANNELS
 
 
 def _dots_only(p: Problem) -> bool:
@@ -161,13 +165,7 @@ def _widens(p: Problem) -> bool:
 
 TABLE: Table = (
     ONE_TAP_CHANNELS_FIRST,
-    Line(
-        "8-bit",
-        integers.FORM,
-        _few_channels,
-        "float32 holds the sums of these 8-bit integers exactly",
-        example("coarse", (28, 28), (1, 1), groups=32, dtype="int8"),
-    ),
+    IN_FLOAT32,
     Line(
         "much-data",
         split.BLOCKS,

@@ -5,9 +5,11 @@ import math
 from jaxconv._lowering.cpu import to_coarse
 from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
+    IN_FLOAT32,
     MAX_STEM_CHANNELS,
     MIN_SUMMED_PER_RESULT,
     ONE_TAP_CHANNELS_FIRST,
+    is_widened,
 )
 from jaxconv._lowering.example import example
 from jaxconv._lowering.form import Line, Table
@@ -49,9 +51,8 @@ def _few_results(p: Problem) -> bool:
     few = p.fine_channels <= MAX_STEM_CHANNELS
     many = p.coarse_channels >= MIN_SUMMED_PER_RESULT * p.fine_channels
     if p.onednn:
-        return (
-            p.counted and p.bits == 32 and few and many and p.coarse_channels > MAX_PHASED_CHANNELS
-        )
+        wide = p.bits == 32 or is_widened(p)
+        return p.counted and wide and few and many and p.coarse_channels > MAX_PHASED_CHANNELS
     return p.counted and p.bits < 64 and (few or many)
 
 
@@ -64,6 +65,7 @@ def _spread(p: Problem) -> bool:
 
 TABLE: Table = (
     ONE_TAP_CHANNELS_FIRST,
+    IN_FLOAT32,
     Line(
         "much-data",
         split.BLOCKS,

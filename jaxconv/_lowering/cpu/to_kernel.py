@@ -1,18 +1,20 @@
 """CPU, to kernel: weights gradients."""
 
 import math
-from dataclasses import replace
 
 import jax.numpy as jnp
 
 from jaxconv._lowering.cpu.common import (
     ALL_OTHERS,
     FAR,
+    IN_FLOAT32,
     MAX_COARSE_CHANNELS,
     MAX_GROUP_CHANNELS,
     MAX_STEM_CHANNELS,
+    MAX_TAPS_AT_ONCE,
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
+    is_widened,
     wide_groups,
 )
 from jaxconv._lowering.example import example
@@ -96,10 +98,6 @@ def _rows(p: Problem) -> bool:
     return p.channels_first and long and few and (p.strided or aliased)
 
 
-#: Taps for which multiply-adds read the data from memory as fast as from a cache.
-MAX_TAPS_AT_ONCE = 9
-
-
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read again and again; the form knows how much is too much."""
     copied = not p.channels_last and p.rank > 1 and not p.tiles
@@ -167,8 +165,9 @@ MIN_GROUP_WINDOWS_BYTES = 4 << 20
 
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
-    one = replace(p, geometry=replace(p.geometry, groups=1))
-    if onednn_weights.FORM.fills(one) and _pays_for_onednn(one):
+    [one] = split.split_groups(p)
+    alike = p.bits > 16 or is_widened(p)  # no processor with the type has been measured
+    if alike and onednn_weights.FORM.fills(one) and _pays_for_onednn(one):
         return True
     windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
     much = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups
@@ -204,6 +203,7 @@ TABLE: Table = (
         "one tap, channels first: a dot for each image, and no transposition",
         example("kernel", (28, 28), (16, 32), 1, channels_first=True),
     ),
+    IN_FLOAT32,
     Line(
         "depthwise-weights",
         slide.FORM,

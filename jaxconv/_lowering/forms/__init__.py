@@ -6,7 +6,7 @@ dot.py, dots.py             one dot; a dot for each tap, or for each image
 im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
 multiply_adds.py            few channels a group
 repeat.py                   channel multipliers as depthwise
-integers.py                 8-bit integers in float32
+widen.py                    8-bit and 16-bit types in float32
 convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
 reference.py, plain.py      XLA's convolution in any layout, and zeros; lax's own lowering
 cudnn.py                    GPU: the convolutions that cuDNN has

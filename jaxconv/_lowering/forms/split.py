@@ -37,7 +37,7 @@ MAX_DEPTHWISE_TAPS, MAX_TAPS = 32, 64
 GROUPS_SIDE_BY_SIDE = 4
 
 
-def _split_groups(problem: Problem) -> tuple[Problem, ...]:
+def split_groups(problem: Problem) -> tuple[Problem, ...]:
     one = replace(problem, geometry=replace(problem.geometry, groups=1))
     wide = problem.result == "kernel"
     return (replace(one, dtype=ACCUMULATION[problem.dtype]) if wide else one,)
@@ -46,7 +46,7 @@ def _split_groups(problem: Problem) -> tuple[Problem, ...]:
 def groups_to_result(first: Array, second: Array, call: Call) -> Array:
     """Compute one group after the other."""
     problem, (part,) = call.problem, call.parts
-    dtype = _split_groups(problem)[0].dtype
+    dtype = split_groups(problem)[0].dtype
 
     def widened(first: Array, second: Array, numerics: Numerics) -> Array:
         return part(first.astype(dtype), second.astype(dtype), numerics)
@@ -71,7 +71,7 @@ GROUPS = Form(
     {"coarse": groups_to_result, "kernel": groups_to_result},
     cannot=lambda p: p.dense,
     gathers=True,
-    parts=_split_groups,
+    parts=split_groups,
     contender=True,
 )
 
