@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv._lax import lax_call
+from jaxconv._base import jax_names
 from tests.support.forms import each, integers
 from tests.support.lax_oracle import same
 from tests.support.programs import contractions, equations, primitives
@@ -468,4 +468,4 @@ def test_a_layer_of_flax(given, make):
 
 def test_the_result_of_a_jaxpr_may_be_a_literal():
     program = jax.make_jaxpr(lambda x: 2.0)(1.0)
-    assert lax_call.evaluate(program, [1.0], None) == 2
+    assert jax_names.evaluate_equations(program, [1.0], None) == 2

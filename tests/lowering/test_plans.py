@@ -146,6 +146,23 @@ def test_what_the_processor_lacks_is_computed_in_float32(asked, lacked, had, nat
     assert names(found) == (had if native else lacked)
 
 
+@pytest.mark.parametrize(
+    ("channels", "sizes", "avx512", "forms"),
+    [
+        ((16, 16), {}, False, ["onednn-weights"]),
+        ((16, 16), {}, True, ["by group", "onednn-weights"]),
+        ((16, 16), {"stride": 2}, False, ["by group", "onednn-weights"]),
+        ((12, 6), {}, False, ["by group", "swap", "onednn-weights"]),
+    ],
+)
+def test_weights_gradients_of_groups(channels, sizes, avx512, forms, patched):
+    """By one call where groups were swept, and XLA has no copies to overlap; else one by one."""
+    has = {"avx2", "fma", *(["avx512f"] if avx512 else [])}
+    patched(onednn_here, "features", lambda: has)
+    asked = example("kernel", (24, 24), channels, groups=8, **sizes)
+    assert names(choose_plan(asked, "cpu")) == forms
+
+
 def test_groups_of_16_bits_are_widened_one_by_one():
     asked = example("kernel", (80, 80), (16, 16), groups=8, batch=4, dtype=BFLOAT16)
     assert names(choose_plan(asked, "cpu")) == ["by group", "onednn-weights"]

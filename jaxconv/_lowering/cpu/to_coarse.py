@@ -108,8 +108,9 @@ def _pays_for_onednn(p: Problem) -> bool:
 
 
 def _has_no_vectors(p: Problem) -> bool:
-    """Whether oneDNN has scalar code, for few channels that give one; or results interleave."""
-    return p.coarse_channels == 1 < p.fine_channels or (p.phase and p.depthwise)
+    """Whether oneDNN has scalar code, for few channels that give one; or few taps interleave."""
+    interleaves = p.phase and p.depthwise and p.taps <= MAX_TAPS_AT_ONCE
+    return interleaves or p.coarse_channels == 1 < p.fine_channels
 
 
 #: Elements of a window of all channels that the first cache holds in float32, of a channel a group.

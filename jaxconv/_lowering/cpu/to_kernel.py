@@ -130,10 +130,11 @@ MIN_IMAGES = 8
 def _pays_for_onednn(p: Problem) -> bool:
     """Whether several taps, and enough results of each, are worth to move images last.
 
-    Windows that tile are im2col's: it writes the data once.
+    Windows that tile are im2col's: it writes the data once. Groups with strides go one by one: XLA
+    copies one while oneDNN multiplies another.
     """
     i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
-    if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK:
+    if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK or (p.strided and not p.dense):
         return False
     if p.rank == 1:
         several = last.kernel >= MIN_SIGNAL_TAPS and i >= VECTOR_CHANNELS and not p.dilated
@@ -166,8 +167,10 @@ MIN_GROUP_WINDOWS_BYTES = 4 << 20
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
     [one] = split.split_groups(p)
+    swapped = swap.FORM.fills(one) and _narrow_coarse(one)
+    ways = (one, *(swap.exchange_operands(one) if swapped else ()))
     alike = p.bits > 16 or is_widened(p)  # no processor with the type has been measured
-    if alike and onednn_weights.FORM.fills(one) and _pays_for_onednn(one):
+    if alike and any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):
         return True
     windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
     much = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups
@@ -280,7 +283,7 @@ TABLE: Table = (
         split.GROUPS,
         _wide_groups,
         "one contraction for each group is twice as fast as one for all",
-        example("kernel", (28, 28), (64, 64), groups=4),
+        example("kernel", (28, 28), (64, 64), groups=4, stride=2),
     ),
     Line(
         "dots-of-windows",

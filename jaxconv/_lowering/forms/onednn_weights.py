@@ -28,6 +28,7 @@ from jaxconv._base.typing import Index
 from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import onednn_call, taps, window
 from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
+from jaxconv._lowering.onednn_here import has_avx512
 from jaxconv._lowering.problem import Problem
 
 #: Images for which none is cut.
@@ -93,7 +94,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         coarse = taps.merge_into_batch(coarse)
         slabs = taps.read_slabs(fine, geometry)
         return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
-    channels = fine.shape[-1], coarse.shape[-1]
+    channels = (x.shape[-1] // geometry.groups for x in (fine, coarse))
     bands, images, rows = _choose_block(fine.shape[0], geometry.axes, *channels)
     padded = window.geometry_of_padded(geometry)
     for n, a in enumerate(geometry.axes):
@@ -143,12 +144,18 @@ def _slice(x: Array, image: Index, extents: tuple[int, int], row: Index) -> Arra
 
 
 def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
-    """Contract (n, Y, X, i) and (n, y, x, o) to (parts, t, (s, i), o), or with s and i apart."""
-    rank, channels, last = geometry.rank, fine.shape[-1], geometry.axes[-1]
-    parts = PARTS if channels % PARTS == 0 and channels >= PARTS * MIN_PART_CHANNELS else 1
+    """Contract (n, Y, X, (g, i)) and (n, y, x, (g, o)) to (parts, t, (s, i), (g, o)).
+
+    Where columns are dilated, s and i are apart. oneDNN divides groups over the cores, too.
+    """
+    rank, groups, last = geometry.rank, geometry.groups, geometry.axes[-1]
+    channels = fine.shape[-1] // groups
+    several = groups == 1 and channels % PARTS == 0 and channels >= PARTS * MIN_PART_CHANNELS
+    parts = PARTS if several else 1
     i = channels // parts
-    fine = fine.reshape(*fine.shape[:-1], parts, i)
-    fine = lax.transpose(fine, (rank + 1, *range(1, rank + 1), rank + 2, 0))
+    fine = fine.reshape(*fine.shape[:-1], groups, parts, i)
+    fine = lax.transpose(fine, (rank + 2, *range(1, rank + 1), rank + 3, rank + 1, 0))
+    fine = fine.reshape(*fine.shape[:-2], -1)  # (parts, Y, X, i, (g, n))
     axes = [a.exchanged() for a in geometry.axes]
     if last.dilation > 1:
         axes.append(Axis(i, 1, i, 1, 1, 0))
@@ -161,7 +168,7 @@ def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
     layouts = DataLayout(0, len(axes) + 1, spatial), KernelLayout(len(axes) + 1, 0, spatial)
     pads = [(a.pad_low, max(a.pad_high, 0)) for a in axes]
     fine = lax.optimization_barrier(fine)  # the transposition is one pass, and no loop of its own
-    sums = Geometry(tuple(axes), 1, *layouts)
+    sums = Geometry(tuple(axes), groups, *layouts)
     return onednn_call.call(fine, coarse, sums, pads, jnp.dtype(jnp.float32))
 
 
@@ -170,7 +177,10 @@ def _cannot(problem: Problem) -> bool:
         return True
     axes = problem.geometry.axes
     lines = axes[2:] if _goes_by_plane(axes) else axes[1:]
-    return not problem.dense or math.prod(a.coarse for a in lines) > onednn_call.MAX_TAPS
+    # Of one image, groups of one channel would be depthwise, of which oneDNN takes the fallback for
+    # some sizes. Other groups were swept on AVX2 alone.
+    groups_fail = not problem.dense and (problem.coarse_channels == 1 or has_avx512())
+    return groups_fail or math.prod(a.coarse for a in lines) > onednn_call.MAX_TAPS
 
 
 FORM = Form("onednn-weights", {"kernel": to_kernel}, cannot=_cannot, gathers=True, contender=True)

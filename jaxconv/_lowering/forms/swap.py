@@ -20,7 +20,7 @@ from jaxconv._lowering.forms import convolution
 from jaxconv._lowering.problem import Problem
 
 
-def _swap_operands(problem: Problem) -> tuple[Problem, ...]:
+def exchange_operands(problem: Problem) -> tuple[Problem, ...]:
     axes = tuple(a.reversed() for a in problem.geometry.axes)
     geometry = replace(problem.geometry, axes=axes)
     return (
@@ -54,5 +54,5 @@ FORM = Form(
     {"kernel": to_kernel},
     cannot=lambda p: not p.dense or p.strided,
     gathers=True,
-    parts=_swap_operands,
+    parts=exchange_operands,
 )
