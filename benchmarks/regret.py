@@ -87,8 +87,7 @@ def measure(problem: Problem, programs: Sequence[Plan]) -> dict[Plan, float]:
         calls[plan]()
         best[plan] = min(best[plan], 1e3 * (time.perf_counter() - start))
 
-    for plan, call in calls.items():
-        call()  # warms up
+    for plan in calls:
         end = time.perf_counter() + BUDGET
         for _ in range(FIRST_CALLS):
             if time.perf_counter() < end:
@@ -104,15 +103,20 @@ def measure(problem: Problem, programs: Sequence[Plan]) -> dict[Plan, float]:
 
 
 def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | None:
-    """A call of a program; None if it cannot be compiled, or takes much memory."""
+    """A call of a program, called once; None if it cannot be compiled or run, or takes much memory.
+
+    A form that is forced may make a program that XLA cannot run, as of some dots in bfloat16.
+    """
     numerics = Numerics((lax.Precision.DEFAULT,) * 2, plan.problem.dtype)
     try:
         lowered = jax.jit(lambda x, y: emit_plan(plan, x, y, numerics)).lower(*operands)
         executable = lowered.compile()
+        if executable.memory_analysis().temp_size_in_bytes > MOST_BYTES:
+            return None
+        jax.block_until_ready(executable(*operands))
     except (ValueError, jax.errors.JaxRuntimeError):
         return None
-    much = executable.memory_analysis().temp_size_in_bytes > MOST_BYTES
-    return None if much else lambda: jax.block_until_ready(executable(*operands))
+    return lambda: jax.block_until_ready(executable(*operands))
 
 
 def run_case(job: dict) -> list[dict]:

@@ -327,7 +327,7 @@ def test_on_meshes(name):
 #: name -> op, src and weights shapes, attributes; and what the call adds: a residual,
 #: no more than a bias, or nothing.
 CALLS = {
-    "dense": ("convolution", (2, 9, 8, 16), (3, 3, 16, 32), {"pads_begin": 1}, "residual"),
+    "dense": ("convolution", (2, 9, 8, 32), (3, 3, 32, 32), {"pads_begin": 1}, "residual"),
     "strided, channels first": (
         "convolution", (2, 16, 9, 8), (32, 16, 3, 3),
         {"strides": 2, "data_format": "NCX", "weights_format": "OIX"}, "bias"),
@@ -350,7 +350,7 @@ def calls(text):
 
 
 @pytest.mark.parametrize("layer", CALLS)
-@pytest.mark.parametrize("dtype", [np.float32, BF16])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_in_the_call(layer, dtype):
     """Exact on integers, and in the call where that is faster: all of bfloat16, a bias alone."""
     name, src, weights, attributes, whole = CALLS[layer]

@@ -41,7 +41,7 @@ def _few_sums_an_image(p: Problem) -> bool:
     """Whether the sums, channels first, are few beside the data of an image."""
     i, o = p.fine_channels, p.coarse_channels
     few = MIN_DATA_PER_SUM * i * o <= p.positions * (i + o)
-    return p.bits > 16 and p.channels_first and few
+    return p.channels_first and few
 
 
 #: Factors (pairs of a tap and a fine channel) that multiply-adds take in one loop.
