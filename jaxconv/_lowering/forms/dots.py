@@ -152,7 +152,7 @@ def _read_pixels(fine: Array, geometry: Geometry) -> Array:
 BY_IMAGE = Form(
     "dot by image",
     {"coarse": images_to_coarse, "fine": images_to_fine, "kernel": images_to_kernel},
-    # XLA of JAX 0.10 cannot run some dots of bfloat16 of which both operands contract the last axis.
+    # XLA of JAX 0.10 cannot run some dots in bfloat16 that contract the last axis of both operands.
     cannot=lambda p: not p.pointwise or (p.result == "kernel" and p.bits == 16),
     gathers=True,
     layouts="channels first",
