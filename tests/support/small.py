@@ -1,4 +1,4 @@
-"""Random convolutions of a seed: small, odd in everything, all of which are valid."""
+"""Random convolutions of a seed: small, odd in everything, all of which are valid; and axes."""
 
 import random
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.geometry import OPERANDS, Axis
 from jaxconv._base.target import Target
 from tests.support.forms import Form, integers
 
@@ -50,6 +50,13 @@ def _axis(rng, longest):
         begin, end = (rng.choice((0, 0, 1, extent // 2, extent, rng.randint(0, 6))) for _ in "be")
         if fine + begin + end >= extent:
             return fine, kernel, stride, dilation, begin, end
+
+
+def any_axis(rng: random.Random) -> Axis:
+    """Any axis at all: negative padding, padding beyond the kernel, strides beyond all."""
+    sizes = (rng.randint(1, most) for most in (9, 6, 7))
+    steps = (rng.choice((1, 2, 3, 11, 13)) for _ in "sd")
+    return Axis(*sizes, *steps, pad_low=rng.randint(-9, 12))
 
 
 def kind(form: Form) -> str:

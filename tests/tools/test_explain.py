@@ -14,6 +14,7 @@ from jaxconv import _lowering
 from jaxconv._base.geometry import Axis
 from jaxconv._tools import flops
 from tests.support.forms import DENSE, GROUPED, OPS, each, operands
+from tests.support.small import any_axis
 
 
 def forms(explanation):
@@ -59,9 +60,7 @@ def test_operations_are_those_of_a_sum_of_ones(op, form):
 def test_products_are_counted_without_a_loop():
     rng = random.Random(0)
     for _ in range(3000):
-        sizes = (rng.randint(1, most) for most in (9, 6, 7))
-        steps = (rng.choice((1, 2, 3, 11)) for _ in "sd")
-        axis = Axis(*sizes, *steps, pad_low=rng.randint(-9, 12))
+        axis = any_axis(rng)
         assert flops._count_pairs(axis) == sum(
             0 <= axis.stride * q + axis.dilation * t - axis.pad_low < axis.fine
             for q in range(axis.coarse)
