@@ -8,7 +8,7 @@ is a convolution whose channels are the images n. Its kernel is the coarse tenso
 last: (y, (x, i), n), where columns and fine channels are one axis, on which a column is I places.
 So the results (t, (s, i), o) lie in order, no tap costs a copy, and zeros around the data are
 padding of the call. Where columns are dilated, their results do not lie side by side, and columns
-and fine channels are two axes.
+and fine channels are two axes. Groups are groups of the call, each with the images as its channels.
 
 oneDNN reads its kernel once for every few results, so a core's cache should hold the kernel. So the
 sum goes over blocks of a few images, and of some rows of each. Very few images are cut into bands
