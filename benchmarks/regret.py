@@ -103,7 +103,7 @@ def measure(problem: Problem, programs: Sequence[Plan]) -> dict[Plan, float]:
 
 
 def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | None:
-    """A call of a program, called once; None if it cannot be compiled or run, or takes much memory.
+    """A call of a program that has run once; None if it cannot, or takes much memory.
 
     A form that is forced may make a program that XLA cannot run, as of some dots in bfloat16.
     """
