@@ -20,7 +20,6 @@ from jax.sharding import NamedSharding
 import jaxconv
 from jaxconv._base import dtypes, environment, listeners, meshes
 from jaxconv._base.contexts import FORCED, INSTALLED
-from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.jax_names import (
     Equation,
     count_spmd_devices,
@@ -224,17 +223,16 @@ def bind_mapped(
 
 
 def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """The slots that `install` was given, by directions or their own names; None if not given."""
+    """The slots of the directions that `install` was given; None if not given."""
     if value is None:
         return None
-    known = NAMES | {slot: slot for slot in OPERANDS}
     names = (value,) if isinstance(value, str) else value
-    if not (isinstance(names, Sequence) and names and all(name in [*known] for name in names)):
+    if not (isinstance(names, Sequence) and names and all(name in [*NAMES] for name in names)):
         raise ValueError(
             f"install: `{argument}` must be one or several of {either(map(repr, NAMES))}; "
             f"got {shown(value)}"
         )
-    return tuple(known[name] for name in names)
+    return tuple(NAMES[name] for name in names)
 
 
 def _gains(found: Mapped, convolution: Equation) -> bool:

@@ -563,12 +563,15 @@ def taken(x=X, k=K):
     ("given", "expected"),
     [
         ({}, ["coarse", "kernel", "fine"]),
-        ({"only": "fine"}, [None, None, "fine"]),
-        ({"only": ["fine", "kernel"]}, [None, "kernel", "fine"]),
-        ({"without": "kernel"}, ["coarse", None, "fine"]),
-        ({"only": ("coarse", "kernel"), "without": "kernel"}, ["coarse", None, None]),
+        ({"only": "data gradient"}, [None, None, "fine"]),
+        ({"only": ["data gradient", "weights gradient"]}, [None, "kernel", "fine"]),
+        ({"without": "weights gradient"}, ["coarse", None, "fine"]),
+        (
+            {"only": ("forward", "weights gradient"), "without": "weights gradient"},
+            ["coarse", None, None],
+        ),
         ({"only": "forward"}, ["coarse", None, None]),
-        ({"without": ("data gradient", "coarse")}, [None, "kernel", None]),
+        ({"without": ("data gradient", "forward")}, [None, "kernel", None]),
     ],
 )
 def test_a_choice_by_direction(restored, given, expected):
@@ -604,7 +607,7 @@ DIRECTIONS = "'data gradient', 'weights gradient' or 'max pool gradient'"
         *(
             (argument, given, DIRECTIONS)
             for argument in ("only", "without")
-            for given in ("weights", ["kernel", "onednn"], 3, [], [[]])
+            for given in ("weights", "coarse", ["forward", "onednn"], 3, [], [[]])
         ),
         *(("platform", given, "'cpu', 'gpu' or 'tpu'") for given in ("cuda", None, ["cpu"])),
     ],
