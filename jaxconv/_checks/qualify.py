@@ -15,6 +15,7 @@ import random
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxconv
-from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS
-from jaxconv._checks.selftest import check_named, compare, draw_case
+from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS, compare
+from jaxconv._checks.selfcheck import WIDTH, check_named, draw_case
 from jaxconv._lowering import onednn_here, onednn_verdict
 from jaxconv._lowering.cpu import to_coarse, to_kernel
 from jaxconv._lowering.onednn_verdict import Verdict
@@ -56,14 +57,22 @@ ADDED = ("bias", "bias", "residual", "bias and residual")
 MIN_CALLS = 50
 
 
-def qualify_call() -> Verdict:
-    """Test the call in this environment, print the progress, and keep the verdict."""
+def qualify() -> int:
+    """Test the call in this environment, keep and print the verdict; return 1 if it is bad."""
+    print(
+        "\nIs oneDNN right and safe here? In processes of their own: random cases, exact,\n"
+        "while oneDNN prints which of its implementations run; then eight threads.\n",
+        flush=True,
+    )
     if reason := onednn_here.why_impossible():
-        return Verdict(False, reason)
-    verdict = judge()
-    kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
-    print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
-    return verdict
+        verdict = Verdict(False, reason)
+    else:
+        verdict = judge()
+        kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
+        print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
+    good = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
+    print(textwrap.fill(f"{good}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
+    return int(not verdict.good)
 
 
 def judge(prelude: str = "") -> Verdict:

@@ -10,10 +10,9 @@ import pytest
 import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import reference, selfcheck
-from jaxconv._checks import selftest as _selftest
-from jaxconv._checks.cases import Case
+from jaxconv._checks.cases import Case, compare
 from jaxconv._checks.layer import Layer
-from jaxconv._checks.selftest import compare, draw_case
+from jaxconv._checks.selfcheck import draw_case
 from jaxconv._lowering.forms import phases
 from tests.support.grid import OPS
 
@@ -77,9 +76,9 @@ def test_what_it_says(change, text, monkeypatch):
     assert re.match(f"convolution, f32: ({text})", compare(case))
 
 
-@pytest.mark.parametrize("name", [*_selftest.LEAKING])
+@pytest.mark.parametrize("name", [*selfcheck.LEAKING])
 def test_a_nan_that_leaks_is_found(name, monkeypatch):
-    case, right = _selftest.NAMED[name], jaxconv.convolution
+    case, right = selfcheck.NAMED[name], jaxconv.convolution
 
     def leak(src, weights, **attributes):
         """Each row of the product is read on into the next one, and times zero."""
