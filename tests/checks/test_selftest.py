@@ -64,7 +64,6 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
     [
         (lambda out: out.at[(0,) * out.ndim].add(1), r"the result has 1 of \d+ integers wrong"),
         (lambda out: out[..., None], "ValueError"),
-        (lambda out: out[:1], "ValueError"),
         (lambda out: out * (1 + 1e-5), "the result (is off by|has)"),
         (lambda out: out * jnp.nan, "the result has"),
     ],
@@ -106,7 +105,7 @@ def test_the_same_seed_draws_the_same_cases():
     assert one != other
 
 
-@pytest.mark.parametrize("flags", [("0",), ("-3",), ("12", "--seed"), ("--fast",)])
+@pytest.mark.parametrize("flags", [("0",), ("-3",), ("12", "--seed")])
 def test_what_cannot_be_asked_for(flags, capsys):
     with pytest.raises(SystemExit) if flags[-1] == "--seed" else pytest.MonkeyPatch.context():
         assert selftest(*flags) == 2
