@@ -60,13 +60,14 @@ class Comparison:
         laxs = sum(c.count * c.lax for c in self.listed)
         slower = sum(c.jaxconv > NOISE * c.lax for c in self.listed)
         head = f"{'jaxconv':>9}{'lax, ms':>9}{'times':>7}{'off':>7}{'x':>4}{'MFLOP':>8}  what"
-        lines = [head, *map(str, self.listed), f"{ours:9.1f}{laxs:9.1f}  all of them"]
-        lines += [
-            f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
-        ]
-        lines += self.failed
-        left = f"left out: {self.left_out}, split over devices, of symbolic extents or large"
-        return "\n".join(lines + [left] * bool(self.left_out))
+        verdict = f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
+        total = f"{ours:9.1f}{laxs:9.1f}  all of them"
+        lines = [head, *map(str, self.listed), total, verdict, *self.failed]
+        if self.left_out:
+            lines.append(
+                f"left out: {self.left_out}, split over devices, of symbolic extents or large"
+            )
+        return "\n".join(lines)
 
 
 def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:

@@ -20,14 +20,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 #: Arguments that sizes do not depend on.
 NOT_SIZES = (
-    "bias",
-    "residual",
-    "activation",
-    "alpha",
-    "precision",
-    "preferred_element_type",
+    "bias", "residual", "activation", "alpha", "precision", "preferred_element_type",
     "out_sharding",
-)
+)  # fmt: skip
 
 
 def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> Resolved:
