@@ -57,7 +57,7 @@ def _check_operation(operation: str) -> bool:
             complaints[f"{name}: {one_line(error)}"] = None
             continue
         exact[dtype] += not integers.wrong
-        nearest = max([nearest, *floats], key=lambda judged: judged.error / judged.bound)
+        nearest = max([*floats, nearest], key=lambda judged: judged.error / judged.bound)
         wrong = (judged.wrong for judged in (integers, *floats) if judged.wrong)
         complaints |= dict.fromkeys(f"{name}, {dtype}: {words}" for words in wrong)
     counts = "".join(f"{f'{count}/{len(CASES)}':>6}" for count in exact.values())

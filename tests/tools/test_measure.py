@@ -18,7 +18,7 @@ from jaxconv._base.contexts import FORCED
 from jaxconv._lowering import measured
 from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
-from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
+from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, ROLES, operands
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
 convolve = DEPTHWISE.op("convolution")
@@ -55,7 +55,7 @@ def program(function, *args):
     return jax.jit(function).lower(*args).as_text()
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", EACH_SLOT)
 @pytest.mark.parametrize("form", [DENSE, DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
 def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
     first, second, _ = operands(form, op)
@@ -167,11 +167,7 @@ def test_what_was_faster_is_used_and_explained():
     with jaxconv.forced(faster(convolve, FIRST, SECOND)):
         assert SHOWS in program(convolve, FIRST, SECOND)
         np.testing.assert_array_equal(convolve(FIRST, SECOND), free)
-        found = jaxconv.explain(
-            jaxconv.convolution, FIRST, SECOND, strides=DEPTHWISE.strides,
-            dilations=DEPTHWISE.dilations, pads_begin=DEPTHWISE.pads_begin,
-            pads_end=DEPTHWISE.pads_end, groups=3,
-        )  # fmt: skip
+        found = jaxconv.explain(convolve.func, FIRST, SECOND, **convolve.keywords)
         assert found.steps[0] == (OTHER, "measured: 1 ms, by the table 2")
         half = program(convolve, FIRST[:1], SECOND)
         wide = program(convolve, FIRST.astype(jnp.bfloat16), SECOND.astype(jnp.bfloat16))
@@ -246,15 +242,9 @@ def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "[]",
-        '{"one": ',
-        '{"here": 3}',
-        '{"here": {"one": [1]}}',
-        '{"here": {"one": {"chosen": "2"}}}',
-    ],
-)
+    ["", "[]", '{"one": ', '{"here": 3}', '{"here": {"one": [1]}}',
+     '{"here": {"one": {"chosen": "2"}}}'],
+)  # fmt: skip
 def test_another_file_is_told(text, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(text)
