@@ -80,13 +80,12 @@ if TYPE_CHECKING:
     from jaxconv import lax, onednn, onnx, torch
     from jaxconv._lax.install import enabled, install, installed, uninstall
     from jaxconv._lowering import Measured, UntestedJaxlibWarning, forced
-    from jaxconv._tools.checkpoint import contractions_saveable
     from jaxconv._tools.explain import Explanation, explain
-    from jaxconv._tools.inspect import resolve
+    from jaxconv._tools.inspect import contractions_saveable, resolve
     from jaxconv._tools.measure import measure
-    from jaxconv._tools.notebook import load_ipython_extension as load_ipython_extension
-    from jaxconv._tools.notebook import unload_ipython_extension as unload_ipython_extension
     from jaxconv._tools.profile import Report, profile
+    from jaxconv._tools.profile import load_ipython_extension as load_ipython_extension
+    from jaxconv._tools.profile import unload_ipython_extension as unload_ipython_extension
 
 __version__ = "0.1.0"
 
@@ -118,29 +117,19 @@ __all__ = [
     "uninstall",
 ]
 
-#: Where the names are that are imported when first used, so that importing the package is quick.
-_MODULES = {
-    "Explanation": "_tools.explain",
-    "Measured": "_lowering",
-    "Report": "_tools.profile",
-    "UntestedJaxlibWarning": "_lowering",
-    "contractions_saveable": "_tools.checkpoint",
-    "enabled": "_lax.install",
-    "explain": "_tools.explain",
-    "forced": "_lowering",
-    "install": "_lax.install",
-    "installed": "_lax.install",
-    "lax": "lax",
-    "load_ipython_extension": "_tools.notebook",
-    "measure": "_tools.measure",
-    "onednn": "onednn",
-    "onnx": "onnx",
-    "profile": "_tools.profile",
-    "resolve": "_tools.inspect",
-    "torch": "torch",
-    "uninstall": "_lax.install",
-    "unload_ipython_extension": "_tools.notebook",
-}
+#: The names that are imported when first used, so that importing the package is quick.
+_LATER = {
+    "_lax.install": ("enabled", "install", "installed", "uninstall"),
+    "_lowering": ("Measured", "UntestedJaxlibWarning", "forced"),
+    "_tools.explain": ("Explanation", "explain"),
+    "_tools.inspect": ("contractions_saveable", "resolve"),
+    "_tools.measure": ("measure",),
+    "_tools.profile": (
+        "Report", "load_ipython_extension", "profile", "unload_ipython_extension"
+    ),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _LATER.items() for name in names}
+_MODULES |= {name: name for name in ("lax", "onednn", "onnx", "torch")}
 
 
 if not TYPE_CHECKING:  # a type checker would take it that every name is there
@@ -149,8 +138,8 @@ if not TYPE_CHECKING:  # a type checker would take it that every name is there
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f"{__name__}.{_MODULES[name]}")
-        globals()[name] = found = module if name == _MODULES[name] else getattr(module, name)
-        return found
+        globals()[name] = value = module if name == _MODULES[name] else getattr(module, name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -6,23 +6,23 @@ import platform
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib
+import ml_dtypes
 import numpy as np
 from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._checks import cases, selfcheck, selftest, terminal
-from jaxconv._checks.cases import DTYPES, one_line
-from jaxconv._checks.layer import Layer
-from jaxconv._checks.qualify import qualify_call
+from jaxconv._checks import qualify, selfcheck
+from jaxconv._checks.cases import one_line
 from jaxconv._tools import clock
 
 RUN = "python -m jaxconv run [--profile] SCRIPT [ARGUMENT ...]"
@@ -60,9 +60,6 @@ MAX_DIFFERENCE = 0.02
 #: The entry point that JAX imports when it starts.
 PLUGIN = "jaxconv_plugin"
 
-WIDTH = 80
-MAX_COMPLAINTS = 3  # of one operation
-
 
 def main(argv: Sequence[str]) -> int:
     """Run the command with these flags; return the exit code."""
@@ -85,18 +82,18 @@ def main(argv: Sequence[str]) -> int:
 
     print_versions()
     if flags.qualify:
-        return qualify()
+        return qualify.qualify()
     try:
         print_devices()
     except BrokenPipeError:
         raise
     except Exception as error:  # backends fail in ways of their own
-        print(textwrap.fill(f"FAIL: no usable backend. {one_line(error)}", WIDTH))
+        print(textwrap.fill(f"FAIL: no usable backend. {one_line(error)}", selfcheck.WIDTH))
         return 2
     if flags.selftest is not None:
         print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")
-        return int(selftest.test(flags.selftest, flags.seed) > 0)
-    wrong = check()
+        return int(selfcheck.selftest(flags.selftest, flags.seed) > 0)
+    wrong = selfcheck.check()
     if not flags.quick:
         wrong += race()
     print()
@@ -126,16 +123,8 @@ def run(words: Sequence[str]) -> int:
 
 def print_versions() -> None:
     """Print the versions that a bug report needs."""
-    versions = {package: _version(package) for package in ("jax", "jaxlib", "numpy", "ml_dtypes")}
-    listed = ", ".join(f"{package} {found}" for package, found in versions.items())
-    print(f"jaxconv {jaxconv.__version__}: {listed}")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    versions = (f"{m.__name__} {m.__version__}" for m in (jax, jaxlib, np, ml_dtypes))
+    print(f"jaxconv {jaxconv.__version__}: {', '.join(versions)}")
 
 
 def print_devices() -> None:
@@ -149,51 +138,6 @@ def print_devices() -> None:
         reason = _lowering.unavailable()
         print(f"oneDNN: {'in use' if reason is None else 'not in use, ' + reason}")
     print(f"install: {'on' if jaxconv.enabled() else 'off; JAXCONV_INSTALL=1 turns it on'}")
-
-
-def qualify() -> int:
-    """Test oneDNN's call, and print the verdict; return 1 if it is against the call."""
-    print(
-        "\nIs oneDNN right and safe here? In processes of their own: random cases, exact,\n"
-        "while oneDNN prints which of its implementations run; then eight threads.\n",
-        flush=True,
-    )
-    verdict = qualify_call()
-    good = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
-    print(textwrap.fill(f"{good}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
-    return int(not verdict.good)
-
-
-# Is it right?
-
-
-def check() -> int:
-    """Print a line for each operation; return how many are wrong."""
-    number = len(selfcheck.CASES)
-    print(
-        f"\nIs it right? Each operation against a NumPy float64 loop over its defining sum,\n"
-        f"{number} cases: strided, dilated, grouped, depthwise, 1-D to 3-D, with output_padding.\n"
-        f"Integers must be exact, random f32 within 4 eps sqrt(terms) of the largest.\n",
-        flush=True,
-    )
-    labels = "".join(f"{label:>6}" for label in DTYPES)
-    print(f"{'operation':31}{labels}{'error':>10}{'bound':>10}")
-    wrong = 0
-    for operation in cases.OPERATIONS:
-        finding = selfcheck.check(operation)
-        counts = "".join(f"{f'{count}/{number}':>6}" for count in finding.exact.values())
-        random = f"{finding.error:10.1e}{finding.bound:10.1e}" if finding.compared else " " * 20
-        print(f"{operation:31}{counts}{random}{'ok' if finding.ok else 'FAIL':>7}", flush=True)
-        for complaint in finding.complaints[:MAX_COMPLAINTS]:
-            print(_indent(complaint))
-        if len(finding.complaints) > MAX_COMPLAINTS:
-            print(_indent(f"and {len(finding.complaints) - MAX_COMPLAINTS} more"))
-        wrong += not finding.ok
-    return wrong
-
-
-def _indent(text: str) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 # How fast is it?
@@ -212,30 +156,28 @@ class Racer:
 
 def racers() -> list[Racer]:
     """Small layers of the kinds whose speed differs most."""
-    window = (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)  # kernel, strides, dilations and pads
     numbers = ("NHWC", "HWIO", "NHWC")
-    convolutions = {
-        "dense 3x3": Layer((28, 28), *window, (128, 128), batch=4),
-        "32 groups of 4, 3x3": Layer((14, 14), *window, (128, 128), 32, batch=4),
-        "depthwise 3x3": Layer((56, 56), *window, (96, 96), 96, batch=4),
-    }
+    kinds = (
+        ("dense 3x3", 28, 128, 1),
+        ("32 groups of 4, 3x3", 14, 128, 32),
+        ("depthwise 3x3", 56, 96, 96),
+    )
     made = []
-    for name, layer in convolutions.items():
-        pads = tuple(zip(layer.pads_begin, layer.pads_end, strict=True))
+    for name, pixels, channels, groups in kinds:
+        src, weights = (4, pixels, pixels, channels), (3, 3, channels // groups, channels)
+        ours = partial(jaxconv.convolution, pads_begin=1, pads_end=1, groups=groups)
         plain = partial(
-            lax.conv_general_dilated, window_strides=layer.strides, padding=pads,
-            dimension_numbers=numbers, feature_group_count=layer.groups,
+            lax.conv_general_dilated, window_strides=(1, 1), padding=((1, 1), (1, 1)),
+            dimension_numbers=numbers, feature_group_count=groups,
         )  # fmt: skip
-        ours = partial(jaxconv.convolution, **layer.attributes)
-        made.append(Racer(name, layer.shapes["fine"], layer.shapes["kernel"], ours, plain))
-    layer = Layer((28, 28), (4, 4), (2, 2), (1, 1), (1, 1), (1, 1), (64, 128), batch=4)
+        made.append(Racer(name, src, weights, ours, plain))
+    ours = partial(jaxconv.conv_transpose, strides=2, pads_begin=1, pads_end=1)
     plain = partial(
-        lax.conv_transpose, strides=layer.strides, padding="SAME", dimension_numbers=numbers,
+        lax.conv_transpose, strides=(2, 2), padding="SAME", dimension_numbers=numbers,
         transpose_kernel=True,
     )  # fmt: skip
-    ours = partial(jaxconv.conv_transpose, **layer.attributes)
-    name, src, weights = "transposed 4x4, stride 2", layer.shapes["coarse"], layer.shapes["kernel"]
-    return [*made, Racer(name, src, weights, ours, plain)]
+    src, weights = (4, 14, 14, 128), (4, 4, 64, 128)
+    return [*made, Racer("transposed 4x4, stride 2", src, weights, ours, plain)]
 
 
 def race() -> int:
@@ -252,7 +194,7 @@ def race() -> int:
             with jaxconv.installed(False):  # whatever JAXCONV_INSTALL says
                 forward, gradients = _time_racer(racer)
         except Exception as error:  # shown as a line, not as a traceback
-            print(f"{racer.name:28}FAIL\n{_indent(one_line(error))}", flush=True)
+            print(f"{racer.name:28}FAIL\n{selfcheck.indent(one_line(error))}", flush=True)
             wrong += 1
             continue
         print(f"{racer.name:28}{_show_times(forward)}  {_show_times(gradients)}", flush=True)
@@ -271,30 +213,34 @@ def _time_racer(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]
     def draw(shape: tuple[int, ...]) -> jax.Array:
         return jnp.asarray(rng.standard_normal(shape, np.float32))
 
+    def differentiate(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda src, weights, diff_dst: jax.vjp(function, src, weights)[1](diff_dst)
+
     src, weights = draw(racer.src), draw(racer.weights)
     diff_dst = draw(jax.eval_shape(racer.ours, src, weights).shape)
-    both = racer.ours, racer.plain
-    forward = _time_in_turn(both, src, weights)
-    return forward, _time_in_turn(map(_differentiate, both), src, weights, diff_dst)
+    forward = _time_in_turn(racer.ours, racer.plain, src, weights)
+    gradients = differentiate(racer.ours), differentiate(racer.plain)
+    return forward, _time_in_turn(*gradients, src, weights, diff_dst)
 
 
-def _differentiate(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda src, weights, diff_dst: jax.vjp(function, src, weights)[1](diff_dst)
-
-
-def _time_in_turn(both: Iterable[Callable[..., Any]], *arguments: jax.Array) -> tuple[float, float]:
+def _time_in_turn(
+    ours: Callable[..., Any], plain: Callable[..., Any], *arguments: jax.Array
+) -> tuple[float, float]:
     """Compile both, compare their results, then run them in turn for a while."""
-    ours, plain = map(jax.jit, both)
-    jax.tree.map(_check_agreement, ours(*arguments), plain(*arguments))
+    ours, plain = jax.jit(ours), jax.jit(plain)
+    results = jax.tree.leaves(ours(*arguments)), jax.tree.leaves(plain(*arguments))
+    for x, expected in zip(*results, strict=True):
+        error = jnp.max(jnp.abs(x - expected)) / jnp.max(jnp.abs(expected))
+        if not error <= MAX_DIFFERENCE:
+            raise ArithmeticError(f"off jax.lax by {error:.1e} of the largest element")
     return clock.time_both(ours, plain, *arguments)
 
 
-def _check_agreement(ours: jax.Array, plain: jax.Array) -> None:
-    expected = np.asarray(plain)
-    error = np.max(np.abs(np.asarray(ours) - expected)) / np.max(np.abs(expected))
-    if not error <= MAX_DIFFERENCE:
-        raise ArithmeticError(f"off jax.lax by {error:.1e} of the largest element")
-
-
 if __name__ == "__main__":
-    terminal.run(main)
+    try:
+        code = main(sys.argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+        code = 1
+    sys.exit(code)

@@ -3,8 +3,6 @@
 layer.py       the sizes of a convolution, for benchmarks and tests, too
 reference.py   the defining sum in NumPy float64
 cases.py       a case: its operands, what an operation makes of them, is that right?
-selfcheck.py   a few layers by the six operations, and what is told of each operation
-selftest.py    named and random cases of the operations and their gradients
+selfcheck.py   fixed layers by the six operations; named and random layers with gradients
 qualify.py     is oneDNN's call right and safe in this release of jaxlib?
-terminal.py    a progress bar, a closed pipe
 """

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import ml_dtypes
@@ -24,8 +24,6 @@ from jaxconv._rules.op import OPS
 Array = np.ndarray[Any, Any]
 #: By slot, or "bias" and "residual".
 Tensors = dict[str, Array]
-#: Tensors in float64, and the type in which they are given.
-Problem = tuple[Tensors, Any]
 
 OPERATIONS = tuple(OPS)
 
@@ -59,13 +57,13 @@ class Case:
     leaks: bool = False
 
     def __str__(self) -> str:
-        finish = f", {self.activation}, {self.adds}" if self.finishes else ""
+        finish = f", {self.activation}, {self.adds}" if self.activation or self.adds else ""
         return f"{self.operation}, {self.dtype}{finish}"
 
     @property
-    def finishes(self) -> bool:
-        """Whether anything follows the sum."""
-        return bool(self.activation or self.adds)
+    def plain(self) -> bool:
+        """Whether nothing follows the sum, and all is a number."""
+        return not (self.activation or self.adds or self.leaks)
 
     @property
     def slots(self) -> tuple[Slot, Slot, Slot]:
@@ -113,13 +111,11 @@ def draw(case: Case) -> tuple[Tensors, Tensors]:
     return whole, broken
 
 
-def bind(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]], list[Tensors]]:
-    """Make a function that computes problems in one program, since compiling takes the time.
-
-    It returns the result of each problem by its slot and, if asked, both gradients.
-    """
+def bind(case: Case, gradients: bool) -> Callable[[Tensors], Tensors]:
+    """Make a function of a case's tensors: the result by its slot and, if asked, both gradients."""
     op, layer, order = OPS[case.operation], case.layer, case.order
     result, *operands = case.slots
+    dtype = np.dtype(DTYPES[case.dtype])
     shapes: dict[str, tuple[int, ...]] = {
         slot: tuple(layer.shapes[slot][at] for at in order[slot]) for slot in case.slots
     }
@@ -135,7 +131,8 @@ def bind(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]], l
     # The bounds hold for f32, which is not every default precision.
     operation = partial(getattr(jaxconv, op.name), precision="highest", **attributes)
 
-    def compute(tensors: dict[str, jax.Array]) -> dict[str, Any]:
+    @jax.jit
+    def compute(tensors: dict[str, jax.Array]) -> dict[str, jax.Array]:
         added = {name: tensors[name] for name in ("bias", "residual") if name in tensors}
         given = [tensors[slot] for slot in operands]
         if not gradients:
@@ -143,23 +140,15 @@ def bind(case: Case, gradients: bool = False) -> Callable[[Sequence[Problem]], l
         out, pull = jax.vjp(partial(operation, **added), *given)
         return {result: out, **dict(zip(operands, pull(tensors[result]), strict=True))}
 
-    compute_all = jax.jit(lambda problems: [compute(tensors) for tensors in problems])
-
-    def run(problems: Sequence[Problem]) -> list[Tensors]:
-        arrays = [
-            {n: jax.numpy.asarray(x.transpose(order[n]).astype(dtype)) for n, x in tensors.items()}
-            for tensors, dtype in problems
-        ]
-        computed: list[Tensors] = compute_all(arrays)
-        for (_, dtype), tensors in zip(problems, computed, strict=True):
-            for slot, x in tensors.items():
-                if (x.shape, x.dtype) != (shapes[slot], np.dtype(dtype)):
-                    raise TypeError(
-                        f"{x.dtype} of shape {x.shape} came out, "
-                        f"{np.dtype(dtype)} of shape {shapes[slot]} should have"
-                    )
-                tensors[slot] = np.asarray(x).transpose(np.argsort(order[slot]))
-        return computed
+    def run(tensors: Tensors) -> Tensors:
+        computed = compute({n: x.transpose(order[n]).astype(dtype) for n, x in tensors.items()})
+        for slot, x in computed.items():
+            if (x.shape, x.dtype) != (shapes[slot], dtype):
+                raise TypeError(
+                    f"{x.dtype} of shape {x.shape} came out, "
+                    f"{dtype} of shape {shapes[slot]} should have"
+                )
+        return {s: np.asarray(x).transpose(np.argsort(order[s])) for s, x in computed.items()}
 
     return run
 
@@ -176,19 +165,64 @@ def _sum(case: Case, slot: Slot, tensors: Tensors) -> Array:
     return sum((tensors[n] for n in ("bias", "residual") if n in tensors), start=exact)
 
 
-def count_wrong(values: Array, expected: Array) -> int:
-    """Count the integers that are wrong, rounded once to the type."""
-    right = (values == expected.astype(values.dtype)) | (np.isnan(values) & np.isnan(expected))
-    return values.size - int(np.sum(right))
+class Judged(NamedTuple):
+    """A tensor that came out, beside what must."""
+
+    #: what is wrong with it, in words; empty if it is right
+    wrong: str
+    #: of random floats, the largest error and its bound, relative to the largest element
+    error: float = 0.0
+    bound: float = math.inf
 
 
-def find_error(values: Array, expected: Array, terms: int) -> tuple[float, float]:
+def examine(case: Case, gradients: bool = False) -> list[Judged]:
+    """Compute a case on integers and, in plain f32, on random floats; judge all that comes out."""
+    whole, broken = draw(case)
+    run, (result, *operands) = bind(case, gradients), case.slots
+    judged = []
+    for tensors in [whole, broken] if case.plain and case.dtype == "f32" else [whole]:
+        computed = run(tensors)
+        for slot in [result, *operands] if gradients else [result]:
+            what = "the result" if slot == result else f"the gradient by the {slot} tensor"
+            expected = expect(case, slot, tensors)
+            if tensors is whole:
+                wrong = _find_wrong_integers(case, computed[slot], expected)
+                judged.append(Judged(f"{what} {wrong}" if wrong else ""))
+            else:
+                error, bound = _find_error(computed[slot], expected, case.layer.terms(slot))
+                wrong = f"{what} is off by {error:.1e}, above {bound:.1e}"
+                judged.append(Judged(wrong if error > bound else "", error, bound))
+    return judged
+
+
+def _find_wrong_integers(case: Case, values: Array, expected: Array) -> str:
+    """Say what is wrong: integers must be exact, rounded once, and functions of them near."""
+    if case.activation in EXACT:
+        right = (values == expected.astype(values.dtype)) | (np.isnan(values) & np.isnan(expected))
+        wrong = values.size - int(np.sum(right))
+        return f"has {wrong} of {values.size} integers wrong" if wrong else ""
+    # half a unit of rounding, and the approximation of the function
+    bounds = float(ml_dtypes.finfo(values.dtype).eps) * np.abs(expected) + 2.0**-18
+    off = float(np.max(np.abs(values.astype(np.float64) - expected) / bounds))
+    return "" if off <= 1 else f"is off by {off:.1f} times the bound"
+
+
+def _find_error(values: Array, expected: Array, terms: int) -> tuple[float, float]:
     """The largest error of random f32 and its bound, of the largest element."""
     largest = float(np.max(np.abs(expected))) or 1.0
     error = float(np.max(np.abs(values - expected))) / largest
     # Errors add up like a random walk, with the root of the number of terms.
     bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms))
     return (math.inf if math.isnan(error) else error), bound
+
+
+def compare(case: Case) -> str:
+    """Say what is wrong with a case or, if it is plain, its gradients; empty if all is right."""
+    try:
+        judged = examine(case, gradients=case.plain)
+    except Exception as error:  # shown as a line, not as a traceback
+        return f"{case}: {one_line(error)}"
+    return next((f"{case}: {one.wrong}" for one in judged if one.wrong), "")
 
 
 def one_line(error: Exception) -> str:

@@ -15,6 +15,7 @@ import random
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -27,43 +28,42 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxconv
-from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS
-from jaxconv._checks.selftest import check_named, compare, draw_case
+from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS, compare
+from jaxconv._checks.selfcheck import WIDTH, check_named, draw_case
 from jaxconv._lowering import onednn_here, onednn_verdict
 from jaxconv._lowering.cpu import to_coarse, to_kernel
 from jaxconv._lowering.onednn_verdict import Verdict
 
-#: The time of one sweep, and of the threads.
-SWEEP_SECONDS, THREADS_SECONDS = 25, 8
+SWEEP_SECONDS, THREADS_SECONDS = 25, 8  # of one sweep, and of the threads
+SEEDS = (1, 2, 3)  # of the sweeps
+MIN_CASES = 20  # random ones of a sweep, however slow the machine is
+MIN_CALLS = 50  # of all sweeps together, for a verdict
+ADDED = ("bias", "bias", "residual", "bias and residual")  # by the cases of forward operations
 
 #: A process hangs that uses no processor for so long, or this much processor time: on a busy
 #: machine, other time says little.
 IDLE_SECONDS, BUSY_SECONDS = 30, 200
 
-#: Random cases of a sweep, however slow the machine is.
-MIN_CASES = 20
-
 #: The C library ends a process that writes beyond its memory (glibc 2.34 or newer).
 HEAP_CHECK = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
 
-#: Seeds of the sweeps.
-SEEDS = (1, 2, 3)
 
-#: What the cases of forward operations add.
-ADDED = ("bias", "bias", "residual", "bias and residual")
-
-#: Calls of all sweeps together that a verdict needs.
-MIN_CALLS = 50
-
-
-def qualify_call() -> Verdict:
-    """Test the call in this environment, print the progress, and keep the verdict."""
+def qualify() -> int:
+    """Test the call in this environment, keep and print the verdict; return 1 if it is bad."""
+    print(
+        "\nIs oneDNN right and safe here? In processes of their own: random cases, exact,\n"
+        "while oneDNN prints which of its implementations run; then eight threads.\n",
+        flush=True,
+    )
     if reason := onednn_here.why_impossible():
-        return Verdict(False, reason)
-    verdict = judge()
-    kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
-    print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
-    return verdict
+        verdict = Verdict(False, reason)
+    else:
+        verdict = judge()
+        kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
+        print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
+    good = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
+    print(textwrap.fill(f"{good}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
+    return int(not verdict.good)
 
 
 def judge(prelude: str = "") -> Verdict:
@@ -110,9 +110,8 @@ def _run(code: str) -> Verdict:
         errors.seek(0)
         if process.returncode:
             said = (errors.read().strip().splitlines() or ["nothing"])[-1][:200]
-            return Verdict(
-                False, f"a process ended with code {process.returncode} and said: {said}"
-            )
+            ended = f"a process ended with code {process.returncode}"
+            return Verdict(False, f"{ended} and said: {said}")
         return Verdict(True, out.read())
 
 

@@ -3,8 +3,9 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 
@@ -45,3 +46,20 @@ def time_both(
         first_call()
     best = race(calls)
     return best["jaxconv"], best["lax"]
+
+
+def call_apart(wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a thread, where the caller's contexts do not hold; on CPU."""
+
+    def call() -> Any:
+        with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(wide):
+            return function(*arguments)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()
+
+
+def draw_bar(stream: TextIO, done: int, total: int, text: str) -> None:
+    """Draw how far a long run is, over what the line of a terminal had before."""
+    bar = "#" * (30 * done // total)
+    print(f"\r\033[K[{bar:30}] {text}", end="", file=stream, flush=True)

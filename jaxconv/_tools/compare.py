@@ -1,9 +1,7 @@
 """`Report.compare`: each convolution of a report, timed and checked against lax's."""
 
-import math
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +11,9 @@ import numpy as np
 from jaxconv._base.contexts import FORCED
 from jaxconv._base.listeners import Lowered
 from jaxconv._lax.install import bind_mapped, installed
-from jaxconv._tools.clock import race, time_call
-
-#: Columns of what is printed.
-WIDTH = 100
+from jaxconv._tools.clock import call_apart, draw_bar, race, time_call
+from jaxconv._tools.flops import count_bytes
+from jaxconv._tools.profile_row import Row, fit
 
 #: Seconds that one comparison takes, mostly to compile; more where lax is slow.
 ABOUT = 1.5
@@ -63,67 +60,57 @@ class Comparison:
         laxs = sum(c.count * c.lax for c in self.listed)
         slower = sum(c.jaxconv > NOISE * c.lax for c in self.listed)
         head = f"{'jaxconv':>9}{'lax, ms':>9}{'times':>7}{'off':>7}{'x':>4}{'MFLOP':>8}  what"
-        lines = [head, *map(str, self.listed), f"{ours:9.1f}{laxs:9.1f}  all of them"]
-        lines += [
-            f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
-        ]
-        lines += self.failed
-        left = f"left out: {self.left_out}, split over devices, of symbolic extents or large"
-        return "\n".join(lines + [left] * bool(self.left_out))
+        verdict = f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
+        total = f"{ours:9.1f}{laxs:9.1f}  all of them"
+        lines = [head, *map(str, self.listed), total, verdict, *self.failed]
+        if self.left_out:
+            lines.append(
+                f"left out: {self.left_out}, split over devices, of symbolic extents or large"
+            )
+        return "\n".join(lines)
 
 
-def compare(kinds: Iterable[tuple[str, int, Lowered]]) -> Comparison:
+def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
     """Time and check each kind of convolution that this library computes, one by one."""
-    taken = [kind for kind in kinds if kind[2].contraction]
-    small = [kind for kind in taken if kind[2].devices == 1 and _bytes(kind[2]) <= MOST_BYTES]
+    taken = [(row, lowered) for row, lowered in kinds if lowered.contraction]
+    small = [(row, lowered) for row, lowered in taken if _is_small(lowered)]
     listed, failed = [], []
-    with ThreadPoolExecutor(1) as thread:  # the caller's contexts do not hold there
-        _tell(f"compare: {len(small)} kinds of convolution, about {ABOUT * len(small):.0f} s\n")
-        for done, (what, count, lowered) in enumerate(small):
-            if sys.stderr.isatty():
-                _tell(f"\r\033[K[{'#' * (30 * done // len(small)):30}] {done}/{len(small)}")
-            try:
-                times = thread.submit(_time_both, lowered).result()
-                listed.append(Compared(what, count, *times))
-            except Exception as error:
-                first = f"{type(error).__name__}: {error}".splitlines()[0]
-                failed.append(f"{fit(what)}\n{fit(f'  failed: {first}')}")
-        if sys.stderr.isatty():
-            _tell("\r\033[K")
+    about = f"about {ABOUT * len(small):.0f} s"
+    print(f"compare: {len(small)} kinds of convolution, {about}", file=sys.stderr, flush=True)
+    on_terminal = sys.stderr.isatty()
+    for done, (row, lowered) in enumerate(small):
+        if on_terminal:
+            draw_bar(sys.stderr, done, len(small), f"{done}/{len(small)}")
+        try:
+            wide = lowered.equation.results[0].dtype.itemsize == 8
+            listed.append(Compared(row.what, row.count, *call_apart(wide, _time_both, lowered)))
+        except Exception as error:
+            first = f"{type(error).__name__}: {error}".splitlines()[0]
+            failed.append(f"{fit(row.what)}\n{fit(f'  failed: {first}')}")
+    if on_terminal:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
     listed.sort(key=lambda c: c.lax / c.jaxconv)
     return Comparison(tuple(listed), len(taken) - len(small), tuple(failed))
 
 
-def fit(text: str) -> str:
-    """Cut a line to the columns of what is printed."""
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
-
-
-def _tell(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)
-
-
-def _bytes(lowered: Lowered) -> float:
-    """Bytes of operands and result; infinite for symbolic extents."""
-    types = (*lowered.equation.operands, *lowered.equation.results)
-    if not all(isinstance(n, int) for t in types for n in t.shape):
-        return math.inf
-    return float(sum(math.prod(t.shape) * t.dtype.itemsize for t in types))
+def _is_small(lowered: Lowered) -> bool:
+    """Whether one device computes it, of known extents that are not large."""
+    size = count_bytes(lowered)
+    return lowered.devices == 1 and size is not None and size <= MOST_BYTES
 
 
 def _time_both(lowered: Lowered) -> tuple[float, float, float]:
     """Milliseconds by this library and by lax, and the difference of the results."""
     rng = np.random.default_rng(0)
-    equation, wide = lowered.equation, lowered.equation.results[0].dtype.itemsize == 8
-    with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(wide):
-        operands = [
-            jax.device_put(rng.integers(-4, 5, t.shape).astype(t.dtype)) for t in equation.operands
-        ]
-        calls = {name: _compiled(run, operands) for name, run in _bind_both(lowered).items()}
-        ours, laxs = (np.asarray(call(), np.float64) for call in calls.values())
-        best = {name: time_call(call) for name, call in calls.items()}
-        if max(best.values()) < SLOW:
-            best = race(calls)
+    operands = [
+        jax.device_put(rng.integers(-4, 5, t.shape).astype(t.dtype))
+        for t in lowered.equation.operands
+    ]
+    calls = {name: _compiled(run, operands) for name, run in _bind_both(lowered).items()}
+    ours, laxs = (np.asarray(call(), np.float64) for call in calls.values())
+    best = {name: time_call(call) for name, call in calls.items()}
+    if max(best.values()) < SLOW:
+        best = race(calls)
     difference = np.abs(ours - laxs).max(initial=0) / max(np.abs(laxs).max(initial=0), 1)
     return 1e3 * best["jaxconv"], 1e3 * best["lax"], float(difference)
 

@@ -1,6 +1,5 @@
 """Which forms compute an operation, why, and at what cost."""
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
-from jaxconv._tools.flops import count_flops
+from jaxconv._tools.flops import count_bytes, count_flops
 from jaxconv._tools.profile import Report, profile
 
 
@@ -122,24 +121,23 @@ def explain(
     dtype = _choose_dtype(name, dtype, typed)
     tensors = {n: jax.ShapeDtypeStruct(shape, dtype) for n, shape in shapes.items()}
     rest = {k: v for k, v in given.items() if k not in tensors}
-    function = partial(inspect.FUNCTIONS[name], **rest)
-    traced = jax.jit(function).trace(**tensors)
     thread, contractions = threading.get_ident(), list[Lowered]()
     here = Listener(lambda: threading.get_ident() == thread, contractions.append)
     with listeners.listening(here):
-        program = traced.lower()
+        program = jax.jit(partial(inspect.FUNCTIONS[name], **rest)).lower(**tensors)
     (lowered,) = contractions
-    memory, steps, flops = program.compile().memory_analysis(), lowered.how, count_flops(lowered)
+    memory, steps = program.compile().memory_analysis(), lowered.how
+    flops, size = count_flops(lowered), count_bytes(lowered)
     assert not isinstance(steps, str)  # lax keeps none of ours
     assert flops is not None  # no extent is symbolic
-    platform, inputs = jax.default_backend(), [tensors[n] for n in record.inputs]
-    counts = Counter(steps)
+    assert size is not None
+    platform, counts = jax.default_backend(), Counter(steps)
     return Explanation(
         platform=platform,
         steps=tuple(counts),
         counts=tuple(counts.values()),
         flops=flops,
-        bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in (*inputs, traced.out_info)),
+        bytes=size,
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
         no_onednn=_lowering.unavailable() if platform == "cpu" else None,
         resolved=resolved,

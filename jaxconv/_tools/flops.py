@@ -1,4 +1,4 @@
-"""Multiplications and additions of a convolution, without products with padding."""
+"""Multiplications and additions of a convolution, without products with padding; its bytes."""
 
 import math
 
@@ -37,6 +37,13 @@ def count_flops(lowered: Lowered) -> int | None:
             pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
     factors = [*channels, *pairs]
     return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
+
+
+def count_bytes(lowered: Lowered) -> int | None:
+    """Count the bytes of both operands and the result; None for symbolic extents."""
+    tensors = (*lowered.equation.operands[:2], *lowered.equation.results)
+    size = sum(math.prod(x.shape) * x.dtype.itemsize for x in tensors)
+    return size if isinstance(size, int) else None
 
 
 def _count_pairs(axis: Axis) -> int:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import Shape
+from jaxconv._contract.contractions import SLOTS
 from jaxconv._ops import conv_transpose, convolution
 from jaxconv._rules import attributes as parse
 from jaxconv._rules.op import OPS
@@ -19,14 +20,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 #: Arguments that sizes do not depend on.
 NOT_SIZES = (
-    "bias",
-    "residual",
-    "activation",
-    "alpha",
-    "precision",
-    "preferred_element_type",
+    "bias", "residual", "activation", "alpha", "precision", "preferred_element_type",
     "out_sharding",
-)
+)  # fmt: skip
 
 
 def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> Resolved:
@@ -101,3 +97,24 @@ def _meant_as_shape(value: Any) -> bool:
     if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.integer):
         return False
     return len(value.shape) == 1 and value.shape[0] > 2
+
+
+def contractions_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
+    """A policy for `jax.checkpoint`: save every contraction, recompute the rest.
+
+    `primitive` is the operation to save or not. The policy stands beside
+    `jax.checkpoint_policies.dots_saveable`, which knows only JAX's own products: of matrices, and
+    the convolutions of `jax.lax`, which stay lax's under `jaxconv.install`.
+    `jax.checkpoint_policies.save_from_both_policies` joins the two.
+
+    Example:
+      >>> from functools import partial
+      >>> import jax, jax.numpy as jnp, jaxconv
+      >>> @partial(jax.checkpoint, policy=jaxconv.contractions_saveable)
+      ... def layer(src, weights):
+      ...     return jnp.tanh(jaxconv.convolution(src, weights)).sum()
+      >>> src, weights = jnp.ones((2, 5, 5, 3)), jnp.ones((3, 3, 3, 4))
+      >>> jax.grad(layer, argnums=1)(src, weights).shape
+      (3, 3, 3, 4)
+    """
+    return primitive in SLOTS

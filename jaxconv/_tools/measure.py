@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -15,20 +14,15 @@ from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
-from jaxconv._tools.clock import race, time_call
+from jaxconv._tools.clock import call_apart, race, time_call
 
 #: The forms to time beside the table's choice.
 CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
 
-#: Multiply-adds a result of a form to time: more take long to compile.
-MAX_TERMS = 128
-
-#: A form that takes this many times as long as another is not timed further.
-MAX_TIME_RATIO = 2.0
-#: The time in which a form must compile.
-MAX_COMPILE_SECONDS = 1.0
-#: Temporary memory of a form, in multiples of the bytes of operands and result, plus bytes.
-MAX_MEMORY_RATIO, EXTRA_BYTES = 3, 32 << 20
+MAX_TERMS = 128  # multiply-adds a result of a form to time: more take long to compile
+MAX_TIME_RATIO = 2.0  # a form that takes this many times as long as another is not timed further
+MAX_COMPILE_SECONDS = 1.0  # in which a form must compile
+MAX_MEMORY_RATIO, EXTRA_BYTES = 3, 32 << 20  # multiples of operands and result, plus bytes
 
 
 def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measured:
@@ -67,8 +61,11 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
             "measure: `function` must contract something, by the operations of jaxconv, on one "
             "device and of a batch of known size; nothing of the kind was found in it"
         )
-    with ThreadPoolExecutor(1) as thread:  # the caller's contexts do not hold there
-        return thread.submit(_measure_problems, recorded.problems).result()
+    times = {
+        name: call_apart(problem.bits == 64, _time_forms, problem)
+        for name, problem in recorded.problems.items()
+    }
+    return Measured(times)
 
 
 def _separate_arrays(
@@ -91,15 +88,6 @@ def _is_array(x: Any) -> bool:
     if isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.integer):
         return x.ndim > 1
     return hasattr(x, "shape") and hasattr(x, "dtype")
-
-
-def _measure_problems(problems: dict[str, Problem]) -> Measured:
-    found = {}
-    for name, problem in problems.items():
-        cpu = jax.devices("cpu")[0]
-        with jax.default_device(cpu), jax.enable_x64(problem.bits == 64):
-            found[name] = _time_forms(problem)
-    return Measured(found)
 
 
 def _time_forms(problem: Problem) -> dict[str, float]:

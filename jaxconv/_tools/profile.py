@@ -2,11 +2,10 @@
 
 import csv
 import os
-import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,12 @@ import jax
 from jaxconv._base import listeners
 from jaxconv._base.listeners import Listener, Lowered
 from jaxconv._lax import install
-from jaxconv._tools.compare import WIDTH, Comparison, compare, fit
-from jaxconv._tools.log import find_origin
-from jaxconv._tools.profile_row import Kind, Row
+from jaxconv._tools.compare import Comparison, compare
+from jaxconv._tools.log import Origin, find_origin
+from jaxconv._tools.profile_row import WIDTH, Row, make_row, mega
 
 #: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
 MOST_LISTED, MOST_IN_A_TABLE = 5, 40
-
-#: Columns before the operands of a row.
-INDENT = 22
 
 #: What JAX calls the times that it takes to lower a program, and XLA to compile it.
 LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -32,15 +28,6 @@ COMPILING = "/jax/core/compile/backend_compile_duration"
 NOTHING = """\
 No convolution was compiled here. JAX keeps the programs that it has compiled, and runs them again:
 profile the first call, or call jax.clear_caches() before."""
-
-#: Each slot that a contraction fills, in one word of the benchmarks' tables.
-WORDS: dict[str | None, str] = {
-    "coarse": "forward",
-    "fine": "data",
-    "kernel": "weights",
-    "pool": "pool",
-    None: "lax",
-}
 
 LEGEND = """\
 x: how often; MFLOP: of all of them. forward: convolutions, and data gradients of stride 1, which
@@ -57,13 +44,14 @@ class Report:
     compiling_seconds: float = 0.0
     #: the names of these programs
     programs: set[str] = field(default_factory=set)
-    _kinds: dict[Any, Kind] = field(default_factory=dict, repr=False)
+    #: by what makes them alike: the first of each kind, and where all of it were written
+    _kinds: dict[Any, tuple[Lowered, list[Origin]]] = field(default_factory=dict, repr=False)
     _not_yet_of_a_program: bool = field(default=False, repr=False)
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """The convolutions by kind, those with the most work first."""
-        rows = (kind.row for kind in list(self._kinds.values()))
+        rows = (make_row(*kind) for kind in list(self._kinds.values()))
         return tuple(sorted(rows, key=lambda row: -row.work))
 
     @property
@@ -79,15 +67,12 @@ class Report:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to a file, with a line of their names above."""
-        names = [field.name for field in fields(Row)]
         with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
+            writer = csv.writer(file)
+            writer.writerow(field.name for field in fields(Row))
             for row in self.rows:
-                cells = asdict(row)
-                writer.writerow(
-                    {n: "; ".join(x) if isinstance(x, tuple) else x for n, x in cells.items()}
-                )
+                cells = astuple(row)
+                writer.writerow("; ".join(x) if isinstance(x, tuple) else x for x in cells)
 
     def compare(self) -> Comparison:
         """Time each kind of convolution that this library computes against lax's, one by one.
@@ -95,8 +80,7 @@ class Report:
         Values are compared, too, on small integers. How long it takes is said before. Nothing else
         should run on the machine. Printed, the result is a table, the least gain first.
         """
-        kinds = ((kind.row, kind.lowered) for kind in list(self._kinds.values()))
-        return compare((_cells(row), row.count, lowered) for row, lowered in kinds)
+        return compare((make_row(*kind), kind[0]) for kind in list(self._kinds.values()))
 
     def __str__(self) -> str:
         rows = self.rows
@@ -105,14 +89,15 @@ class Report:
         total = sum(row.work for row in rows)
         lines = [textwrap.fill(self._summary(rows), WIDTH)]
         groups: dict[str, list[Row]] = {}
-        written = {row.lines for row in rows}  # a line that all have says nothing
+        with_line = len({row.lines for row in rows}) > 1  # a line that all have says nothing
         for row in sorted(rows, key=lambda row: row.to is not None):  # lax's own first
             groups.setdefault(row.how, []).append(row)
         for how, group in groups.items():
-            percent = _percent(sum(row.work for row in group), total)
+            work = sum(row.work for row in group)
+            percent = f"{100 * work / total:.1f} %" if total else "0 %"
             lines += ["", textwrap.fill(f"{how} ({percent} of the convolutions' work)", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'what':8}{'operands':46}  line, layer"]
-            lines += (_line_of(row, len(written) > 1) for row in group[:MOST_LISTED])
+            lines += (row.text(with_line) for row in group[:MOST_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
 
@@ -124,9 +109,8 @@ class Report:
         lines = [self._summary(rows), "", "| x | MFLOP | what | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
         for row in rows[:MOST_IN_A_TABLE]:
-            work, what = _mega(row.flops and row.work), WORDS[row.to]
-            cells = (row.count, work, what, _operands(row), row.how, _written(row, True))
-            lines.append(f"| {' | '.join(str(c).replace('|', '/') for c in cells)} |")
+            cells = (*row.cells, row.how, row.place(with_line=True))
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
         left = len(rows) - MOST_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
         return "\n".join(lines)
@@ -139,7 +123,7 @@ class Report:
         return (
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
             f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
-            f"{_mega(sum(r.work for r in rows))} MFLOP. JAX took {self.lowering_seconds:.1f} s to "
+            f"{mega(sum(r.work for r in rows))} MFLOP. JAX took {self.lowering_seconds:.1f} s to "
             f"lower these programs, and XLA {self.compiling_seconds:.1f} s to compile them."
         )
 
@@ -148,7 +132,7 @@ class Report:
         primitive, operands, (result,), params = lowered.equation
         types = (*(t.str_short() for t in operands), result.str_short())
         key = (primitive.name, types, tuple(sorted(params.items())), lowered.how, lowered.devices)
-        self._kinds.setdefault(key, Kind(lowered)).origins.append(find_origin())
+        self._kinds.setdefault(key, (lowered, []))[1].append(find_origin())
         self._not_yet_of_a_program = True
 
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
@@ -196,55 +180,26 @@ def profile() -> Iterator[Report]:
         jax.monitoring.unregister_event_duration_listener(report._time)
 
 
-# Words.
+# In a notebook.
+
+MAGIC = "jaxconv_profile"
 
 
-def _cells(row: Row) -> str:
-    """A row in one line, but for where it was written."""
-    return f"{row.count:>4}{_mega(row.flops and row.work):>8}  {WORDS[row.to]:8}{_operands(row)}"
+def load_ipython_extension(shell: Any) -> None:
+    """Do what `%load_ext jaxconv` asks for: install, and make `%%jaxconv_profile` known."""
+
+    def run_profiled(line: str, cell: str) -> None:
+        """Run the cell, then print how its convolutions were computed."""
+        with profile() as report:
+            result = shell.run_cell(cell)
+        print(report)
+        result.raise_error()  # so that "run all" ends here
+
+    install.install()
+    shell.register_magic_function(run_profiled, "cell", MAGIC)
 
 
-def _line_of(row: Row, with_line: bool) -> str:
-    """A row in one line of a terminal, or two."""
-    cells, written = fit(_cells(row)), _written(row, with_line)
-    if len(cells) <= 68 and len(written) <= WIDTH - 70:
-        return f"{cells:68}  {written}"
-    most = WIDTH - INDENT
-    written = written if len(written) <= most else f"…{written[1 - most :]}"
-    return f"{cells}\n{'':{INDENT}}{written}"
-
-
-def _mega(flops: int | None) -> str:
-    if flops is None:
-        return "?"
-    millions = flops / 1e6
-    return "<0.01" if 0 < millions < 0.01 else f"{millions:,.{2 if millions < 10 else 0}f}"
-
-
-def _percent(some: int, total: int) -> str:
-    return f"{100 * some / total:.1f} %" if total else "0 %"
-
-
-def _operands(row: Row) -> str:
-    """Operands of one type name it once."""
-    first, second = row.operands.split(" ", 1)
-    dtype = first.split("[")[0]
-    short = f"{first} {second.removeprefix(dtype)}"
-    return f"{short} {row.window}".strip()
-
-
-def _written(row: Row, with_line: bool) -> str:
-    """The first line and scope, and how many others there are."""
-    scope, (path, _, line) = _scope(row.names), row.lines[0].rpartition(":")
-    more = max(len(row.lines), len(row.names)) - 1
-    words = [f"{Path(path).name}:{line}"] if with_line or not scope else []
-    return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
-
-
-def _scope(names: Iterable[str]) -> str:
-    """The scopes in a name such as jit(step)/transpose(jvp(Net))/block/conv."""
-    for name in names:
-        bare = re.sub(r"\b\w+\(\)|\bjit\([^()]*\)|\b(transpose|jvp|vmap)\(|\)", "", name)
-        if found := "/".join(filter(None, bare.split("/"))):
-            return found
-    return ""
+def unload_ipython_extension(shell: Any) -> None:
+    """Undo `%load_ext jaxconv`, for `%unload_ext jaxconv`."""
+    install.uninstall()
+    shell.magics_manager.magics["cell"].pop(MAGIC, None)

@@ -1,7 +1,9 @@
 """A row of `profile`'s report: convolutions that were lowered in the same way."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from jax import lax
@@ -11,6 +13,18 @@ from jaxconv._base.listeners import Lowered
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._tools.flops import count_flops
 from jaxconv._tools.log import Origin, describe
+
+#: Columns of what is printed, and those before the operands of a row.
+WIDTH, INDENT = 100, 22
+
+#: Each slot that a contraction fills, in one word of the benchmarks' tables.
+WORDS: dict[str | None, str] = {
+    "coarse": "forward",
+    "fine": "data",
+    "kernel": "weights",
+    "pool": "pool",
+    None: "lax",
+}
 
 
 @dataclass(frozen=True)
@@ -52,40 +66,55 @@ class Row:
         """Multiplications and additions of all of them, as far as they are known."""
         return self.count * (self.flops or 0)
 
-
-@dataclass
-class Kind:
-    """Convolutions that were lowered in the same way: the first, and where each was written."""
-
-    lowered: Lowered
-    origins: list[Origin] = field(default_factory=list)
-
-    @cached_property
-    def flops(self) -> int | None:
-        """Multiplications and additions of one."""
-        return count_flops(self.lowered)
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """How often, the MFLOP of all, what it is, and its operands, whose type is named once."""
+        first, second = self.operands.split(" ", 1)
+        short = f"{first} {second.removeprefix(first.split('[')[0])} {self.window}".strip()
+        return str(self.count), mega(self.flops and self.work), WORDS[self.to], short
 
     @property
-    def row(self) -> Row:
-        """The row of all until now."""
-        equation, contraction, how, devices, _ = self.lowered
-        by_lax = equation.primitive in (lax.conv_general_dilated_p, lax.select_and_scatter_add_p)
-        forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
-        origins = tuple(self.origins)
-        return Row(
-            count=len(origins),
-            written_by="lax" if by_lax else "jaxconv",
-            operands=" ".join(t.str_short() for t in equation.operands[:2]),
-            result=equation.results[0].str_short(),
-            window=_describe_window(equation.params),
-            to=SLOTS.get(contraction.primitive, "pool") if contraction else None,
-            form=", ".join(forms),
-            why=how if isinstance(how, str) else describe(how),
-            flops=self.flops,
-            devices=devices,
-            lines=tuple(dict.fromkeys(origin.line for origin in origins)),
-            names=tuple(dict.fromkeys(origin.names for origin in origins if origin.names)),
-        )
+    def what(self) -> str:
+        """The cells in one line."""
+        count, work, word, operands = self.cells
+        return f"{count:>4}{work:>8}  {word:8}{operands}"
+
+    def place(self, with_line: bool) -> str:
+        """The first line, and scope if there is any, and how many others there are."""
+        scope, (path, _, line) = _scope(self.names), self.lines[0].rpartition(":")
+        more = max(len(self.lines), len(self.names)) - 1
+        words = [f"{Path(path).name}:{line}"] if with_line or not scope else []
+        return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
+
+    def text(self, with_line: bool) -> str:
+        """All of it, in one line of a terminal or two."""
+        what, place = fit(self.what), self.place(with_line)
+        if len(what) <= 68 and len(place) <= WIDTH - 70:
+            return f"{what:68}  {place}"
+        most = WIDTH - INDENT
+        place = place if len(place) <= most else f"…{place[1 - most :]}"
+        return f"{what}\n{'':{INDENT}}{place}"
+
+
+def make_row(lowered: Lowered, origins: Sequence[Origin]) -> Row:
+    """The row of convolutions that were lowered like this one, written at these lines."""
+    equation, contraction, how, devices, _ = lowered
+    by_lax = equation.primitive in (lax.conv_general_dilated_p, lax.select_and_scatter_add_p)
+    forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
+    return Row(
+        count=len(origins),
+        written_by="lax" if by_lax else "jaxconv",
+        operands=" ".join(t.str_short() for t in equation.operands[:2]),
+        result=equation.results[0].str_short(),
+        window=_describe_window(equation.params),
+        to=SLOTS.get(contraction.primitive, "pool") if contraction else None,
+        form=", ".join(forms),
+        why=how if isinstance(how, str) else describe(how),
+        flops=count_flops(lowered),
+        devices=devices,
+        lines=tuple(dict.fromkeys(origin.line for origin in origins)),
+        names=tuple(dict.fromkeys(origin.names for origin in origins if origin.names)),
+    )
 
 
 def _describe_window(params: dict[str, Any]) -> str:
@@ -112,3 +141,25 @@ def _describe_window(params: dict[str, Any]) -> str:
         if set(values) - {1}
     )
     return ", ".join(words)
+
+
+def _scope(names: Iterable[str]) -> str:
+    """The scopes in a name such as jit(step)/transpose(jvp(Net))/block/conv."""
+    for name in names:
+        bare = re.sub(r"\b\w+\(\)|\bjit\([^()]*\)|\b(transpose|jvp|vmap)\(|\)", "", name)
+        if scope := "/".join(filter(None, bare.split("/"))):
+            return scope
+    return ""
+
+
+def mega(flops: int | None) -> str:
+    """Write millions."""
+    if flops is None:
+        return "?"
+    millions = flops / 1e6
+    return "<0.01" if 0 < millions < 0.01 else f"{millions:,.{2 if millions < 10 else 0}f}"
+
+
+def fit(text: str) -> str:
+    """Cut a line to the columns of what is printed."""
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"

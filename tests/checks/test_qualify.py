@@ -102,49 +102,45 @@ import jaxconv._checks.qualify as q
 q.SWEEP_SECONDS = q.THREADS_SECONDS = 3
 q.MIN_CASES = 1
 """
-WRONG_STRIDE = """
+#: What is put into the processes, and what the verdict then says.
+SABOTAGE = {
+    "config": ("""
 from jaxconv._lowering.forms import onednn_call as c
 dumps = c.json.dumps
 def changed(x):
     x["onednn_conv_config"]["window"]["strides"] = ["2", "2", "2"]
     return dumps(x)
 c.json = type("json", (), {"dumps": staticmethod(changed)})
-"""
-WRONG_VALUE = """
+""", "a process ended with code"),
+    "value": ("""
 from jaxconv._lowering.forms import onednn_call as c
 call = c.call
 c.call = lambda *a: call(*a) + 1
-"""
-HANG = "\nimport threading; q.sweep = lambda seed: threading.Event().wait()"
-SPIN = "\nimport itertools; q.sweep = lambda seed: [None for _ in itertools.count() if False]"
-FALLBACK = """
+""", "integers wrong"),
+    "hang": ("import threading; q.sweep = lambda seed: threading.Event().wait()", "it hangs"),
+    "spin": ("""
+import itertools
+q.sweep = lambda seed: [None for _ in itertools.count() if False]
+""", "it hangs"),
+    "fallback": ("""
 line = "onednn_verbose,v1,primitive,exec,cpu,convolution,x64:gemm:jit,forward_inference"
 q.sweep = lambda seed: print(line)
-"""
-SILENT = "\nq.os.environ.pop('ONEDNN_VERBOSE')"
+""", "its fallback x64:gemm:jit ran"),
+    "silent": ("q.os.environ.pop('ONEDNN_VERBOSE')", "calls were seen to run"),
+}  # fmt: skip
 
 
 @POSSIBLE
-@pytest.mark.parametrize(
-    ("sabotage", "found"),
-    [
-        (WRONG_STRIDE, "a process ended with code"),
-        (WRONG_VALUE, "integers wrong"),
-        (HANG, "it hangs"),
-        (SPIN, "it hangs"),
-        (FALLBACK, "its fallback x64:gemm:jit ran"),
-        (SILENT, "calls were seen to run"),
-    ],
-    ids=["config", "value", "hang", "spin", "fallback", "silent"],
-)
-def test_what_goes_wrong_makes_a_bad_verdict(sabotage, found, monkeypatch, capsys):
-    if sabotage in (HANG, SPIN):
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_what_goes_wrong_makes_a_bad_verdict(name, monkeypatch, capsys):
+    sabotage, words = SABOTAGE[name]
+    if words == "it hangs":
         monkeypatch.setattr(qualify, "IDLE_SECONDS", 2)
         monkeypatch.setattr(qualify, "BUSY_SECONDS", 9)
     monkeypatch.setattr(qualify, "SEEDS", (1,))
     verdict = qualify.judge(f"{HURRY}{sabotage}\nsweep = q.sweep")
     assert not verdict.good
-    assert found in verdict.text
+    assert words in verdict.text
 
 
 @POSSIBLE

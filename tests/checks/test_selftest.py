@@ -10,10 +10,9 @@ import pytest
 import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import reference, selfcheck
-from jaxconv._checks import selftest as _selftest
-from jaxconv._checks.cases import Case
+from jaxconv._checks.cases import Case, compare
 from jaxconv._checks.layer import Layer
-from jaxconv._checks.selftest import compare, draw_case
+from jaxconv._checks.selfcheck import draw_case
 from jaxconv._lowering.forms import phases
 from tests.support.grid import OPS
 
@@ -65,7 +64,6 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
     [
         (lambda out: out.at[(0,) * out.ndim].add(1), r"the result has 1 of \d+ integers wrong"),
         (lambda out: out[..., None], "ValueError"),
-        (lambda out: out[:1], "ValueError"),
         (lambda out: out * (1 + 1e-5), "the result (is off by|has)"),
         (lambda out: out * jnp.nan, "the result has"),
     ],
@@ -77,9 +75,9 @@ def test_what_it_says(change, text, monkeypatch):
     assert re.match(f"convolution, f32: ({text})", compare(case))
 
 
-@pytest.mark.parametrize("name", [*_selftest.LEAKING])
+@pytest.mark.parametrize("name", [*selfcheck.LEAKING])
 def test_a_nan_that_leaks_is_found(name, monkeypatch):
-    case, right = _selftest.NAMED[name], jaxconv.convolution
+    case, right = selfcheck.NAMED[name], jaxconv.convolution
 
     def leak(src, weights, **attributes):
         """Each row of the product is read on into the next one, and times zero."""
@@ -107,7 +105,7 @@ def test_the_same_seed_draws_the_same_cases():
     assert one != other
 
 
-@pytest.mark.parametrize("flags", [("0",), ("-3",), ("12", "--seed"), ("--fast",)])
+@pytest.mark.parametrize("flags", [("0",), ("-3",), ("12", "--seed")])
 def test_what_cannot_be_asked_for(flags, capsys):
     with pytest.raises(SystemExit) if flags[-1] == "--seed" else pytest.MonkeyPatch.context():
         assert selftest(*flags) == 2

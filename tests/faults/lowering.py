@@ -177,7 +177,7 @@ LOWERING = faults(
      ("with AMX, oneDNN is given rows of bfloat16 that do not fill tiles",
       "(products and row % TILE_ROW_ELEMENTS > 0)", "(products and row % 8 > 0)"),
     ),
-    ("_checks/selftest.py",
+    ("_checks/selfcheck.py",
      ("the self-test leaves out the named cases", "    wrong = check_named()",
       "    wrong: list[str] = []"),
     ),

@@ -216,7 +216,7 @@ def test_notebooks(monkeypatch, capsys):
         yield (report := [])
         report.append("the report")
 
-    monkeypatch.setattr(jaxconv, "profile", profile, raising=False)
+    monkeypatch.setattr("jaxconv._tools.profile.profile", profile)
     shell = peer("IPython.core.interactiveshell").InteractiveShell()
     shell.run_line_magic("load_ext", "jaxconv")
     assert jaxconv.enabled()

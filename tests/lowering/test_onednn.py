@@ -354,13 +354,13 @@ import sys
 import numpy as np
 import jax, jax.numpy as jnp
 import jaxconv
-from jaxconv._checks import selftest
+from jaxconv._checks import selfcheck
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from tests.support.small import SLOTS, TO, claims, draw, expected, kind, tensors
 
 assert _lowering.unavailable() is None, _lowering.unavailable()
-if {named} and (wrong := selftest.check_named()):
+if {named} and (wrong := selfcheck.check_named()):
     sys.exit("; ".join(wrong))
 calls = []
 problems = draw({seed}, {count})

@@ -18,9 +18,14 @@ from jaxconv._base.contexts import FORCED
 from jaxconv._lowering import measured
 from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
-from tests.support.forms import CHANNELS_FIRST, DENSE, OPS, ROLES, operands
+from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, ROLES, operands
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
+convolve = DEPTHWISE.op("convolution")
+FIRST, SECOND, _ = operands(DEPTHWISE, "convolution")
+measure_dense = partial(
+    jaxconv.measure, DENSE.op("convolution"), *operands(DENSE, "convolution")[:2]
+)
 #: A form that the table does not choose for it, and that shows in a program.
 OTHER, SHOWS = "convolution", "stablehlo.convolution"
 
@@ -50,7 +55,7 @@ def program(function, *args):
     return jax.jit(function).lower(*args).as_text()
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", EACH_SLOT)
 @pytest.mark.parametrize("form", [DENSE, DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
 def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
     first, second, _ = operands(form, op)
@@ -138,7 +143,6 @@ def test_contexts_of_the_caller_do_not_reach_what_is_timed(briefly, monkeypatch)
 
 
 def test_a_contender_that_fails_is_none(briefly, monkeypatch):
-    first, second, _ = operands(DENSE, "convolution")
     compiled, failing = _measure._compile, set()
 
     def fail(problem, form, operands):
@@ -148,60 +152,45 @@ def test_a_contender_that_fails_is_none(briefly, monkeypatch):
 
     monkeypatch.setattr(_measure, "_compile", fail)
     monkeypatch.setattr(_measure, "MAX_TIME_RATIO", 1e9)
-    measure = partial(jaxconv.measure, DENSE.op("convolution"), first, second)
-    [times] = measure().milliseconds.values()
+    [times] = measure_dense().milliseconds.values()
     failing.add("im2col")
-    [others] = measure().milliseconds.values()
+    [others] = measure_dense().milliseconds.values()
     assert set(times) - set(others) == {"im2col"}
     failing.add(measured.CHOSEN)
     with pytest.raises(jax.errors.JaxRuntimeError):
-        measure()
+        measure_dense()
 
 
 def test_what_was_faster_is_used_and_explained():
-    first, second, _ = operands(DEPTHWISE, "convolution")
-    convolve = DEPTHWISE.op("convolution")
-    free = convolve(first, second)
-    assert SHOWS not in program(convolve, first, second)
-    with jaxconv.forced(faster(convolve, first, second)):
-        assert SHOWS in program(convolve, first, second)
-        np.testing.assert_array_equal(convolve(first, second), free)
-        found = jaxconv.explain(
-            jaxconv.convolution, first, second, strides=DEPTHWISE.strides,
-            dilations=DEPTHWISE.dilations, pads_begin=DEPTHWISE.pads_begin,
-            pads_end=DEPTHWISE.pads_end, groups=3,
-        )  # fmt: skip
+    free = convolve(FIRST, SECOND)
+    assert SHOWS not in program(convolve, FIRST, SECOND)
+    with jaxconv.forced(faster(convolve, FIRST, SECOND)):
+        assert SHOWS in program(convolve, FIRST, SECOND)
+        np.testing.assert_array_equal(convolve(FIRST, SECOND), free)
+        found = jaxconv.explain(convolve.func, FIRST, SECOND, **convolve.keywords)
         assert found.steps[0] == (OTHER, "measured: 1 ms, by the table 2")
-        half = program(convolve, first[:1], second)
-        wide = program(convolve, first.astype(jnp.bfloat16), second.astype(jnp.bfloat16))
+        half = program(convolve, FIRST[:1], SECOND)
+        wide = program(convolve, FIRST.astype(jnp.bfloat16), SECOND.astype(jnp.bfloat16))
         assert SHOWS not in half + wide  # of which nothing is known
 
 
-@pytest.mark.parametrize("ratio", [0.96, 1.0, 3.0])
-def test_what_was_no_faster_is_not(ratio):
-    first, second, _ = operands(DEPTHWISE, "convolution")
-    convolve = DEPTHWISE.op("convolution")
-    with jaxconv.forced(faster(convolve, first, second, ratio=ratio)):
-        assert SHOWS not in program(convolve, first, second)
-
-
-@pytest.mark.parametrize("form", ["of another version", "flip"])
-def test_what_is_no_form_now_is_not(form):
+@pytest.mark.parametrize(
+    ("ratio", "form"),
+    [(0.96, OTHER), (1.0, OTHER), (3.0, OTHER), (0.5, "of another version"), (0.5, "flip")],
+)
+def test_what_was_no_faster_or_is_no_form_now_is_not(ratio, form):
     """It was renamed, say, or cannot compute this any more."""
-    first, second, _ = operands(DEPTHWISE, "convolution")
-    convolve = DEPTHWISE.op("convolution")
-    free = program(convolve, first, second)
-    with jaxconv.forced(faster(convolve, first, second, form=form)):
-        assert program(convolve, first, second) == free
+    free = program(convolve, FIRST, SECOND)
+    with jaxconv.forced(faster(convolve, FIRST, SECOND, ratio=ratio, form=form)):
+        assert program(convolve, FIRST, SECOND) == free
 
 
 def test_it_reaches_a_compiled_outer_function():
-    first, second, _ = operands(DEPTHWISE, "convolution")
-    outer = jax.jit(lambda x, y: DEPTHWISE.op("convolution")(x, y) + 1)
-    assert SHOWS not in outer.lower(first, second).as_text()
-    with jaxconv.forced(faster(outer, first, second)):
-        assert SHOWS in outer.lower(first, second).as_text()
-    assert SHOWS not in outer.lower(first, second).as_text()
+    outer = jax.jit(lambda x, y: convolve(x, y) + 1)
+    assert SHOWS not in outer.lower(FIRST, SECOND).as_text()
+    with jaxconv.forced(faster(outer, FIRST, SECOND)):
+        assert SHOWS in outer.lower(FIRST, SECOND).as_text()
+    assert SHOWS not in outer.lower(FIRST, SECOND).as_text()
 
 
 def test_programs_that_are_split_go_by_the_rules():
@@ -217,14 +206,12 @@ def test_programs_that_are_split_go_by_the_rules():
 
 
 def test_a_symbolic_batch_and_other_backends_go_by_the_rules():
-    first, second, _ = operands(DEPTHWISE, "convolution")
-    convolve = DEPTHWISE.op("convolution")
-    n = jax.ShapeDtypeStruct((*export.symbolic_shape("n"), *first.shape[1:]), first.dtype)
-    assert names(convolve, n, second) == []
-    forced = faster(convolve, first, second)
+    n = jax.ShapeDtypeStruct((*export.symbolic_shape("n"), *FIRST.shape[1:]), FIRST.dtype)
+    assert names(convolve, n, SECOND) == []
+    forced = faster(convolve, FIRST, SECOND)
 
     def lowered(platform):
-        traced = jax.jit(convolve).trace(first, second)
+        traced = jax.jit(convolve).trace(FIRST, SECOND)
         return traced.lower(lowering_platforms=(platform,)).as_text()
 
     for platform in ("cuda", "tpu"):
@@ -232,7 +219,7 @@ def test_a_symbolic_batch_and_other_backends_go_by_the_rules():
         with jaxconv.forced(forced):
             assert lowered(platform) == free
     with jaxconv.forced(forced):
-        assert SHOWS not in export.export(jax.jit(convolve))(n, second).mlir_module()
+        assert SHOWS not in export.export(jax.jit(convolve))(n, SECOND).mlir_module()
 
 
 def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
@@ -255,15 +242,9 @@ def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "[]",
-        '{"one": ',
-        '{"here": 3}',
-        '{"here": {"one": [1]}}',
-        '{"here": {"one": {"chosen": "2"}}}',
-    ],
-)
+    ["", "[]", '{"one": ', '{"here": 3}', '{"here": {"one": [1]}}',
+     '{"here": {"one": {"chosen": "2"}}}'],
+)  # fmt: skip
 def test_another_file_is_told(text, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(text)
@@ -280,18 +261,15 @@ def test_another_file_is_told(text, tmp_path):
 def test_what_is_hopeless_compiles_long_or_takes_much_memory_is_left_out(
     limit, value, briefly, monkeypatch
 ):
-    first, second, _ = operands(DENSE, "convolution")
-    measure = partial(jaxconv.measure, DENSE.op("convolution"), first, second)
     monkeypatch.setattr(_measure, "MAX_TIME_RATIO", 1e9)
-    [times] = measure().milliseconds.values()
+    [times] = measure_dense().milliseconds.values()
     assert len(times) > 1
     monkeypatch.setattr(_measure, limit, value)
-    [times] = measure().milliseconds.values()
+    [times] = measure_dense().milliseconds.values()
     assert list(times) == [measured.CHOSEN]
 
 
 def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):
-    first, second, _ = operands(DENSE, "convolution")
     lower, lowered = _lowering.lower, []
 
     def note(*operands, forced, **params):
@@ -300,7 +278,7 @@ def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):
 
     monkeypatch.setattr(_lowering, "lower", note)
     monkeypatch.setattr(_measure, "MAX_TIME_RATIO", 1e9)
-    [times] = jaxconv.measure(DENSE.op("convolution"), first, second).milliseconds.values()
+    [times] = measure_dense().milliseconds.values()
     timed = lowered[-len(times) :]  # before, what the function asks for is noted
     assert timed == [None, *list(times)[1:]]
     assert len(set(timed)) == len(times) > 1

@@ -3,7 +3,6 @@
 import csv
 import inspect
 import logging
-import re
 import sysconfig
 import threading
 from functools import partial
@@ -20,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv._base import environment, listeners
 from jaxconv._base.listeners import Listener
-from jaxconv._lax import from_lax, install, max_pool
+from jaxconv._lax import from_lax, install
 from jaxconv._tools import log
 from jaxconv._tools import profile as module
 
@@ -60,25 +59,30 @@ def test_the_way_of_each_convolution():
     assert {row.written_by for row in report.rows} == {"lax"}
 
 
-def test_the_same_without_install():
-    report = profiled(strided, X, W, installed=False)
-    (row,) = report.rows
-    assert (row.to, row.form, row.why) == (None, "lax", "jaxconv.install() does not hold")
-    assert report.share == 0
+def twice(conv):
+    """A model that has a convolution in two scopes."""
+
+    def model(x, w):
+        with jax.named_scope("first"):
+            y = conv(x, w)
+        with jax.named_scope("second"):
+            return y + conv(x, w)
+
+    return model
 
 
 def test_equal_convolutions_are_counted_by_name_and_line():
-    def model(x, w):
-        with jax.named_scope("first"):
-            y = strided(x, w)
-        with jax.named_scope("second"):
-            return y + strided(x, w)
-
-    (row,) = profiled(model, X, W).rows
+    (row,) = profiled(twice(strided), X, W).rows
     line = inspect.getsourcelines(strided)[1] + 1
     assert row.count == 2
     assert row.lines == (f"{__file__}:{line}",)
     assert [name.split("/")[-1] for name in row.names] == ["first", "second"]
+
+
+def test_a_jitted_function_is_lowered_once_with_the_name_of_its_first_call():
+    (row,) = profiled(twice(jax.jit(lambda x, w: strided(x, w))), X, W).rows
+    assert row.count == 1
+    assert row.names[0].endswith("/first")
 
 
 def test_an_operation_has_the_line_of_its_caller():
@@ -91,35 +95,25 @@ def test_an_operation_has_the_line_of_its_caller():
 
 
 @pytest.mark.parametrize(
-    ("strides", "window"), [((2, 2, 2), "stride 2"), ((1, 2, 1), "stride 1x2x1")]
+    ("path", "a_library"),
+    [
+        (f"{sysconfig.get_path('purelib')}/library.py", True),
+        # folders whose names begin like those of a library
+        (f"{Path(jaxconv.__file__).parent}_experiments/train.py", False),
+        (f"{sysconfig.get_path('stdlib')}_experiments/train.py", False),
+    ],
+    ids=["library", "beside the package", "beside Python"],
 )
-def test_a_window_has_one_number_or_one_for_each_axis(strides, window):
-    def model(x):
-        return jaxconv.convolution(x, jnp.ones((1, 1, 1, 4, 6)), strides=strides)
-
-    (row,) = profiled(model, jnp.ones((2, 4, 4, 4, 4))).rows
-    assert row.window == window
-
-
-def test_a_library_that_a_user_calls_has_the_line_of_the_user():
+def test_the_line_is_the_innermost_of_a_user_s_code(path, a_library):
     scope = {}
-    source = "def layer(x, w, conv): return conv(x, w)"
-    exec(compile(source, f"{sysconfig.get_path('purelib')}/library.py", "exec"), scope)
+    exec(compile("def layer(x, w, conv): return conv(x, w)", path, "exec"), scope)
 
     def block(x, w):
         return scope["layer"](x, w, partial(lax.conv, window_strides=(1, 1), padding="SAME"))
 
     (row,) = profiled(block, IMAGE, IMAGE).rows
-    assert row.lines == (f"{__file__}:{inspect.getsourcelines(block)[1] + 1}",)
-
-
-@pytest.mark.parametrize("folder", [Path(jaxconv.__file__).parent, sysconfig.get_path("stdlib")])
-def test_a_folder_whose_name_begins_like_one_of_the_library_is_a_user_s(folder):
-    scope, path = {}, f"{folder}_experiments/train.py"
-    exec(compile("def layer(x, w, conv): return conv(x, w)", path, "exec"), scope)
-    conv = partial(lax.conv, window_strides=(1, 1), padding="SAME")
-    (row,) = profiled(partial(scope["layer"], conv=conv), IMAGE, IMAGE).rows
-    assert row.lines == (f"{path}:1",)
+    own = f"{__file__}:{inspect.getsourcelines(block)[1] + 1}"
+    assert row.lines == (own if a_library else f"{path}:1",)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +135,10 @@ def test_operations_are_those_of_a_sum_of_ones(params):
     x, w = np.ones((2, 4, 7, 5), np.float32), np.ones((6, 4 // groups, 3, 2), np.float32)
     flops = 2 * int(conv(x, w).sum())
     for installed in (True, False):
-        (row,) = profiled(conv, x, w, installed=installed).rows
-        assert (row.flops, row.to is not None) == (flops, installed)
+        report = profiled(conv, x, w, installed=installed)
+        (row,) = report.rows
+        assert (row.flops, row.to is not None, report.share) == (flops, installed, installed)
+    assert (row.form, row.why) == ("lax", "jaxconv.install() does not hold")
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -187,15 +183,6 @@ def test_a_listener_that_leaves_keeps_no_other_from_hearing(monkeypatch):
     monkeypatch.setattr(listeners, "LISTENERS", [leaves, stays])
     jax.jit(lambda x, w: jaxconv.convolution(x, w)).lower(X, W)
     assert len(heard) == 1
-
-
-def test_a_program_of_a_name_like_the_probe_s_is_reported():
-    def my_jaxconv_probe(x, w):
-        return strided(x, w)
-
-    with jaxconv.profile() as report:
-        jax.jit(my_jaxconv_probe).lower(X, W)
-    assert report.programs == {"jit(my_jaxconv_probe)"}
 
 
 def test_a_report_of_nothing_says_why():
@@ -329,12 +316,11 @@ def test_what_is_not_compared():
     mesh = jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,))
     x = jax.device_put(jnp.ones((8, 9, 9, 4)), NamedSharding(mesh, P("i")))
     (batch,) = jax.export.symbolic_shape("b")
+    symbolic, large = (jax.ShapeDtypeStruct((n, 9, 9, 4), x.dtype) for n in (batch, 2**20))
     with jaxconv.installed(), jaxconv.profile() as report:
         jax.jit(lambda x, w: strided(x, w)).lower(x, W)
-        jax.export.export(jax.jit(strided))(jax.ShapeDtypeStruct((batch, 9, 9, 4), X.dtype), W)
-        jax.jit(lambda x, w: strided(x, w)).lower(
-            jax.ShapeDtypeStruct((2**20, 9, 9, 4), x.dtype), W
-        )
+        jax.export.export(jax.jit(strided))(symbolic, W)
+        jax.jit(lambda x, w: strided(x, w)).lower(large, W)
     found = report.compare()
     assert (found.listed, found.left_out) == ((), 3)
     assert "left out: 3" in str(found)
@@ -343,32 +329,8 @@ def test_what_is_not_compared():
 # Programs in programs.
 
 
-def test_a_jitted_function_is_lowered_once_with_the_name_of_its_first_call():
-    inner = jax.jit(lambda x, w: strided(x, w))
-
-    def model(x, w):
-        with jax.named_scope("first"):
-            y = inner(x, w)
-        with jax.named_scope("second"):
-            return y + inner(x, w)
-
-    (row,) = profiled(model, X, W).rows
-    assert row.count == 1
-    assert row.names[0].endswith("/first")
-
-
 def test_a_program_for_several_platforms():
     with jaxconv.installed(), jaxconv.profile() as report:
         exported = jax.export.export(jax.jit(strided), platforms=("cpu", "tpu"))(X, W)
     assert report.rows[0].count == 1
     assert np.array_equal(exported.call(X, W), strided(X, W))
-
-
-def test_the_page_has_each_reason_to_stay_with_lax():
-    page = Path(__file__).parents[2].joinpath("docs/adopt.md").read_text()
-    printed = re.findall(r"^\| ([^|]*) \|", page.split("## What stays with lax")[1], re.MULTILINE)
-    modules = (from_lax, install, max_pool)
-    names = [(name, x) for m in modules for name, x in vars(m).items()]
-    reasons = {x for name, x in names if name.isupper() and isinstance(x, str)}
-    assert len(reasons) == 12
-    assert reasons <= set(printed)
