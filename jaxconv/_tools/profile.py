@@ -132,7 +132,10 @@ class Report:
         primitive, operands, (result,), params = lowered.equation
         types = (*(t.str_short() for t in operands), result.str_short())
         key = (primitive.name, types, tuple(sorted(params.items())), lowered.how, lowered.devices)
-        self._kinds.setdefault(key, (lowered, []))[1].append(find_origin())
+        new = (lowered, [find_origin()])  # whole, since another thread may print the report
+        kind = self._kinds.setdefault(key, new)
+        if kind is not new:
+            kind[1].extend(new[1])
         self._not_yet_of_a_program = True
 
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
