@@ -271,7 +271,7 @@ def _compute(
     if unbatched:
         data = lax.expand_dims(data, (0,))
     sizes = data.shape, kernel.shape, None if added is None else added.shape
-    layer = read_layer(name, rank, *sizes, *rules, padding_mode=padding_mode)
+    layer = read_layer(name, rank, sizes, rules, padding_mode)
     if layer.written:
         around = ((0, 0), (0, 0), *layer.written)
         data = jnp.pad(data, around, mode=PADDING_MODES[padding_mode])

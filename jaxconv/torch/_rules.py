@@ -28,17 +28,15 @@ class Layer(NamedTuple):
 def read_layer(
     name: str,
     rank: int,
-    input: Shape,
-    weight: Shape,
-    bias: Shape | None,
-    stride: object,
-    padding: object,
-    dilation: object,
-    groups: object,
-    *output_padding: object,
-    padding_mode: object = "zeros",
+    sizes: tuple[Shape, Shape, Shape | None],
+    rules: tuple[object, ...],
+    padding_mode: object,
 ) -> Layer:
-    """Parse the arguments of a layer on a batch, a transposed one if given an `output_padding`."""
+    """Parse the arguments of a layer on a batch; `sizes` are those of input, weight and bias.
+
+    `rules` are stride, padding, dilation, groups and, of a transposed layer, output_padding.
+    """
+    stride, padding, dilation, groups, *output_padding = rules
     if not isinstance(padding_mode, str) or padding_mode not in PADDING_MODES:
         modes = either(map(repr, PADDING_MODES))
         raise ValueError(f"{name}: `padding_mode` must be {modes}; got {shown(padding_mode)}")
@@ -46,7 +44,7 @@ def read_layer(
         padding = read_ints(name, "padding", padding, rank)
     return _find_layer(
         name,
-        (input, weight, bias),
+        sizes,
         read_ints(name, "stride", stride, rank),
         padding,
         read_ints(name, "dilation", dilation, rank),
