@@ -78,10 +78,8 @@ def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     specs = jax.eval_shape(partial(evaluate, graph), inputs)
     found: dict[int, Explanation] = {}
     for node, function, arguments in convolution_calls(join_nodes(graph), specs):
-        tensors = {name: arguments[name] for name in TENSORS if name in arguments}
-        [dtype] = {spec.dtype for spec in tensors.values()}
-        shapes = {name: spec.shape for name, spec in tensors.items()}
-        explanation = explain(function, dtype=dtype, **{**arguments, **shapes})
+        [dtype] = {arguments[name].dtype for name in TENSORS if name in arguments}
+        explanation = explain(function, dtype=dtype, **arguments)
         found[node.id] = replace(explanation, nodes=node.names) if node.followers else explanation
     return found
 
