@@ -85,15 +85,6 @@ def test_values(family, formats):
         compare(replace(draw_layer(rng), formats=formats), family, partial(integers, rng))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_float64(family):
-    """Of integers too wide for float32 anywhere on the way."""
-    rng = np.random.default_rng(20)
-    with jax.enable_x64(True):
-        draw = partial(integers, rng, dtype=np.float64, most=2**20)
-        compare(draw_layer(rng, ranks=(2,)), family, draw)
-
-
 def test_a_long_output_padding():
     compare(LONG, "conv_transpose", partial(integers, np.random.default_rng(20)))
 
