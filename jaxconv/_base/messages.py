@@ -63,7 +63,10 @@ class Refusal(str):
             for part, text in self.parts.items()
         }
         argument, formats = (self.parts[part] for part in ("argument", "formats"))
-        parts |= {"argument": names.get(argument, argument), "formats": "" if names else formats}
+        argument = names.get(argument, argument)
+        # Pads at both ends may have one name there.
+        parts["rule"] = parts["rule"].removeprefix(f"and `{argument}` ")
+        parts |= {"argument": argument, "formats": "" if names else formats}
         return Refusal(**parts | {"op": op})
 
 

@@ -50,43 +50,31 @@ class Kind:
 
     name: str
     function: Callable[..., jax.Array]
-    #: Inputs in order: two required inputs, and a bias or a shape.
+    #: In order: two required inputs, and a bias or a shape. The shape may be an attribute instead.
     inputs: tuple[str, ...]
     weights_format: str
-    #: Attributes beyond the common attributes. A shape among them may be given as an input instead.
-    further: tuple[str, ...] = ()
+    takes_output_padding: bool = False
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """All attributes of this kind, by today's names."""
-        return (*REQUIRED, *_OPTIONAL, *self.further)
+        further = ("output_padding",) if self.takes_output_padding else ()
+        return (*REQUIRED, *_OPTIONAL, *further, *([self.shape] if self.shape else []))
 
     @property
     def shape(self) -> str | None:
         """The shape that the kind needs, either as an input or as an attribute."""
-        return next((name for name in self.inputs if name in self.further), None)
+        return next((name for name in self.inputs if name.endswith("_shape")), None)
 
 
 _TABLE = (
     Kind("Convolution", convolution, _FORWARD, "XIO"),
-    Kind(
-        "ConvolutionBackwardData",
-        convolution_backward_data, _DATA_SHAPED, "XIO", ("output_padding", "dst_shape"),
-    ),
-    Kind(
-        "ConvolutionBackwardWeights",
-        convolution_backward_weights, _WEIGHTS, "XIO", ("weights_shape",),
-    ),
-    Kind("ConvTranspose", conv_transpose, _FORWARD, "XOI", ("output_padding",)),
-    Kind(
-        "ConvTransposeBackwardData",
-        conv_transpose_backward_data, _DATA, "XOI", ("output_padding",),
-    ),
-    Kind(
-        "ConvTransposeBackwardWeights",
-        conv_transpose_backward_weights, _WEIGHTS, "XOI", ("output_padding", "weights_shape"),
-    ),
-)  # fmt: skip
+    Kind("ConvolutionBackwardData", convolution_backward_data, _DATA_SHAPED, "XIO", True),
+    Kind("ConvolutionBackwardWeights", convolution_backward_weights, _WEIGHTS, "XIO"),
+    Kind("ConvTranspose", conv_transpose, _FORWARD, "XOI", True),
+    Kind("ConvTransposeBackwardData", conv_transpose_backward_data, _DATA, "XOI", True),
+    Kind("ConvTransposeBackwardWeights", conv_transpose_backward_weights, _WEIGHTS, "XOI", True),
+)
 
 #: older kind -> today's; they differ in the default weights_format, which was XIO
 _OLDER_KINDS = {

@@ -11,7 +11,7 @@ from jaxconv._base.messages import named, short, shown
 from jaxconv._base.typing import ArrayLike, PrecisionLike
 from jaxconv._ops.conv_transpose import conv_transpose
 from jaxconv._ops.convolution import convolution
-from jaxconv.onnx._integers import quantise, sum_integers
+from jaxconv.onnx._integers import compute_integers
 from jaxconv.onnx._operators import NEWEST_OPSET, find_operator, read_attributes, read_inputs
 
 
@@ -73,9 +73,7 @@ def apply(
             return convolution(x, w, arrays["B"], **window, precision=precision)
         if op_type == "ConvTranspose":
             return conv_transpose(x, w, arrays["B"], **window, precision=precision)
-        if op_type == "ConvInteger":
-            return sum_integers(op_type, window, **arrays)
-        return quantise(op_type, window, **arrays)
+        return compute_integers(op_type, window, **arrays)
 
 
 def apply_node(
@@ -112,16 +110,21 @@ def apply_node(
     return apply(node.op_type, node.attribute, inputs, opset=opset, precision=precision)
 
 
-def _read_window(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_window(
+    op: str, x: ArrayLike, w: ArrayLike, attributes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Translate the attributes of a window into those of the six operations."""
     rank = max(x.ndim - 2, 1)
-    pads, mode, kernel_shape = given["pads"], given["auto_pad"], given["kernel_shape"]
-    if kernel_shape is not None and tuple(kernel_shape) != w.shape[2:]:
+    ones, nothing = [1] * rank, [0] * rank
+    defaults = {"strides": ones, "dilations": ones, "output_padding": nothing, "pads": nothing * 2}
+    given = defaults | {name: value for name, value in attributes.items() if value is not None}
+    pads, mode = list(given["pads"]), given["auto_pad"]
+    kernel_shape = tuple(given.get("kernel_shape", w.shape[2:]))
+    if kernel_shape != w.shape[2:]:
         raise ValueError(
             f"{op}: `kernel_shape` must be that of the weights, {w.shape[2:]}, or be left out; "
-            f"got {short(tuple(kernel_shape))}"
+            f"got {short(kernel_shape)}"
         )
-    pads = [0] * 2 * rank if pads is None else list(pads)
     if len(pads) != 2 * rank:
         raise ValueError(
             f"{op}: `pads` must be {2 * rank} ints, the beginnings of all spatial axes and then "
@@ -133,8 +136,8 @@ def _read_window(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) 
             f"got {short(pads)} and {mode!r}"
         )
     window = {
-        "strides": 1 if given["strides"] is None else given["strides"],
-        "dilations": 1 if given["dilations"] is None else given["dilations"],
+        "strides": given["strides"],
+        "dilations": given["dilations"],
         "pads_begin": pads[:rank],
         "pads_end": pads[rank:],
         "auto_pad": mode,
@@ -142,7 +145,8 @@ def _read_window(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) 
         "data_format": "NCX",
         "weights_format": "OIX",
     }
-    if "output_shape" in given:
+    if op == "ConvTranspose":
+        window |= {"weights_format": "IOX", "output_padding": given["output_padding"]}
         window |= _read_size(op, x, w, given)
     return window
 
@@ -154,23 +158,20 @@ def _read_size(op: str, x: ArrayLike, w: ArrayLike, given: Mapping[str, Any]) ->
     (In opset 1 the equation had the halves exchanged, against the words on auto_pad beside it;
     opset 11 corrected the equation. ONNX's evaluator has one rule for all opsets, and so have we.)
     """
-    rank, size = max(x.ndim - 2, 1), given["output_shape"]
-    padding = 0 if given["output_padding"] is None else given["output_padding"]
-    found = {"weights_format": "IOX", "output_padding": padding}
-    strides = [1] * rank if given["strides"] is None else given["strides"]
-    same = given["auto_pad"].startswith("SAME") and len(strides) == len(x.shape[2:])
+    extents, strides, size = x.shape[2:], given["strides"], given.get("output_shape")
+    same = given["auto_pad"].startswith("SAME") and len(strides) == len(extents)
     if size is None and same:  # the operation says what is wrong with other strides
-        size = [stride * extent for stride, extent in zip(strides, x.shape[2:], strict=True)]
-    if size is None:
-        return found
-    if len(size) != rank:
+        size = [stride * extent for stride, extent in zip(strides, extents, strict=True)]
+    if size is None or not extents:
+        return {}
+    if len(size) != len(extents):
         raise ValueError(
-            f"{op}: `output_shape` must be {rank} ints, of the spatial axes alone; "
+            f"{op}: `output_shape` must be {len(extents)} ints, of the spatial axes alone; "
             f"got {short(tuple(size))}"
         )
     channels = w.shape[1] * given["group"] if w.ndim > 1 else 1
     upper = given["auto_pad"] == "SAME_UPPER"
-    return found | {
+    return {
         "dst_shape": (x.shape[0], channels, *size),
         "auto_pad": "same_upper" if upper else "same_lower",
     }

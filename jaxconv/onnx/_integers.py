@@ -24,57 +24,32 @@ from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import resolve_sizes
 
 
-def sum_integers(
+def compute_integers(
     op: str,
     window: Mapping[str, Any],
     x: ArrayLike,
     w: ArrayLike,
-    x_zero_point: ArrayLike | None,
-    w_zero_point: ArrayLike | None,
+    B: ArrayLike | None = None,
+    **numbers: ArrayLike | None,
 ) -> Array:
-    """Compute ConvInteger."""
+    """Compute ConvInteger or, if the scales are among the numbers, QLinearConv."""
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
-    _check_numbers(op, 1, x_zero_point=x_zero_point)
-    _check_numbers(op, w.shape[0], w_zero_point=w_zero_point)
-    sums: Array = _sum(resolved.geometry, x, w, x_zero_point, _drop_middle(w, w_zero_point))
-    return sums
-
-
-def quantise(
-    op: str,
-    window: Mapping[str, Any],
-    x: ArrayLike,
-    x_scale: ArrayLike,
-    x_zero_point: ArrayLike,
-    w: ArrayLike,
-    w_scale: ArrayLike,
-    w_zero_point: ArrayLike,
-    y_scale: ArrayLike,
-    y_zero_point: ArrayLike,
-    B: ArrayLike | None,
-) -> Array:
-    """Compute QLinearConv."""
-    resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
-    _check_numbers(op, 1, x_scale=x_scale, x_zero_point=x_zero_point)
-    _check_numbers(op, 1, y_scale=y_scale, y_zero_point=y_zero_point)
-    _check_numbers(op, w.shape[0], w_scale=w_scale, w_zero_point=w_zero_point)
-    if B is not None and B.shape != w.shape[:1]:
-        raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
-    found: Array = _quantise(
-        resolved.geometry, x, x_scale, x_zero_point, w, w_scale, _drop_middle(w, w_zero_point),
-        y_scale, y_zero_point, B,
-    )  # fmt: skip
-    return found
-
-
-def _check_numbers(op: str, channels: int, **values: ArrayLike | None) -> None:
-    """Check that values are numbers, or vectors with a number for each of several channels."""
-    for name, value in values.items():
+    for name, value in numbers.items():
+        channels = w.shape[0] if name.startswith("w_") else 1
         if value is not None and (value.ndim > 1 or value.size not in (1, channels)):
             or_each = f", or ({channels},) for the output channels" if channels > 1 else ""
             raise ValueError(
                 f"{op}: `{name}` must have shape () or (1,){or_each}; got {value.shape}"
             )
+    if B is not None and B.shape != w.shape[:1]:
+        raise ValueError(f"{op}: `B` must have shape {w.shape[:1]}; got {B.shape}")
+    numbers["w_zero_point"] = _drop_middle(w, numbers["w_zero_point"])
+    result: Array
+    if "y_scale" in numbers:
+        result = _quantise(resolved.geometry, x, w, B, **numbers)
+    else:
+        result = _sum(resolved.geometry, x, w, **numbers)
+    return result
 
 
 def _drop_middle(w: ArrayLike, zero: ArrayLike | None) -> ArrayLike | None:
@@ -92,19 +67,18 @@ def _middle(x: ArrayLike) -> int:
 def _quantise(
     geometry: Geometry,
     x: Array,
-    x_scale: Array,
-    x_zero: Array,
     w: Array,
+    B: Array | None,
+    x_scale: Array,
     w_scale: Array,
-    w_zero: Array | None,
     y_scale: Array,
     y_zero_point: Array,
-    bias: Array | None,
+    **zero_points: Array | None,
 ) -> Array:
     per_channel = (1, -1, *(1 for _ in geometry.axes))
-    sums = _sum(geometry, x, w, x_zero, w_zero)
-    if bias is not None:
-        sums = sums + bias.reshape(per_channel)
+    sums = _sum(geometry, x, w, **zero_points)
+    if B is not None:
+        sums = sums + B.reshape(per_channel)
     scale = x_scale.reshape(()) * w_scale.reshape(-1) / y_scale.reshape(())
     scaled = jnp.round(sums.astype(jnp.float32) * scale.reshape(per_channel))
     found = scaled + y_zero_point.reshape(()).astype(jnp.float32)
@@ -115,14 +89,12 @@ def _quantise(
 
 @partial(jax.jit, static_argnums=0)
 def _sum(
-    geometry: Geometry, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None
+    geometry: Geometry, x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None
 ) -> Array:
-    """Sum the products of each window; without `w_zero` it is the middle of the type."""
-    x_zero = jnp.zeros((), jnp.int32) if x_zero is None else x_zero.reshape(()).astype(jnp.int32)
-    x_zero = x_zero - np.int32(_middle(x))
-    if w_zero is not None:
-        w_zero = w_zero.reshape(-1).astype(jnp.int32) - np.int32(_middle(w))
-    x, w = _to_int8(x), _to_int8(w)
+    """Sum the products of each window; without `w_zero_point` it is the middle of the type."""
+    x_zero = jnp.zeros(()) if x_zero_point is None else x_zero_point.reshape(())
+    x_zero = x_zero.astype(jnp.int32) - np.int32(_middle(x))
+    middle, x, w = _middle(w), _to_int8(x), _to_int8(w)
     pads = [(axis.pad_low, axis.pad_high, 0) for axis in geometry.axes]
     x = lax.pad(x, x_zero.astype(jnp.int8), [(0, 0, 0)] * 2 + pads)
     padded = geometry_of_padded(geometry)
@@ -136,8 +108,9 @@ def _sum(
         return values.reshape(1, -1, *(1 for _ in geometry.axes))
 
     sums = sum_with(w) - per_channel(x_zero * w.sum(range(1, w.ndim), dtype=jnp.int32))
-    if w_zero is None:
+    if w_zero_point is None:
         return sums
+    w_zero = w_zero_point.reshape(-1).astype(jnp.int32) - np.int32(middle)
     of_group = sum_with(jnp.ones((geometry.groups, *w.shape[1:]), w.dtype))
     of_x = of_group - x_zero * np.int32(math.prod(w.shape[1:]))
     return sums - jnp.repeat(of_x, w.shape[0] // geometry.groups, 1) * per_channel(w_zero)

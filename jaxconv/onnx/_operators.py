@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -119,29 +120,21 @@ def read_inputs(operator: Operator, given: object) -> dict[str, Any]:
         raise ValueError(
             f"{op}: `inputs` must be at most {len(operator.inputs)}, {listed}; got {len(given)}"
         )
-    found: dict[str, Any] = dict.fromkeys(operator.inputs)
-    for name, value in zip(operator.inputs, given, strict=False):
-        if value is not None:
-            value = np.asarray(value) if isinstance(value, np.generic) else value
-            found[name] = arguments.array(op, name, value)
-    for name in operator.required:
-        if found[name] is None:
+    arrays: dict[str, Any] = {}
+    for name, value in zip_longest(operator.inputs, given):
+        arrays[name] = None
+        if value is None and name in operator.required:
             raise ValueError(f"{op}: the input `{name}` is required; got none")
-    _check_types(operator, found)
-    return found
-
-
-def _check_types(operator: Operator, inputs: Mapping[str, Any]) -> None:
-    for name, value in inputs.items():
         if value is None:
             continue
+        value = np.asarray(value) if isinstance(value, np.generic) else value
+        arrays[name] = array = arguments.array(op, name, value)
         types = operator.types.get(name)
         if name in ("x_zero_point", "w_zero_point"):
-            types = (str(inputs[name[0]].dtype),)  # that of x, or of w
-        if types and str(value.dtype) not in types:
-            raise TypeError(
-                f"{operator.name}: `{name}` must have type {either(types)}; got {value.dtype}"
-            )
+            types = (str(arrays[name[0]].dtype),)  # that of x, or of w
+        if types and str(array.dtype) not in types:
+            raise TypeError(f"{op}: `{name}` must have type {either(types)}; got {array.dtype}")
+    return arrays
 
 
 def read_attributes(operator: Operator, given: object) -> dict[str, Any]:

@@ -10,15 +10,8 @@ from jaxconv import conv_transpose, convolution
 from jaxconv._base.messages import named
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
 from jaxconv._rules import attributes as parse
-from jaxconv._rules.arguments import TensorLike
-from jaxconv.torch._rules import (
-    NAMES,
-    PADDING_MODES,
-    check_bias,
-    read_ints,
-    read_layer,
-    read_tensors,
-)
+from jaxconv._rules.arguments import TensorLike, array, common_dtype
+from jaxconv.torch._rules import NAMES, PADDING_MODES, read_ints, read_layer
 
 
 def conv1d(
@@ -270,15 +263,15 @@ def _compute(
     padding_mode: str = "zeros",
 ) -> Array:
     """Compute a layer by `op`; `rules` are those of `read_layer`."""
-    tensors = read_tensors(name, input=input, weight=weight, bias=bias)
-    data, kernel, added = tensors["input"], tensors["weight"], tensors.get("bias")
+    given = {"input": input, "weight": weight} | ({} if bias is None else {"bias": bias})
+    arrays = {argument: array(name, argument, x) for argument, x in given.items()}
+    common_dtype(name, **arrays)
+    data, kernel, added = arrays["input"], arrays["weight"], arrays.get("bias")
     unbatched = data.ndim == rank + 1
-    size = (1, *data.shape) if unbatched else data.shape
-    layer = read_layer(name, rank, size, kernel.shape, *rules, padding_mode=padding_mode)
-    if added is not None:
-        check_bias(name, added.shape, layer)
     if unbatched:
         data = lax.expand_dims(data, (0,))
+    sizes = data.shape, kernel.shape, None if added is None else added.shape
+    layer = read_layer(name, rank, sizes, rules, padding_mode)
     if layer.written:
         around = ((0, 0), (0, 0), *layer.written)
         data = jnp.pad(data, around, mode=PADDING_MODES[padding_mode])

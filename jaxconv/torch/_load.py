@@ -48,15 +48,13 @@ def load(state_dict: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _copy(name: str, value: Any) -> Array:
+    cause = None
     try:
         if hasattr(value, "detach"):  # NumPy has no bfloat16 of PyTorch's, but JAX reads it
             value = np.asarray(jax.dlpack.from_dlpack(value.detach().cpu().contiguous()))
         if hasattr(value, "__array__"):
             return jnp.array(value)
     except Exception as error:
-        raise TypeError(_explain(name, value)) from error
-    raise TypeError(_explain(name, value))
-
-
-def _explain(name: str, value: object) -> str:
-    return f"load: entry {name!r} must be a dense tensor of PyTorch or an array; got {shown(value)}"
+        cause = error
+    rule = "must be a dense tensor of PyTorch or an array"
+    raise TypeError(f"load: entry {name!r} {rule}; got {shown(value)}") from cause

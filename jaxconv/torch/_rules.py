@@ -4,8 +4,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import ArrayLike, Shape
-from jaxconv._rules import arguments
+from jaxconv._base.typing import Shape
 from jaxconv._rules import attributes as parse
 
 #: PyTorch's names of padding modes, and those of `jax.numpy.pad`.
@@ -19,11 +18,9 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class Layer(NamedTuple):
-    """The attributes of a layer's operation, and what they do not say."""
+    """A layer as the operation takes it."""
 
     attributes: dict[str, Any]
-    #: those of the output
-    channels: int
     #: what is written around the input before, on each axis; none of zeros
     written: Pairs
 
@@ -31,16 +28,15 @@ class Layer(NamedTuple):
 def read_layer(
     name: str,
     rank: int,
-    input: Shape,
-    weight: Shape,
-    stride: object,
-    padding: object,
-    dilation: object,
-    groups: object,
-    *output_padding: object,
-    padding_mode: object = "zeros",
+    sizes: tuple[Shape, Shape, Shape | None],
+    rules: tuple[object, ...],
+    padding_mode: object,
 ) -> Layer:
-    """Parse the arguments of a layer on a batch, a transposed one if given an `output_padding`."""
+    """Parse the arguments of a layer on a batch; `sizes` are those of input, weight and bias.
+
+    `rules` are stride, padding, dilation, groups and, of a transposed layer, output_padding.
+    """
+    stride, padding, dilation, groups, *output_padding = rules
     if not isinstance(padding_mode, str) or padding_mode not in PADDING_MODES:
         modes = either(map(repr, PADDING_MODES))
         raise ValueError(f"{name}: `padding_mode` must be {modes}; got {shown(padding_mode)}")
@@ -48,8 +44,7 @@ def read_layer(
         padding = read_ints(name, "padding", padding, rank)
     return _find_layer(
         name,
-        input,
-        weight,
+        sizes,
         read_ints(name, "stride", stride, rank),
         padding,
         read_ints(name, "dilation", dilation, rank),
@@ -66,28 +61,10 @@ def read_ints(name: str, argument: str, value: object, rank: int) -> tuple[int, 
     return parse.axis_ints(name, argument, value, rank, -parse.MAX_INT)
 
 
-def read_tensors(name: str, **tensors: Any) -> dict[str, ArrayLike]:
-    """Read the arrays, which must have one type; a bias may be None."""
-    given = ((n, x) for n, x in tensors.items() if x is not None or n != "bias")
-    arrays = {n: arguments.array(name, n, x) for n, x in given}
-    arguments.common_dtype(name, **arrays)
-    return arrays
-
-
-def check_bias(name: str, bias: Shape, layer: Layer) -> None:
-    """Check that a bias has one entry for each channel of the output."""
-    if bias != (layer.channels,):
-        raise ValueError(
-            f"{name}: expected bias to be 1-dimensional with {layer.channels} elements, one for "
-            f"each output channel; got bias of size {bias}"
-        )
-
-
 @lru_cache(maxsize=4096)
 def _find_layer(
     name: str,
-    input: Shape,
-    weight: Shape,
+    sizes: tuple[Shape, Shape, Shape | None],
     stride: tuple[int, ...],
     padding: tuple[int, ...] | str,
     dilation: tuple[int, ...],
@@ -96,8 +73,8 @@ def _find_layer(
     padding_mode: str,
 ) -> Layer:
     """Check all sizes. The key of the cache has ints, tuples and strings: no 1.0, no True."""
-    rank, transposed = len(stride), output_padding is not None
-    _check_sizes(name, rank, input, weight, transposed)
+    (input, weight, bias), transposed = sizes, output_padding is not None
+    _check_sizes(name, len(stride), input, weight, transposed)
     for argument, values, least in (
         ("stride", stride, 1),
         ("dilation", dilation, 1),
@@ -116,16 +93,27 @@ def _find_layer(
     kernel = tuple(r + 1 for r in reach)
     padded = tuple(n + sum(p) for n, p in zip(input[2:], pads, strict=True))
     if output_padding is not None:
-        lows = tuple(low for low, _ in pads)
-        _check_transposed(name, input[2:], kernel, stride, lows, dilation, output_padding)
+        steps = map(max, stride, dilation)
+        if any(o >= step for o, step in zip(output_padding, steps, strict=True)):
+            raise ValueError(
+                f"{name}: output padding must be smaller than either stride or dilation; got "
+                f"output_padding {output_padding}, stride {stride}, dilation {dilation}. "
+                f"jaxconv.conv_transpose takes any"
+            )
     elif any(k > n for k, n in zip(kernel, padded, strict=True)):
         raise ValueError(
             f"{name}: kernel size can't be greater than actual input size: the dilated kernel "
             f"is {_by(kernel)}, the padded input {_by(padded)}. Pad more, or dilate less"
         )
+    channels = weight[1] * groups if transposed else weight[0]
+    if bias not in (None, (channels,)):
+        raise ValueError(
+            f"{name}: expected bias to be 1-dimensional with {channels} elements, one for "
+            f"each output channel; got bias of size {bias}"
+        )
     written = pads if PADDING_MODES[padding_mode] else ()
     _check_written(name, padding_mode, input[2:], written)
-    around = ((0, 0),) * rank if written else pads
+    around = ((0, 0),) * len(pads) if written else pads
     attributes = {
         "strides": stride,
         "pads_begin": tuple(low for low, _ in around),
@@ -135,19 +123,14 @@ def _find_layer(
         "data_format": "NCX",
         "weights_format": "IOX" if transposed else "OIX",
     }
-    if transposed:
-        attributes["output_padding"] = output_padding
-    channels = weight[1] * groups if transposed else weight[0]
-    return Layer(attributes, channels, written)
+    return Layer(attributes | ({"output_padding": output_padding} if transposed else {}), written)
 
 
 def _check_sizes(name: str, rank: int, input: Shape, weight: Shape, transposed: bool) -> None:
-    axes = (
-        "(in_channels, out_channels/groups," if transposed else "(out_channels, in_channels/groups,"
-    )
+    channels = "in_channels, out_channels" if transposed else "out_channels, in_channels"
     for argument, size, meaning in (
         ("input", input, "(batch, channels, *spatial)"),
-        ("weight", weight, f"{axes} *kernel)"),
+        ("weight", weight, f"({channels}/groups, *kernel)"),
     ):
         if len(size) != rank + 2:
             expected = f"{rank + 2}-dimensional {argument}, {meaning}"
@@ -194,24 +177,6 @@ def _find_pads(
             f"{stride}. Give `padding` in ints, or call jaxconv.convolution, whose auto_pad strides"
         )
     return tuple((r // 2, r - r // 2) for r in reach)
-
-
-def _check_transposed(name: str, *sizes: Shape) -> None:
-    """Check that output_padding is small, and that pixels are left."""
-    input, kernel, stride, padding, dilation, more = sizes
-    if any(o >= max(s, d) for o, s, d in zip(more, stride, dilation, strict=True)):
-        raise ValueError(
-            f"{name}: output padding must be smaller than either stride or dilation; got "
-            f"output_padding {more}, stride {stride}, dilation {dilation}. "
-            f"jaxconv.conv_transpose takes any"
-        )
-    axes = zip(input, kernel, stride, padding, more, strict=True)
-    extents = tuple(s * (n - 1) + k + o - 2 * p for n, k, s, p, o in axes)
-    if min(extents) < 1:
-        raise ValueError(
-            f"{name}: the output must have extents of at least 1; got {_by(extents)}, since "
-            f"`padding` {padding} is cropped from both ends"
-        )
 
 
 def _check_written(name: str, mode: str, extents: tuple[int, ...], written: Pairs) -> None:

@@ -4,6 +4,7 @@ Values are those of NumPy float64 on integers, rounded once.
 """
 
 import json
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,8 @@ import pytest
 
 from jaxconv import onednn
 from jaxconv.onednn import __main__ as main
-from jaxconv.onednn._graphs.partitions import join_nodes
-from jaxconv.onednn._graphs.run import evaluate
+from jaxconv.onednn._graphs.partitions import fold_followers, join_nodes
+from jaxconv.onednn._graphs.run import convolution_calls, evaluate
 from tests.support.graphs import graph, integers, node, tensor
 from tests.support.partitions import (
     CASES,
@@ -36,16 +37,14 @@ from tests.support.partitions import (
 
 def find_partitions(made):
     """The names of all nodes after joining, and what each convolution is told."""
-    read = onednn.load_graph(made)
-    joined, told = join_nodes(read), []
-
-    def convolve(function, arguments):
+    read, told = onednn.load_graph(made), []
+    joined = join_nodes(read)
+    specs = {t.id: jax.ShapeDtypeStruct(t.shape, TYPES[t.dtype]) for t in read.inputs}
+    specs = jax.eval_shape(partial(evaluate, read), specs)
+    for found, _, arguments in convolution_calls(joined, specs):
+        arguments |= fold_followers(found, arguments)[0]
         names = ("bias", "residual", "activation", "alpha")
         told.append([arguments[n] if n[0] == "a" else n for n in names if n in arguments])
-        return function(**arguments)
-
-    specs = {t.id: jax.ShapeDtypeStruct(t.shape, TYPES[t.dtype]) for t in read.inputs}
-    jax.eval_shape(lambda x: evaluate(joined, x, convolve=convolve), specs)
     return [n.names for n in joined.nodes], told
 
 
@@ -309,21 +308,18 @@ def test_what_is_computed_together_is_said(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"\n  {names} in one\n" in out
     assert f"node 0: convolution to (2, 3, 6, 6): {names} in one\n" in out
-    assert onednn.explain_graph(made)[0].nodes == names
+    explained = onednn.explain_graph(made)[0]
+    assert (explained.nodes, explained.resolved.dst_shape) == (names, (2, 3, 6, 6))
+    assert explained.flops > 0
     assert onednn.explain_graph(make(("Reorder", [DST])))[0].nodes == ""
 
 
 def test_an_accelerator_keeps_16_bits_before_a_chain(monkeypatch):
     """XLA would convert both operands to float32 for a result in float32."""
     read = join_nodes(onednn.load_graph(make(("HardSwish", [DST]), dtype="bf16")))
+    specs = {t.id: jax.ShapeDtypeStruct(t.shape, jnp.bfloat16) for t in read.inputs}
     for platform, expected in {"cpu": jnp.float32, "gpu": jnp.bfloat16}.items():
-        types = []
-
-        def convolve(function, arguments, types=types):
-            types.append((found := function(**arguments)).dtype)
-            return found
-
         monkeypatch.setattr(jax, "default_backend", lambda platform=platform: platform)
-        specs = {t.id: jax.ShapeDtypeStruct(t.shape, jnp.bfloat16) for t in read.inputs}
-        found = jax.eval_shape(lambda x, c=convolve: evaluate(read, x, convolve=c), specs)
-        assert (types, found[10].dtype) == ([expected], jnp.bfloat16)
+        jaxpr, found = jax.make_jaxpr(lambda x: evaluate(read, x), return_shape=True)(specs)
+        [call] = (eqn for eqn in jaxpr.eqns if eqn.params.get("name") == "convolution")
+        assert (call.outvars[0].aval.dtype, found[10].dtype) == (expected, jnp.bfloat16)

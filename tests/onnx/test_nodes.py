@@ -247,6 +247,8 @@ LINEAR = [X8, ONE, np.uint8(0), W8, ONE, np.uint8(0), ONE, np.uint8(0)]
          "ConvTranspose: `output_shape` must be 2 ints, of the spatial axes alone"),
         ("ConvTranspose", {"strides": [2], "auto_pad": "SAME_UPPER"}, [X, W[:2]],
          "ConvTranspose: `strides` must be an int or a sequence of 2"),
+        ("ConvTranspose", {"pads": [9] * 4}, [X, W[:2]],
+         "ConvTranspose: `pads` must leave the result an extent of at least 1"),
         ("ConvTranspose", {"output_shape": [0, 5]}, [X, W[:2]], "ConvTranspose: `output_shape`"),
         ("ConvInteger", {}, [X, W8], "ConvInteger: `x` must have type int8 or uint8; got float32"),
         ("ConvInteger", {}, [X8, W8, np.int8(1)],

@@ -135,49 +135,32 @@ class Case(NamedTuple):
     pads: list | None = None
 
 
+#: Transposed: x, w, and attributes beside the mode.
+SAME = {
+    "in groups": ((1, 4, 3, 4), (4, 3, 5, 4), {"strides": [2, 3], "group": 2}),
+    "output_padding": (
+        (2, 3, 4, 3), (3, 2, 4, 3),
+        {"strides": [3, 2], "dilations": [1, 2], "output_padding": [2, 1]},
+    ),
+    "output_shape": (
+        (1, 2, 4, 3), (2, 3, 5, 3), {"strides": [3, 2], "output_shape": [11, 6]},
+    ),
+}  # fmt: skip
 CASES = {
-    "transposed valid": Case(
+    f"{mode} {name}": Case("ConvTranspose", x, w, attributes | {"auto_pad": mode})
+    for mode in ("SAME_UPPER", "SAME_LOWER")
+    for name, (x, w, attributes) in SAME.items()
+}
+CASES |= {
+    "valid": Case(
         "ConvTranspose", (1, 2, 4, 3), (2, 3, 2, 3),
         {"auto_pad": "VALID", "strides": [3, 2], "output_padding": [2, 1]},
     ),
-    "transposed upper": Case(
-        "ConvTranspose", (1, 4, 3, 4), (4, 3, 5, 4),
-        {"auto_pad": "SAME_UPPER", "strides": [2, 3], "group": 2},
-    ),
-    "transposed lower": Case(
-        "ConvTranspose", (1, 4, 3, 4), (4, 3, 5, 4),
-        {"auto_pad": "SAME_LOWER", "strides": [2, 3], "group": 2},
-    ),
-    "transposed lower stride exceeds kernel": Case(
+    "lower stride exceeds kernel": Case(
         "ConvTranspose", (2, 3, 4, 5), (3, 2, 1, 2), {"auto_pad": "SAME_LOWER", "strides": [2, 3]}
     ),
-    "transposed upper output_padding": Case(
-        "ConvTranspose", (2, 3, 4, 3), (3, 2, 4, 3),
-        {
-            "auto_pad": "SAME_UPPER", "strides": [3, 2], "dilations": [1, 2],
-            "output_padding": [2, 1],
-        },
-    ),
-    "transposed lower output_padding": Case(
-        "ConvTranspose", (2, 3, 4, 3), (3, 2, 4, 3),
-        {
-            "auto_pad": "SAME_LOWER", "strides": [3, 2], "dilations": [1, 2],
-            "output_padding": [2, 1],
-        },
-    ),
-    "transposed upper output_shape": Case(
-        "ConvTranspose", (1, 2, 4, 3), (2, 3, 5, 3),
-        {"auto_pad": "SAME_UPPER", "strides": [3, 2], "output_shape": [11, 6]},
-    ),
-    "transposed lower output_shape": Case(
-        "ConvTranspose", (1, 2, 4, 3), (2, 3, 5, 3),
-        {"auto_pad": "SAME_LOWER", "strides": [3, 2], "output_shape": [11, 6]},
-    ),
-    "transposed output_shape": Case(
-        "ConvTranspose", (1, 2, 4, 3), (2, 3, 5, 3),
-        {"strides": [3, 2], "output_shape": [11, 6]}, [2, 1, 1, 0],
-    ),
-    "transposed output_shape over pads": Case(
+    "output_shape": Case("ConvTranspose", *SAME["output_shape"], [2, 1, 1, 0]),
+    "output_shape over pads": Case(
         "ConvTranspose", (1, 2, 4, 3), (2, 3, 5, 3),
         {"strides": [3, 2], "output_shape": [11, 6], "pads": [0, 0, 4, 3]}, [2, 1, 1, 0],
     ),

@@ -115,16 +115,7 @@ def test_a_state_dict_is_copied_as_it_is():
     assert found["1.num_batches_tracked"].dtype == jnp.int32
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"a": [1.0]}, "load: entry 'a' must be a dense tensor of PyTorch or an array"),
-        ([1.0], "load: `state_dict` must be a mapping of names to arrays; got list"),
-    ],
-)
-def test_what_is_no_state_dict(given, words):
-    with pytest.raises(TypeError, match=words):
-        ours.load(given)
+def test_what_is_no_state_dict():
     with pytest.raises(TypeError, match="Call its method `state_dict`"):
         ours.load(torch.nn.Conv2d(1, 1, 1))
     with pytest.raises(TypeError, match="entry 'b' must be a dense tensor"):

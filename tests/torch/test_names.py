@@ -65,6 +65,7 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, ONE, padding="same", stride=2), "not supported for strided"),
         (lambda: F.conv1d(X, ONE, padding=4, padding_mode="reflect"), "should be less than"),
         (lambda: F.conv1d(X, ONE, padding=5, padding_mode="circular"), "should not exceed"),
+        (lambda: F.conv1d(X, ONE, padding_mode="constant"), "`padding_mode` must be 'zeros', 'ref"),
         (lambda: F.conv1d(X, ONE, stride=True), "`stride` must be an int"),
         (lambda: F.conv1d(X, ONE, np.ones(2, np.float32)), "expected bias to be 1-dimensional"),
         (lambda: F.conv1d(X, np.ones((3, 1, 1), np.float32), groups=1, padding=-1), "negative pad"),
@@ -74,13 +75,20 @@ def test_dilations_and_groups(op, rest, rules):
             lambda: F.conv_transpose1d(X, ONE, output_padding=None),
             "`output_padding` must be an int",
         ),
-        (lambda: F.conv_transpose1d(X, ONE, padding=2), "extents of at least 1"),
+        (
+            lambda: F.conv_transpose1d(X, ONE, padding=2),
+            "`padding` must leave the result an extent",
+        ),
         (
             lambda: jax.eval_shape(partial(F.conv_transpose1d, stride=2**31 - 1), *LARGE),
             r"^conv_transpose1d: the result must have at most 2\*\*48 elements; .* of `input`",
         ),
         (lambda: F.find_output_padding(X, ONE, (9,), stride=2), r"from \(7,\) to \(8,\)"),
         (lambda: F.load({"w": [1.0]}), "entry 'w' must be a dense tensor"),
+        (
+            lambda: F.load([1.0]),
+            "load: `state_dict` must be a mapping of names to arrays; got list",
+        ),
     ],
 )
 def test_what_is_refused(call, words):

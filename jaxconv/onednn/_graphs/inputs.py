@@ -38,13 +38,8 @@ def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, 
     return {tensor.id: _draw_input(rng, graph, tensor) for tensor in graph.inputs}
 
 
-#: kind -> the names of the inputs that must be positive
-_POSITIVE = {
-    "Sqrt": ("src",),
-    "Log": ("src",),
-    "Pow": ("src",),
-    "BatchNormInference": ("variance",),
-}
+#: Kinds, and those of their inputs that must be positive.
+_POSITIVE = {("Sqrt", "src"), ("Log", "src"), ("Pow", "src"), ("BatchNormInference", "variance")}
 
 
 def _draw_input(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.ndarray[Any, Any]:
@@ -57,7 +52,7 @@ def _draw_input(rng: np.random.Generator, graph: Graph, tensor: Tensor) -> np.nd
         least, most = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return rng.integers(least, most, tensor.shape, endpoint=True).astype(dtype)
     drawn = rng.standard_normal(tensor.shape, np.float32)
-    if any(name in _POSITIVE.get(node.kind, ()) for node, name in readers):
+    if any((node.kind, name) in _POSITIVE for node, name in readers):
         drawn = np.abs(drawn)
     return drawn.astype(dtype)
 
@@ -137,10 +132,6 @@ def _find_reads(graph: Graph) -> Iterator[tuple[Node, str, int]]:
     """Yield each node, the name of one of its inputs, and the id of that input's tensor."""
     for node in graph.nodes:
         if node.kind in GRAPH_KINDS:
-            for name, tensor in zip(input_names(node.kind), node.inputs, strict=False):
+            names = (SPECS.get(node.kind) or find_kind(node.kind)).inputs
+            for name, tensor in zip(names, node.inputs, strict=False):
                 yield node, name, tensor.id
-
-
-def input_names(kind: str) -> tuple[str, ...]:
-    """List the names of a kind's inputs, in order."""
-    return SPECS[kind].inputs if kind in SPECS else find_kind(kind).inputs

@@ -26,38 +26,28 @@ QUANTIZED_TYPES = ("s8", "u8")
 class KindSpec:
     """How a node of one kind is computed, and what it accepts."""
 
-    #: called as ``compute(dtype of the output, *inputs, **attributes)``
-    compute: Callable[..., Array]
+    function: Callable[..., Array]
     inputs: tuple[str, ...] = ("src",)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     input_types: tuple[str, ...] = FLOAT_TYPES
     output_types: tuple[str, ...] = FLOAT_TYPES
 
+    @property
+    def of_floats(self) -> bool:
+        """Whether floats become floats, and are computed in float32."""
+        return self.input_types == self.output_types == FLOAT_TYPES
 
-def compute_in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a function of float32 arrays: inputs are converted, and the result is rounded once.
-
-    The wrapper takes the dtype of the output first.
-    """
-
-    def compute(dtype: DType, *arrays: Array, **attributes: Any) -> Array:
-        return function(*(x.astype(jnp.float32) for x in arrays), **attributes).astype(dtype)
-
-    return compute
-
-
-def require_same_type(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a function that only moves elements: the output must be of the type of src.
-
-    The wrapper takes the dtype of the output first.
-    """
-
-    def compute(dtype: DType, src: Array, **attributes: Any) -> Array:
-        if src.dtype != dtype:
-            raise TypeError(f"the output must be of the type of src, {src.dtype}; got {dtype}")
-        return function(src, **attributes)
-
-    return compute
+    def compute(self, dtype: DType, *arrays: Array, **attributes: Any) -> Array:
+        """Compute the output, which has the type `dtype`."""
+        if self.of_floats:
+            inputs = (x.astype(jnp.float32) for x in arrays)
+            return self.function(*inputs, **attributes).astype(dtype)
+        if self.input_types != self.output_types:
+            return self.function(dtype, *arrays, **attributes)
+        if arrays[0].dtype != dtype:
+            rule = f"the output must be of the type of src, {arrays[0].dtype}"
+            raise TypeError(f"{rule}; got {dtype}")
+        return self.function(*arrays, **attributes)
 
 
 # Element by element
@@ -98,7 +88,7 @@ REQUIRED_F32 = Attribute("f32", NO_DEFAULT)
 
 def _unary_spec(function: Callable[..., Array], **attributes: Attribute) -> KindSpec:
     """Describe a kind of one tensor, computed element by element."""
-    return KindSpec(compute_in_float32(function), attributes=attributes)
+    return KindSpec(function, attributes=attributes)
 
 
 # Two tensors
@@ -122,13 +112,13 @@ def _binary_spec(function: Callable[..., Array]) -> KindSpec:
         return function(*(jnp.broadcast_to(x, shape) for x in (a, b)))
 
     attributes = {"auto_broadcast": Attribute("string", "numpy", ("none", "numpy"))}
-    return KindSpec(compute_in_float32(compute), ("src_0", "src_1"), attributes)
+    return KindSpec(compute, ("src_0", "src_1"), attributes)
 
 
 # Channels
 
 
-DATA_FORMAT_ATTRIBUTE = Attribute("string", "NXC", DATA_FORMATS)
+DATA_FORMAT = Attribute("string", "NXC", DATA_FORMATS)
 
 
 def _align_channels(name: str, vector: Array, src: Array, data_format: str) -> Array:
@@ -202,6 +192,11 @@ def _transpose(src: Array, order: Sequence[int]) -> Array:
     return src.transpose(axes)
 
 
+def _move_spec(function: Callable[..., Array], **attributes: Attribute) -> KindSpec:
+    """Describe a kind that moves the elements of one tensor, of any type."""
+    return KindSpec(function, ("src",), attributes, tuple(DTYPES), tuple(DTYPES))
+
+
 #: kind -> how it is computed
 SPECS = {
     "Abs": _unary_spec(jnp.abs),
@@ -231,37 +226,24 @@ SPECS = {
     "Maximum": _binary_spec(jnp.maximum),
     "Minimum": _binary_spec(jnp.minimum),
     "SquaredDifference": _binary_spec(lambda a, b: jnp.square(a - b)),
-    "BiasAdd": KindSpec(
-        compute_in_float32(_bias_add), ("src", "bias"), {"data_format": DATA_FORMAT_ATTRIBUTE}
-    ),
+    "BiasAdd": KindSpec(_bias_add, ("src", "bias"), {"data_format": DATA_FORMAT}),
     "PReLU": KindSpec(
-        compute_in_float32(_prelu),
+        _prelu,
         ("src", "slope"),
-        {"data_format": DATA_FORMAT_ATTRIBUTE, "per_channel_broadcast": Attribute("bool", True)},
+        {"data_format": DATA_FORMAT, "per_channel_broadcast": Attribute("bool", True)},
     ),
     "BatchNormInference": KindSpec(
-        compute_in_float32(_batch_norm),
+        _batch_norm,
         ("src", "gamma", "beta", "mean", "variance"),
-        {"epsilon": REQUIRED_F32, "data_format": DATA_FORMAT_ATTRIBUTE},
+        {"epsilon": REQUIRED_F32, "data_format": DATA_FORMAT},
     ),
-    "StaticReshape": KindSpec(
-        require_same_type(_reshape),
-        attributes={
-            "shape": Attribute("s64[]", NO_DEFAULT),
-            "special_zero": Attribute("bool", NO_DEFAULT),
-        },
-        input_types=tuple(DTYPES),
-        output_types=tuple(DTYPES),
+    "StaticReshape": _move_spec(
+        _reshape,
+        shape=Attribute("s64[]", NO_DEFAULT),
+        special_zero=Attribute("bool", NO_DEFAULT),
     ),
-    "StaticTranspose": KindSpec(
-        require_same_type(_transpose),
-        attributes={"order": Attribute("s64[]", NO_DEFAULT)},
-        input_types=tuple(DTYPES),
-        output_types=tuple(DTYPES),
-    ),
-    "Reorder": KindSpec(
-        require_same_type(lambda src: src), input_types=tuple(DTYPES), output_types=tuple(DTYPES)
-    ),
+    "StaticTranspose": _move_spec(_transpose, order=Attribute("s64[]", NO_DEFAULT)),
+    "Reorder": _move_spec(lambda src: src),
     "Quantize": KindSpec(
         quantize, attributes=QUANTIZATION_ATTRIBUTES, output_types=QUANTIZED_TYPES
     ),
@@ -269,8 +251,3 @@ SPECS = {
         dequantize, attributes=QUANTIZATION_ATTRIBUTES, input_types=QUANTIZED_TYPES
     ),
 }
-
-#: The kinds from floats to floats, which are computed in float32.
-FLOAT_KINDS = tuple(
-    kind for kind, spec in SPECS.items() if spec.input_types == spec.output_types == FLOAT_TYPES
-)

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from heapq import heappop, heappush
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -170,20 +169,16 @@ def _read_ports(name: str, fields: Mapping[str, Any], tensors: Mapping[int, Tens
 
 
 def _order_nodes(nodes: tuple[Node, ...], makers: Mapping[int, Node]) -> tuple[Node, ...]:
-    place = {id(node): i for i, node in enumerate(nodes)}
-    needs = {
-        i: {place[id(makers[t.id])] for t in node.inputs if t.id in makers}
-        for i, node in enumerate(nodes)
-    }
-    sorter, order, ready = TopologicalSorter(needs), list[int](), list[int]()
+    needs = {n.id: {makers[t.id].id for t in n.inputs if t.id in makers} for n in nodes}
     try:
-        sorter.prepare()
+        TopologicalSorter(needs).prepare()
     except CycleError as error:
-        cycle = " -> ".join(str(nodes[i]) for i in error.args[1])
+        by_id = {node.id: node for node in nodes}
+        cycle = " -> ".join(str(by_id[i]) for i in error.args[1])
         raise ValueError(f"graph: nodes must not form a cycle; got {cycle}") from None
-    while sorter.is_active():
-        for i in sorter.get_ready():
-            heappush(ready, i)
-        order.append(heappop(ready))
-        sorter.done(order[-1])
-    return tuple(nodes[i] for i in order)
+    waiting, order = list(nodes), dict[int, Node]()
+    while waiting:
+        node = next(node for node in waiting if needs[node.id] <= order.keys())
+        waiting.remove(node)
+        order[node.id] = node
+    return tuple(order.values())

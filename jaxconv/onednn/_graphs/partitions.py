@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxconv._rules.values import check_attributes
 from jaxconv.onednn._graphs.graph import Graph, Node, Tensor
-from jaxconv.onednn._graphs.kinds import FLOAT_KINDS, FLOAT_TYPES, SPECS
+from jaxconv.onednn._graphs.kinds import FLOAT_TYPES, SPECS
 
 Readers = Mapping[int, Sequence[Node]]
 
@@ -49,10 +49,12 @@ def _find_followers(node: Node, readers: Readers, taken: Collection[int]) -> lis
     [tensor] = node.outputs
 
     def joins(follower: Node) -> bool:
+        spec = SPECS.get(follower.kind)
         return (
-            follower.kind in FLOAT_KINDS
+            spec is not None
+            and spec.of_floats
             and follower.id not in taken
-            and len(follower.inputs) == len((spec := SPECS[follower.kind]).inputs)
+            and len(follower.inputs) == len(spec.inputs)
             and len(follower.outputs) == 1
             and follower.outputs[0].dtype in types
             and ("auto_broadcast" in spec.attributes or follower.inputs[0].id == tensor.id)

@@ -4,6 +4,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax import Array
 
 from jaxconv._base.messages import Refusal, either
 from jaxconv._base.typing import DType, PrecisionLike, Shape
+from jaxconv._rules.op import OPS
 from jaxconv._rules.values import check_attributes, suggestion
 from jaxconv._tools.explain import Explanation, explain
 from jaxconv._tools.inspect import resolve
@@ -26,8 +28,6 @@ from jaxconv.onednn._names import find_kind
 
 #: The arguments of an operation that are arrays.
 TENSORS = ("src", "diff_dst", "weights", "bias")
-
-Convolve = Callable[[Callable[..., Array], dict[str, Any]], Array]
 
 
 def run_graph(
@@ -74,95 +74,60 @@ def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
       graph: the argument of `load_graph`. All inputs must have known shapes and types.
     """
     graph = load_graph(graph)
+    inputs = {t.id: jax.ShapeDtypeStruct(t.shape, known_dtype(t)) for t in graph.inputs}
+    specs = jax.eval_shape(partial(evaluate, graph), inputs)
     found: dict[int, Explanation] = {}
-    for node, function, arguments in convolution_calls(join_nodes(graph), infer_shapes(graph)):
-        specs = {name: arguments[name] for name in TENSORS if name in arguments}
-        [dtype] = {spec.dtype for spec in specs.values()}
-        tensors = {name: spec.shape for name, spec in specs.items()}
-        explanation = explain(function, dtype=dtype, **{**arguments, **tensors})
+    for node, function, arguments in convolution_calls(join_nodes(graph), specs):
+        [dtype] = {arguments[name].dtype for name in TENSORS if name in arguments}
+        explanation = explain(function, dtype=dtype, **arguments)
         found[node.id] = replace(explanation, nodes=node.names) if node.followers else explanation
     return found
 
 
-def infer_shapes(graph: Graph) -> Arrays:
-    """Infer the shape and type of every tensor from the shapes and types of the inputs."""
-    specs = {t.id: jax.ShapeDtypeStruct(t.shape, known_dtype(t)) for t in graph.inputs}
-    found: Arrays = jax.eval_shape(lambda arrays: evaluate(graph, arrays), specs)
-    return found
-
-
-def evaluate(
-    graph: Graph,
-    inputs: Mapping[int, Any],
-    *,
-    precision: PrecisionLike = None,
-    convolve: Convolve | None = None,
-) -> Arrays:
-    """Compute all tensors by id; `convolve(function, arguments)` may replace the operations.
-
-    Tensors within the partitions of `join_nodes` are not kept.
-    """
+def evaluate(graph: Graph, inputs: Mapping[int, Any], *, precision: PrecisionLike = None) -> Arrays:
+    """Compute all tensors by id, but for those within the partitions of `join_nodes`."""
     for node in graph.nodes:
         if node.kind not in GRAPH_KINDS:
             raise ValueError(
                 f"{node}: the kind must be {either(GRAPH_KINDS)}; "
                 f"got {node.kind!r}{suggestion(node.kind, GRAPH_KINDS)}"
             )
+        if len(node.outputs) != 1:
+            raise ValueError(f"{node}: the outputs must be 1; got {len(node.outputs)}")
     if precision is None:
         precision = fpmath_precision("graph", graph.fpmath_mode)
     arrays: Arrays = dict(inputs)
     for node in graph.nodes:
-        if node.followers:
-            [tensor] = node.followers[-1].outputs
-            arrays[tensor.id] = _compute_partition(node, arrays, precision, convolve)
-            continue
-        with _blame_node(node):
-            if len(node.outputs) != 1:
-                raise ValueError(f"the outputs must be 1; got {len(node.outputs)}")
-            values = [arrays[tensor.id] for tensor in node.inputs]
-            if node.kind in SPECS:
-                found = _compute_node(node, values)
-            else:
-                function, arguments = _prepare_call(node, values, precision)
-                found = convolve(function, arguments) if convolve else function(**arguments)
-            _check_output(node, found.shape, found.dtype)
-            arrays[node.outputs[0].id] = found
+        [tensor] = (node, *node.followers)[-1].outputs
+        if node.kind in SPECS:
+            arrays[tensor.id] = _compute_node(node, arrays)
+        else:
+            arrays[tensor.id] = _compute_partition(node, arrays, precision)
     return arrays
 
 
-def _compute_partition(
-    node: Node, arrays: Arrays, precision: PrecisionLike, convolve: Convolve | None
-) -> Array:
-    """Compute a convolution and its followers in float32, and round once."""
-    last = DTYPES[node.followers[-1].outputs[0].dtype]
+def _compute_partition(node: Node, arrays: Arrays, precision: PrecisionLike) -> Array:
+    """Compute a convolution and its followers, if any, in float32, and round once."""
+    dtype = DTYPES.get((node, *node.followers)[-1].outputs[0].dtype)
     with _blame_node(node):
-        values = [arrays[tensor.id] for tensor in node.inputs]
-        function, arguments = _prepare_call(node, values, precision)
+        function, arguments = _prepare_call(node, arrays, precision)
         # The convolution's own errors come first, as if nothing followed.
         alone = resolve(function, **arguments)
-        _check_output(node, alone.dst_shape, DTYPES[node.outputs[0].dtype])
+        own_dtype = DTYPES.get(node.outputs[0].dtype, arrays[node.inputs[0].id].dtype)
+        _check_output(node, alone.shape(OPS[alone.op].result), own_dtype)
         more, rest = fold_followers(node, arguments)
         for name, value in more.items():
             arguments[name] = arrays[value.id] if isinstance(value, Tensor) else value
         if not rest:
-            arguments["preferred_element_type"] = last
+            arguments["preferred_element_type"] = dtype
         elif jax.default_backend() == "cpu":  # elsewhere XLA would convert operands to float32
             arguments["preferred_element_type"] = jnp.float32
-        found = convolve(function, arguments) if convolve else function(**arguments)
-    done = (node, *node.followers)[-1 - len(rest)]
-    inner = ChainMap({done.outputs[0].id: found}, arrays)
+        result = function(**arguments)
+    inner = ChainMap({(node, *node.followers)[-1 - len(rest)].outputs[0].id: result}, arrays)
     for follower in rest:
-        with _blame_node(follower):
-            [tensor], values = follower.outputs, [inner[tensor.id] for tensor in follower.inputs]
-            inner[tensor.id] = found = _compute_node(follower, values, jnp.float32)
-            _check_output(follower, found.shape, DTYPES[tensor.dtype])
-    return found.astype(last)
-
-
-def _check_output(node: Node, shape: Shape, dtype: DType) -> None:
-    [tensor] = node.outputs
-    if not tensor.fits(shape, dtype):
-        raise ValueError(f"the output must be {tensor}; got {dtype} {shape}")
+        result = _compute_node(follower, inner, jnp.float32)
+        inner[follower.outputs[0].id] = result
+    return result if dtype is None else result.astype(dtype)
 
 
 def convolution_calls(
@@ -173,17 +138,15 @@ def convolution_calls(
         precision = fpmath_precision("graph", graph.fpmath_mode)
     for node in graph.nodes:
         if node.kind not in SPECS:
-            values = [arrays[tensor.id] for tensor in node.inputs]
-            yield node, *_prepare_call(node, values, precision)
+            yield node, *_prepare_call(node, arrays, precision)
 
 
 def _prepare_call(
-    node: Node, values: list[Any], precision: PrecisionLike
+    node: Node, arrays: Mapping[int, Any], precision: PrecisionLike
 ) -> tuple[Callable[..., Array], dict[str, Any]]:
-    row = find_kind(node.kind)
-    [out] = node.outputs
-    shape = out.shape if out.known else None
-    if row.shape is not None and shape is not None and not all(map(_is_concrete, values[2:])):
+    values, [out] = [arrays[tensor.id] for tensor in node.inputs], node.outputs
+    shape = out.shape if out.known and find_kind(node.kind).shape is not None else None
+    if shape is not None and not all(map(_is_concrete, values[2:])):
         values = values[:2]  # a shape must be static, and the graph has it
     function, arguments = prepare_call(node.kind, values, node.attributes, shape)
     dtype = DTYPES.get(out.dtype)
@@ -196,18 +159,27 @@ def _is_concrete(value: object) -> bool:
     return isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
-def _compute_node(node: Node, values: list[Any], inner: DType | None = None) -> Array:
+def _compute_node(node: Node, arrays: Mapping[int, Any], inner: Any = None) -> Array:
     """Compute a node, to a result of its type, or of the type `inner` within a partition."""
     spec, [out] = SPECS[node.kind], node.outputs
-    if len(values) != len(spec.inputs):
-        raise ValueError(f"the inputs must be {', '.join(spec.inputs)}; got {len(values)}")
-    attributes = check_attributes(node.kind, node.attributes, spec.attributes)
-    arrays = [jnp.asarray(value) for value in values]
-    for name, x in zip(spec.inputs, arrays, strict=True):
-        _check_type(name, x.dtype, spec.input_types)
-    dtype = DTYPES.get(out.dtype, arrays[0].dtype)
-    _check_type("the output", dtype, spec.output_types)
-    return spec.compute(inner or dtype, *arrays, **attributes)
+    with _blame_node(node):
+        if len(node.inputs) != len(spec.inputs):
+            raise ValueError(f"the inputs must be {', '.join(spec.inputs)}; got {len(node.inputs)}")
+        attributes = check_attributes(node.kind, node.attributes, spec.attributes)
+        values = [jnp.asarray(arrays[tensor.id]) for tensor in node.inputs]
+        for name, x in zip(spec.inputs, values, strict=True):
+            _check_type(name, x.dtype, spec.input_types)
+        dtype = DTYPES.get(out.dtype, values[0].dtype)
+        _check_type("the output", dtype, spec.output_types)
+        result = spec.compute(inner or dtype, *values, **attributes)
+        _check_output(node, result.shape, dtype)
+        return result
+
+
+def _check_output(node: Node, shape: Shape, dtype: DType) -> None:
+    [tensor] = node.outputs
+    if not tensor.fits(shape, dtype):
+        raise ValueError(f"the output must be {tensor}; got {dtype} {shape}")
 
 
 def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:
