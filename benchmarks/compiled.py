@@ -15,7 +15,7 @@ from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
 from benchmarks import compilers, engines, files, flags, layers
 from benchmarks.pool import EngineError, Pool
 from benchmarks.run import follow, line
-from benchmarks.summary import summary_of_compilers
+from benchmarks.summary import summary
 
 ENGINES = ("jaxconv", "lax")
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
 
         tell = partial(line, tell=lambda entry: f"{entry['cycles'] or entry['temp_bytes']:,}")
         rows = follow(jobs, measure, tell, save if asked.out else None)
-    print(summary_of_compilers(results(rows)), end="")
+    print(summary(results(rows)), end="")
 
 
 if __name__ == "__main__":

@@ -31,9 +31,8 @@ from pathlib import Path
 from absl.flags import DEFINE_boolean
 
 from benchmarks import files, flags, regret, summary
-from benchmarks.layer import OPS
-from benchmarks.rounds import geometric_mean
-from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
+from benchmarks.layer import DTYPES, OPS
+from benchmarks.summary import FAR, SLOWER, compared, geometric_mean, held, is_torch, time_of
 from jaxconv._lowering import TABLES as LOWERINGS
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -52,8 +51,7 @@ WORDS = {
     "torch+compile": "PyTorch, compiled",
     "torch": "PyTorch",
 }
-#: What tables call types, layouts and ops.
-TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
+#: What tables call layouts and ops.
 LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
 PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
 #: The processors of committed results, by family and model.
@@ -100,9 +98,8 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a file: over PyTorch's time in each memory format, of the rows that it ran in both."""
     lines = []
     for run in runs:
-        base, engines = sides(run)
-        engine = (wanted or engines)[0]
-        pairs = [(time_of(r, engine), r["engines"].get(base, {})) for r in run["rows"]]
+        engine = (wanted or compared(run))[0]
+        pairs = [(time_of(r, engine), r["engines"].get("torch", {})) for r in run["rows"]]
         both = [(own, torch["variants"]) for own, torch in pairs if own and "variants" in torch]
         over = [[own / torch[name] for own, torch in both] for name in PYTORCH_FORMATS]
         over.append([own / min(torch.values()) for own, torch in both])
@@ -115,13 +112,15 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
     """A column an engine of a file."""
     columns = _columns(runs, wanted)
-    own = [held(run["rows"], e, sides(run)[0]) for run, e in columns]
+    own = [held(run["rows"], engine) for run, engine in columns]
     cells = {
-        "rows": [x.n for x in own],
-        "faster than PyTorch": [x.faster for x in own],
-        f"over {FAR:g} times PyTorch's time": [x.far for x in own],
-        "slowest row, in multiples of PyTorch's time": [x.most and f"{x.most:,.1f}" for x in own],
-        f"slower than lax by over {SLOWER - 1:.0%}": [x.over_lax for x in own],
+        "rows": [x["n"] for x in own],
+        "faster than PyTorch": [x["<torch"] for x in own],
+        f"over {FAR:g} times PyTorch's time": [x[">4"] for x in own],
+        "slowest row, in multiples of PyTorch's time": [
+            x["most"] and f"{x['most']:,.1f}" for x in own
+        ],
+        f"slower than lax by over {SLOWER - 1:.0%}": [x[">lax"] for x in own],
     }
     lines = [[name, *("" if x is None else f"{x}" for x in line)] for name, line in cells.items()]
     return _table(["", *_titles(columns)], lines)
@@ -141,22 +140,20 @@ def classes(runs: list[dict], wanted: list[str]) -> list[str]:
 
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a step or an inference, and the mean over PyTorch's time, the faster one's of two."""
-    run, engines = _steps(runs, [word for word in wanted if word not in TYPES])
-    types = [word for word in wanted if word in TYPES] or TYPES
+    run, engines = _engines(runs, [word for word in wanted if word not in DTYPES])
+    types = [word for word in wanted if word in DTYPES] or DTYPES
     rows = [row for row in run["rows"] if row["dtype"] in types]
     lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in rows]
-    several = sum(map(is_torch, run["engines"])) > 1
-    compared = [e if several or not is_torch(e) else "" for e in engines]
-    means = [mean and f"{mean:.2f}" for mean in (over_pytorch(rows, e) for e in compared)]
-    faster = "the faster PyTorch's" if several else "PyTorch's"
-    last = [f"geometric mean, in multiples of {faster} time", *(mean or "" for mean in means)]
+    faster = "the faster PyTorch's" if sum(map(is_torch, run["engines"])) > 1 else "PyTorch's"
+    means = (_mean(run, rows, engine) for engine in engines)
+    last = [f"geometric mean, in multiples of {faster} time", *means]
     unit = "ms a call" if {row["op"] for row in rows} == {"inference"} else "ms a step"
     return _table([unit, *engines], [*lines, last])
 
 
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     """A line a training step."""
-    run, engines = _steps(runs, wanted)
+    run, engines = _engines(runs, wanted)
     lines = []
     for row in run["rows"]:
         seconds = (row["engines"].get(engine, {}).get("compile_s") for engine in engines)
@@ -164,10 +161,15 @@ def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["seconds to compile", *engines], lines)
 
 
-#: By platform, titles of columns and which cells of `summary.estimates` they are.
+#: By platform, titles of columns and which columns of `summary.estimates` they are.
 ESTIMATES = {
-    "tpu": {"rows": 0, "estimated cycles / lax's": 1, "worst": 2, "best": 3},
-    "cuda": {"rows": 0, "temporary memory / lax's": 4, "worst": 5, "rows with more calls": 7},
+    "tpu": {"rows": "n", "estimated cycles / lax's": "cycles", "worst": "worst", "best": "best"},
+    "cuda": {
+        "rows": "n",
+        "temporary memory / lax's": "temp",
+        "worst": "most",
+        "rows with more calls": ">lax",
+    },
 }
 
 
@@ -177,7 +179,7 @@ def estimates(runs: list[dict], _: list[str]) -> list[str]:
     columns, lines = ESTIMATES[run["platform"]], []
     for name, rows in _of_classes(run["rows"]).items():
         cells = summary.estimates(rows, "jaxconv", "lax")
-        lines += [[name, *(cells[at] for at in columns.values())]]
+        lines += [[name, *(cells[column] for column in columns.values())]]
     return _table([run["target"], *columns], lines)
 
 
@@ -191,13 +193,6 @@ def compilers(runs: list[dict], _: list[str]) -> list[str]:
         told = ", ".join(f"{n} {versions[n]}" for n in packages)
         lines += [[run["target"], told, *map(", ".join, kinds), str(len(run["rows"]))]]
     return _table(["compiled for", "by", "types", "layouts", "rows"], lines)
-
-
-def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
-    [run] = runs
-    if unknown := set(wanted) - set(run["engines"]):
-        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))}")
-    return run, wanted or list(run["engines"])
 
 
 def applications(runs: list[dict], ops: list[str]) -> list[str]:
@@ -291,17 +286,25 @@ def _of_classes(rows: list[dict]) -> dict[str, list[dict]]:
 
 def _columns(runs: list[dict], wanted: list[str]) -> list[tuple[dict, str]]:
     """The engines of each run that are held against PyTorch: all, or those wanted, in order."""
-    compared = [(run, engines) for run in runs for base, engines in [sides(run)] if base]
-    if unknown := set(wanted) - {e for _, engines in compared for e in engines}:
-        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))} beside torch")
-    return [(run, e) for run, engines in compared for e in wanted or engines if e in engines]
+    engines_of = [(run, compared(run)) for run in runs]
+    _check(wanted, {e for _, engines in engines_of for e in engines}, " beside torch")
+    return [(run, e) for run, engines in engines_of for e in wanted or engines if e in engines]
+
+
+def _engines(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
+    """The only run, and all of its engines or those wanted."""
+    [run] = runs
+    _check(wanted, set(run["engines"]))
+    return run, wanted or list(run["engines"])
+
+
+def _check(wanted: list[str], known: set[str], where: str = "") -> None:
+    if unknown := set(wanted) - known:
+        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))}{where}")
 
 
 def _mean(run: dict, rows: list[dict], engine: str) -> str:
-    base, engines = sides(run)
-    if base is None or engine not in engines:
-        return ""
-    mean = held(rows, engine, base).mean
+    mean = held(rows, engine)["mean"] if engine in compared(run) else None
     return "" if mean is None else f"{mean:.2f}"
 
 
@@ -318,7 +321,7 @@ def _digits(number: float, digits: int) -> str:
 
 def _about(run: dict) -> str:
     """Types and layouts of a run."""
-    kinds = (f"{TYPES[row['dtype']]}, {LAYOUTS[row['layout']]}" for row in run["rows"])
+    kinds = (f"{DTYPES[row['dtype']]}, {LAYOUTS[row['layout']]}" for row in run["rows"])
     return "; ".join(dict.fromkeys(kinds))
 
 

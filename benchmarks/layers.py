@@ -74,7 +74,7 @@ def judge(
             pair = tuple(x[m] for x in operands)
             members.append(judge(one, op, dtype, pair, own, platforms))
         return {key: max((notes[key] for notes in members), key=_badness) for key in results}
-    shape = row.result_shape(op)
+    *_, shape = row.op_shapes(op)
     notes: dict[str, dict] = {}
     expected = None
     for key, result in results.items():

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -107,27 +108,33 @@ def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None)
 
 
 def collect_networks(
-    asked: SimpleNamespace, jobs: list[dict], exact: str, judge: Callable
+    asked: SimpleNamespace, kind: str, images: list[dict], judge: Callable
 ) -> list[dict]:
-    """Measure every network of `jobs`, as `collect` does.
+    """Measure every network that is trained, or infers, as `collect` does.
 
-    `judge` is also given, before the engines' results, those of the reference in the type `exact`,
-    or None.
+    Each of `images` says how many images there are, and their size, if it is not the network's own.
     """
+    chosen = {
+        name: network
+        for name, network in networks.NETWORKS.items()
+        if network.training == (kind == "step") and wanted(asked, name)
+    }
+    common = {"kind": kind, "threads": machine.cores()}
+    jobs = [
+        common | {"network": name, "dtype": dtype} | some
+        for name, some, dtype in product(chosen, images, asked.dtypes)
+    ]
 
     def draw(job: dict) -> list[np.ndarray]:
-        drawn = networks.operands(job["network"], job.get("batch", 0), job.get("size", 0))
+        drawn = chosen[job["network"]].operands(job.get("batch"), job.get("size"))
         return [arrays.representable(x, job["dtype"]) for x in drawn]
-
-    def judging(job: dict, operands: list[np.ndarray], *results: dict) -> dict[str, dict]:
-        return judge(job, operands, reference(job | {"dtype": exact}, operands), *results)
 
     def describe(job: dict) -> dict:
         batch = f", batch {job['batch']}" if "batch" in job else ""
-        row = {"layer": job["network"] + batch, "class": CLASSES[job["kind"]], "op": job["kind"]}
+        row = {"layer": job["network"] + batch, "class": CLASSES[kind], "op": kind}
         return row | {"dtype": job["dtype"], "layout": "NXC"}
 
-    return collect(asked, jobs, draw, judging, describe)
+    return collect(asked, jobs, draw, judge, describe)
 
 
 def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:

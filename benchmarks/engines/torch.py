@@ -157,7 +157,7 @@ def _network(job: dict, operands: list[np.ndarray], fmt: str, compiling: bool) -
 
     name, training, tensors = job["network"], job["kind"] == "step", []
     for n, x in enumerate(operands):
-        kernel = n >= networks.data_count(name)
+        kernel = n >= len(networks.NETWORKS[name].data)
         own = _formats(x.ndim - 2).get(fmt)  # channels_last has two names, and no third
         tensors.append(_tensor(to_layout(x, "NCX", kernel) if x.ndim > 2 else x, job["dtype"], own))
     if training:
