@@ -6,21 +6,8 @@ relative to the document:
     <!-- figures:overall benchmarks/results/a.csv benchmarks/results/b.csv -->
     <!-- /figures -->
 
-    machine FILE...              a sentence: the machine of the files, by their headers
-    overall FILE... [ENGINE...]  a line a file: each engine's time over PyTorch's, geometric mean
-    counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
-    classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
-    networks FILE [TYPE] [ENGINE...]  a line a network's training step or inference: milliseconds
-    compiled FILE [ENGINE...]    the same of training steps' seconds to compile
-    estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
-    compilers FILE...            which compilers, targets, types and layouts those are
-    applications FILE OP         a line a model: Keras on JAX, the same with jaxconv, on PyTorch
-    clients FILE [tests]         a line a project whose tests were run; or which tests
-    formats FILE... [ENGINE]     a line a file: over PyTorch's time in each of its memory formats
-    lines PLATFORM               the table of that platform: a line, its form, and why
-    worth FILE...                what each line of the CPU's table is worth, by benchmarks.regret
-
-A row's time is its fastest call.
+Each function below that is a `table` is a kind of it; its docstring begins with what the comment
+names. A row's time is its fastest call.
 """
 
 import math
@@ -32,6 +19,7 @@ from absl.flags import DEFINE_boolean
 
 from benchmarks import files, flags, regret, summary
 from benchmarks.layer import DTYPES, OPS
+from benchmarks.machine import in_words as machine_words
 from benchmarks.summary import FAR, SLOWER, compared, geometric_mean, held, is_torch, time_of
 from jaxconv._lowering import TABLES as LOWERINGS
 
@@ -54,12 +42,23 @@ WORDS = {
 #: What tables call layouts and ops.
 LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
 PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
-#: The processors of committed results, by family and model.
-GENERATIONS = {"25/17": "Zen 4, ", "26/2": "Zen 5, "}
 #: What a line must be worth in a row to count.
 WORTH = 1.25
 PYTORCH_FORMATS = ("contiguous", "channels_last")
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
+
+Table = Callable[[list[dict], list[str]], list[str]]
+TABLES: dict[str, tuple[Table, object]] = {}
+
+
+def table(schema: object = files.SCHEMA) -> Callable[[Table], Table]:
+    """Make a function a kind of table, of files of that schema and of further words."""
+
+    def add(function: Table) -> Table:
+        TABLES[function.__name__] = function, schema
+        return function
+
+    return add
 
 
 def written(text: str, folder: Path) -> str:
@@ -71,31 +70,33 @@ def written(text: str, folder: Path) -> str:
         opening, name, arguments, _, closing = match.groups()
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
-        words = arguments.split()
-        schema = SCHEMAS.get(name, files.SCHEMA)
+        (function, schema), words = TABLES[name], arguments.split()
         runs = [files.read(folder / word, schema) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
-        lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
+        lines = function(runs, [word for word in words if not word.endswith(".csv")])
         return opening + "\n" + "\n".join(lines) + "\n\n" + closing
 
     return BLOCK.sub(block, text)
 
 
+@table()
 def machine(runs: list[dict], _: list[str]) -> list[str]:
-    """A sentence a machine."""
-    return list(dict.fromkeys(f"Measured on {_machine(run['machine'])}." for run in runs))
+    """FILE...: a sentence for each machine of the files, by their headers."""
+    return list(dict.fromkeys(f"Measured on {machine_words(run['machine'])}." for run in runs))
 
 
+@table()
 def overall(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a file."""
+    """FILE... [ENGINE...]: a line a file, each engine's time over PyTorch's, geometric mean."""
     engines = list(dict.fromkeys(e for _, e in _columns(runs, wanted)))
     lines = [[_about(run), *(_mean(run, run["rows"], e) for e in engines)] for run in runs]
     return _table(["type, layout", *engines], lines)
 
 
+@table()
 def formats(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a file: over PyTorch's time in each memory format, of the rows that it ran in both."""
+    """FILE... [ENGINE]: a line a file, over PyTorch's time in each format, of rows in both."""
     lines = []
     for run in runs:
         engine = (wanted or compared(run))[0]
@@ -109,8 +110,9 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["type, layout", "rows", *words, "the faster of the two"], lines)
 
 
+@table()
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A column an engine of a file."""
+    """FILE... [ENGINE...]: how many rows are faster, far slower, slower than lax."""
     columns = _columns(runs, wanted)
     own = [held(run["rows"], engine) for run, engine in columns]
     cells = {
@@ -126,8 +128,9 @@ def counts(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["", *_titles(columns)], lines)
 
 
+@table()
 def classes(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a class; columns are ops and engines, of a file after the other."""
+    """FILE... [ENGINE...]: a line a class, the mean; a column an op and engine."""
     columns, lines = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS], []
     for name, rows in _of_classes([row for run in runs for row in run["rows"]]).items():
         lines.append([name, str(len(rows))])
@@ -138,8 +141,9 @@ def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["class", "rows", *titles], lines)
 
 
+@table()
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a step or an inference, and the mean over PyTorch's time, the faster one's of two."""
+    """FILE [TYPE] [ENGINE...]: a line a network's step or inference, and the means."""
     run, engines = _engines(runs, [word for word in wanted if word not in DTYPES])
     types = [word for word in wanted if word in DTYPES] or DTYPES
     rows = [row for row in run["rows"] if row["dtype"] in types]
@@ -151,8 +155,9 @@ def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table([unit, *engines], [*lines, last])
 
 
+@table()
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a training step."""
+    """FILE [ENGINE...]: a line a training step, its seconds to compile."""
     run, engines = _engines(runs, wanted)
     lines = []
     for row in run["rows"]:
@@ -163,28 +168,25 @@ def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
 
 #: By platform, titles of columns and which columns of `summary.estimates` they are.
 ESTIMATES = {
-    "tpu": {"rows": "n", "estimated cycles / lax's": "cycles", "worst": "worst", "best": "best"},
-    "cuda": {
-        "rows": "n",
-        "temporary memory / lax's": "temp",
-        "worst": "most",
-        "rows with more calls": ">lax",
-    },
+    "tpu": {"estimated cycles / lax's": "cycles", "worst": "worst", "best": "best"},
+    "cuda": {"temporary memory / lax's": "temp", "worst": "most", "rows with more calls": ">lax"},
 }
 
 
+@table(files.COMPILED)
 def estimates(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a class, and one for all, of the rows that lax has as well."""
+    """FILE: what a compiler for GPU or TPU says, a line a class of the rows that lax has, too."""
     [run] = runs
     columns, lines = ESTIMATES[run["platform"]], []
     for name, rows in _of_classes(run["rows"]).items():
         cells = summary.estimates(rows, "jaxconv", "lax")
-        lines += [[name, *(cells[column] for column in columns.values())]]
-    return _table([run["target"], *columns], lines)
+        lines += [[name, cells["n"], *(cells[column] for column in columns.values())]]
+    return _table([run["target"], "rows", *columns], lines)
 
 
+@table(files.COMPILED)
 def compilers(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a file."""
+    """FILE...: which compilers, targets, types and layouts those are."""
     lines = []
     for run in runs:
         versions = run["engines"]["jaxconv"]
@@ -195,18 +197,18 @@ def compilers(runs: list[dict], _: list[str]) -> list[str]:
     return _table(["compiled for", "by", "types", "layouts", "rows"], lines)
 
 
+@table()
 def applications(runs: list[dict], ops: list[str]) -> list[str]:
-    """A line a model, and the geometric means; the seconds are those of the first call."""
+    """FILE OP: a line a model; the seconds are those of the first call."""
     [run], [op] = runs, ops
-    compiled_by = ("keras", "keras+install")
     rows, gains, others = [row for row in run["rows"] if row["op"] == op], [], []
     cells = []
     for row in rows:
         plain, ours, torch = (time_of(row, e) for e in ("keras", "keras+install", "keras@torch"))
         gains.append(plain / ours)
         others.append(torch / ours)
-        times = [_digits(1e3 * seconds, 3) for seconds in (plain, ours, torch)]
-        first = [_digits(row["engines"][e]["compile_s"], 2) for e in compiled_by]
+        times = [_digits(ms, 3) for ms in (plain, ours, torch)]
+        first = [_digits(row["engines"][e]["compile_s"], 2) for e in ("keras", "keras+install")]
         cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}", *first])
     means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
     head = ["ms", "Keras on JAX", "with jaxconv", "Keras on PyTorch", "times faster than on JAX"]
@@ -214,24 +216,26 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
     return _table(head, [*cells, ["geometric mean", "", "", "", *means, "", ""]])
 
 
+@table(None)
 def clients(runs: list[dict], words: list[str]) -> list[str]:
-    """A line a client: how many tests pass; or, with `tests`, which files of tests were run."""
+    """FILE [tests]: a line a project, how many of its tests pass; or which tests were run."""
     rows = [row for run in runs for row in run["rows"]]
     if words == ["tests"]:
         cells = [[row["client"], f"`{row['tests']}`"] for row in rows]
         return _table(["project", "arguments of pytest"], cells, "---")
     head = ["project", "tests", "pass", "pass with jaxconv", "convolutions", "by jaxconv"]
     columns = ("ran", "without", "with", "convolutions", "taken")
-    cells = [
-        [", ".join(filter(None, (r["client"] + f" {r['version']}".rstrip(), r["note"])))]
-        + [r[column] for column in columns]
-        for r in rows
+    names = (f"{row['client']} {row['version']}".rstrip() for row in rows)
+    names = [
+        f"{n}, {row['note']}" if row["note"] else n for n, row in zip(names, rows, strict=True)
     ]
+    cells = [[n, *(row[c] for c in columns)] for n, row in zip(names, rows, strict=True)]
     return _table(head, cells)
 
 
+@table()
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
-    """A line a line of the platform's tables."""
+    """PLATFORM: the table of that platform, a line, its form, and why."""
     [platform] = platforms
     tables = LOWERINGS.get(platform, LOWERINGS[None])
     whys = [[slot, x.name, x.form.name, x.why] for slot, table in tables.items() for x in table]
@@ -240,8 +244,9 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
     return _table(["to", "line", "form", "why"], whys, "---")
 
 
+@table(regret.SCHEMA)
 def worth(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a line of the CPU's table that decides about a row, the most worthy first."""
+    """FILE...: what each line of the CPU's table is worth, the most worthy first."""
     rows = [row for run in runs for row in run["rows"]]
     cells = []
     for line, x in sorted(regret.worth(rows).items(), key=lambda item: -math.prod(item[1])):
@@ -249,33 +254,9 @@ def worth(runs: list[dict], _: list[str]) -> list[str]:
         cells.append([line, str(len(x)), *ratios, str(sum(n >= WORTH for n in x))])
     head = ["line", "rows that change", "time without it", "at most", "at least"]
     head += [f"rows at {WORTH} or more"]
-    rows_of, others = f"Of {len(regret.cases(rows))} rows", "for other layers, layouts or programs."
-    on = _machine(runs[0]["machine"])
-    return [*_table(head, cells), "", f"{rows_of}, on {on}. The other lines are {others}"]
-
-
-TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
-    "machine": machine,
-    "overall": overall,
-    "formats": formats,
-    "counts": counts,
-    "classes": classes,
-    "networks": networks,
-    "compiled": compiled,
-    "estimates": estimates,
-    "compilers": compilers,
-    "applications": applications,
-    "clients": clients,
-    "lines": lines,
-    "worth": worth,
-}
-#: Of what schema a table's files are, where they are not of engines' times.
-SCHEMAS = {
-    "estimates": files.COMPILED,
-    "compilers": files.COMPILED,
-    "clients": None,
-    "worth": regret.SCHEMA,
-}
+    of = f"Of {len(regret.cases(rows))} rows, on {machine_words(runs[0]['machine'])}."
+    others = "The other lines are for other layers, layouts or programs."
+    return [*_table(head, cells), "", f"{of} {others}"]
 
 
 def _of_classes(rows: list[dict]) -> dict[str, list[dict]]:
@@ -309,8 +290,8 @@ def _mean(run: dict, rows: list[dict], engine: str) -> str:
 
 
 def _ms(row: dict, engine: str) -> str:
-    seconds = time_of(row, engine)
-    return "-" if seconds is None else _digits(1e3 * seconds, 2)
+    ms = time_of(row, engine)
+    return "-" if ms is None else _digits(ms, 2)
 
 
 def _digits(number: float, digits: int) -> str:
@@ -329,16 +310,6 @@ def _titles(columns: list[tuple[dict, str]]) -> list[str]:
     """The titles of columns, with types and layouts where several files have columns."""
     several = any(run is not columns[0][0] for run, _ in columns)
     return [f"{title}, {_about(run)}" if several else title for run, title in columns]
-
-
-def _machine(machine: dict) -> str:
-    """Cores, processor and vector instructions of a machine."""
-    wide = "AMX" if "amx_bf16" in machine["isa"] else "AVX-512"
-    isa = wide if "avx512f" in machine["isa"] else "AVX2" if "avx2" in machine["isa"] else ""
-    known = machine.get("cpu_family_model", "")
-    family, _, model = known.partition("/")
-    which = f" ({GENERATIONS.get(known, '')}family {family}, model {model})" if model else ""
-    return f"{machine['cores']} cores of {machine['cpu']}{which}" + (f" with {isa}" if isa else "")
 
 
 def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:

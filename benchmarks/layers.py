@@ -75,25 +75,20 @@ def judge(
             members.append(judge(one, op, dtype, pair, own, platforms))
         return {key: max((notes[key] for notes in members), key=_badness) for key in results}
     *_, shape = row.op_shapes(op)
+    expected = verdicts.sample(row, op, *operands) if results else None
     notes: dict[str, dict] = {}
-    expected = None
     for key, result in results.items():
         if result.shape != shape:
             reason = f"the result has shape {result.shape}, not {shape}"
             notes[key] = {"ok": False, "reason": reason}
             continue
-        if expected is None:  # the sum takes longer than the engines
-            expected, _ = verdicts.sample(row, op, *operands, result)
         got = result[tuple(map(slice, expected.shape))]
         notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
-    if not good:
-        return notes
-    best = min(good, key=lambda key: notes[key]["error"])
+    best = min(good, key=lambda key: notes[key]["error"], default=None)
     for key in good:
-        against = verdicts.verdict(
-            results[best], results[key], row.products(op), dtype, platforms[key], of=best
-        )
+        pair = results[best], results[key]
+        against = verdicts.verdict(*pair, row.products(op), dtype, platforms[key], of=best)
         if not against["ok"]:
             notes[key] = against
     return notes

@@ -159,7 +159,7 @@ def line(row: dict, tell: Callable[[dict], str]) -> str:
 
 
 def _milliseconds(entry: dict) -> str:
-    return f"{1e3 * entry['median_s']:.3g} ms"
+    return f"{entry['median_ms']:.3g} ms"
 
 
 def _header(started: float, load: float) -> dict:

@@ -129,13 +129,13 @@ def held(rows: list[dict], engine: str) -> Cells:
 
 
 def time_of(row: dict, engine: str) -> float | None:
-    """Seconds of the engine's fastest call in a row: what else runs on a machine only adds."""
-    return row["engines"].get(engine, {}).get("min_s")
+    """Milliseconds of the engine's fastest call in a row: what else runs on a machine only adds."""
+    return row["engines"].get(engine, {}).get("min_ms")
 
 
 def _torch_time(row: dict) -> float | None:
     times = [time_of(row, engine) for engine in row["engines"] if is_torch(engine)]
-    return min((seconds for seconds in times if seconds), default=None)
+    return min((ms for ms in times if ms), default=None)
 
 
 def estimates(rows: list[dict], label: str, base: str) -> dict[str, str]:
@@ -206,7 +206,7 @@ def _medians(several: Sequence[Cells]) -> Cells:
 
 def _memory(rows: list[dict], engine: str) -> Iterator[str]:
     """Yield a line about temporary memory, if the engine's rows are layers that have it."""
-    known = [(row, row["engines"].get(engine, {}).get("xla_temp_bytes")) for row in rows]
+    known = [(row, row["engines"].get(engine, {}).get("temp_bytes")) for row in rows]
     layers = [(row, temp) for row, temp in known if temp is not None and row.get("problem")]
     shares = [(temp / _memory_limit(row), temp, row) for row, temp in layers]
     if not shares:

@@ -80,7 +80,7 @@ def compiled(function, arrays: list[jax.Array], fetch) -> Timed:
     facts = {"compile_s": time.perf_counter() - start}
     memory = executable.memory_analysis()
     if memory is not None:
-        facts["xla_temp_bytes"] = memory.temp_size_in_bytes
+        facts["temp_bytes"] = memory.temp_size_in_bytes
     return Timed(lambda: executable(*arrays), jax.block_until_ready, fetch, facts)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import networks
-from benchmarks.arrays import conversions, from_layout, to_layout
+from benchmarks.arrays import conversions, from_layout, shapes_in, to_layout
 from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
 
@@ -90,45 +90,37 @@ def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Ten
     transposed = layer.family == "deconv"
     padding, output_padding, around, fine_size = _padding(layer)
     attributes = (layer.strides, padding, layer.dilations, transposed, output_padding, layer.groups)
-    coarse_operand = (op == "forward") == transposed
-    result_is_fine = op != "weights" and coarse_operand
+    *operands, result = layer.slots(op)
+    # What a gradient is of: only shape and format are read; uninitialised, it costs nothing.
+    *_, shape = shapes_in(layer, op, "NCX")
+    shape = (*shape[:2], *fine_size) if result == "fine" else shape
+    unread = torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
+    backward = torch.ops.aten.convolution_backward
 
-    def padded(x: torch.Tensor) -> torch.Tensor:
-        return F.pad(x, around) if any(around) else x
-
-    def unpadded(x: torch.Tensor) -> torch.Tensor:
-        return F.pad(x, [-a for a in around]) if any(around) else x
-
-    if op == "forward":
-        convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
+    def compute(first, second):
+        if op == "data":
+            return backward(first, unread, second, None, *attributes, [True, False, False])[0]
+        if op == "weights":
+            return backward(second, first, unread, None, *attributes, [False, True, False])[1]
         if transposed:
             rest = (layer.strides, padding, output_padding, layer.groups, layer.dilations)
-            return lambda src, w: unpadded(convolve(src, w, None, *rest))
-        rest = (layer.strides, padding, layer.dilations, layer.groups)
-        return lambda src, w: convolve(padded(src), w, None, *rest)
+            return convolve(first, second, None, *rest)
+        return convolve(first, second, None, layer.strides, padding, layer.dilations, layer.groups)
 
-    backward = torch.ops.aten.convolution_backward
-    if op == "data":
-        size = fine_size if result_is_fine else layer.coarse
-        shape = (layer.batch, layer.src_channels, *size)
-        src = _unread(shape, like, fmt)
-        mask = [True, False, False]
+    convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
+    if not any(around):
+        return compute
 
-        def data(diff_dst, weights):
-            diff_dst = diff_dst if result_is_fine else padded(diff_dst)
-            result = backward(diff_dst, src, weights, None, *attributes, mask)[0]
-            return unpadded(result) if result_is_fine else result
+    def padded(first, second):
+        pair = (first, second)
+        pair = (
+            F.pad(x, around) if slot == "fine" else x
+            for x, slot in zip(pair, operands, strict=True)
+        )
+        y = compute(*pair)
+        return F.pad(y, [-a for a in around]) if result == "fine" else y
 
-        return data
-
-    shape = (layer.channels[1], layer.channels[0] // layer.groups, *layer.kernel)
-    kernel = _unread(shape, like, fmt)
-
-    def weights(src, diff_dst):
-        src, diff_dst = (src, padded(diff_dst)) if transposed else (padded(src), diff_dst)
-        return backward(diff_dst, src, kernel, None, *attributes, [False, True, False])[1]
-
-    return weights
+    return padded
 
 
 def _padding(layer: Layer):
@@ -145,11 +137,6 @@ def _padding(layer: Layer):
     around = [p for pair in reversed(pairs) for p in pair]
     size = tuple(f + b + e for f, (b, e) in zip(layer.fine, pairs, strict=True))
     return [0] * layer.rank, [0] * layer.rank, around, size
-
-
-def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format) -> torch.Tensor:
-    """An operand of which only shape and format are read; uninitialised, so it costs nothing."""
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
 
 
 def _network(job: dict, operands: list[np.ndarray], fmt: str, compiling: bool) -> Timed:

@@ -10,18 +10,18 @@ from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
 
-def timed(seconds):
-    return entry(seconds, seconds, seconds)
+def timed(ms):
+    return entry(ms, ms, ms)
 
 
 @pytest.fixture
 def document(tmp_path):
     """A document with one block, as the command writes it."""
     rows = [
-        row("x", jaxconv=timed(0.0012), lax=timed(1.5), torch=timed(0.0003)),
-        row("x", "data", jaxconv=timed(0.002), lax=timed(0.001), torch=timed(0.001)),
-        row("x", "weights", jaxconv=timed(0.0005), torch=timed(0.001)),
-        row("z", kind="grouped 2-D", jaxconv=timed(0.005), lax=timed(0.01), torch=timed(0.001)),
+        row("x", jaxconv=timed(1.2), lax=timed(1500), torch=timed(0.3)),
+        row("x", "data", jaxconv=timed(2), lax=timed(1), torch=timed(1)),
+        row("x", "weights", jaxconv=timed(0.5), torch=timed(1)),
+        row("z", kind="grouped 2-D", jaxconv=timed(5), lax=timed(10), torch=timed(1)),
     ]
     files.write(str(tmp_path / "run.csv"), results(*rows))
     steps = (
@@ -29,12 +29,12 @@ def document(tmp_path):
             layer,
             "step",
             **{
-                "lax": entry(9.0, lax, 9.0, compile_s=1.25),
-                "lax+install": entry(8.0, own, 8.0, compile_s=0.5),
-                "torch": entry(8.0, 0.01, 8.0),
+                "lax": entry(9000, lax, 9000, compile_s=1.25),
+                "lax+install": entry(8000, own, 8000, compile_s=0.5),
+                "torch": entry(8000, 10, 8000),
             },
         )
-        for layer, lax, own in (("CNN", 0.0061, 0.0122), ("U-Net", 1.2345, 0.0121))
+        for layer, lax, own in (("CNN", 6.1, 12.2), ("U-Net", 1234.5, 12.1))
     )
     engines = {label: {"jax": "1.2.3"} for label in ("lax", "lax+install", "torch")}
     files.write(str(tmp_path / "steps.csv"), results(*steps) | {"engines": engines})
@@ -125,7 +125,7 @@ def test_networks(document):
 
 def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
     """Each row has a faster one; a row of another type is left out."""
-    timings = ((0.002, 0.001, 0.004), (0.008, 0.008, 0.002), (1.0, 1.0, 1.0))
+    timings = ((2, 1, 4), (8, 8, 2), (1000, 1000, 1000))
     labels = ("jaxconv", "torch", "torch+compile")
     rows = [
         row(f"net {n}", "inference", **dict(zip(labels, map(timed, own), strict=True)))
@@ -146,13 +146,11 @@ def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
 def test_both_formats_of_pytorch(tmp_path):
     """The least times in both, of the rows that have both."""
     pytorch = [
-        entry(0.002, variant="contiguous", variants={"contiguous": 0.002, "channels_last": 0.008}),
-        entry(
-            0.001, variant="channels_last", variants={"contiguous": 0.002, "channels_last": 0.001}
-        ),
-        entry(0.001, variant="contiguous", variants={"contiguous": 0.001}),
+        entry(2, variant="contiguous", variants={"contiguous": 2, "channels_last": 8}),
+        entry(1, variant="channels_last", variants={"contiguous": 2, "channels_last": 1}),
+        entry(1, variant="contiguous", variants={"contiguous": 1}),
     ]
-    rows = [row(f"{n}", jaxconv=timed(0.004), torch=torch) for n, torch in enumerate(pytorch)]
+    rows = [row(f"{n}", jaxconv=timed(4), torch=torch) for n, torch in enumerate(pytorch)]
     files.write(str(tmp_path / "run.csv"), results(*rows))
     run = files.read(tmp_path / "run.csv")
     assert run["rows"][0]["engines"]["torch"]["variants"] == pytorch[0]["variants"]

@@ -64,11 +64,11 @@ def test_rows_that_need_much_temporary_memory_are_counted(rows):
     rows[2]["op"] = "forward"
     entries = [row["engines"]["jaxconv"] for row in rows]
     for of, mebibytes in zip(entries, (1, 33, 128), strict=False):
-        of["xla_temp_bytes"] = mebibytes << 20
+        of["temp_bytes"] = mebibytes << 20
     words = "need more temporary memory than 32 MiB and twice their operands; the most,"
     told = f"jaxconv: 1 of 3 rows (33.3%) {words} 1.03 times that, 33.0 MiB: r1-2 b forward"
     assert told in table(rows)[1]
-    entries[2]["xla_temp_bytes"] += 1 << 20
+    entries[2]["temp_bytes"] += 1 << 20
     assert table(rows)[1][0].startswith("jaxconv: 2 of 3 rows (66.7%)")
 
 

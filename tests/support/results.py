@@ -2,13 +2,13 @@
 
 
 def entry(*rounds, **more):
-    """An engine's entry with these rounds."""
+    """An engine's entry with these rounds, in milliseconds."""
     middle = sorted(rounds)[len(rounds) // 2]
     return {
         "status": "ok",
-        "rounds_s": list(rounds),
-        "median_s": middle,
-        "min_s": min(rounds),
+        "rounds_ms": list(rounds),
+        "median_ms": middle,
+        "min_ms": min(rounds),
         "spread": (max(rounds) - min(rounds)) / middle,
         **more,
     }
