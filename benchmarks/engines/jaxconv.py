@@ -18,9 +18,6 @@ def scope(spelling: str) -> Callable:
 
     It is told the function and its operands, as `jaxconv.measure` wants them.
     """
-    needed = "measure" if spelling == "measured" else "forced"
-    if not hasattr(jaxconv, needed):
-        raise ImportError(f"this jaxconv cannot force a spelling ({spelling!r})")
     if spelling == "measured":
         return lambda function, arrays: jaxconv.forced(jaxconv.measure(function, *arrays))
     return lambda function, arrays: jaxconv.forced(spelling)

@@ -141,10 +141,9 @@ def test_a_wrong_result_is_not_timed(measure):
     assert turns == ["good/"]
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A real run, of two engines with the others absent, through the command line."""
-    out = tmp_path_factory.mktemp("run") / "results.csv"
+def test_a_run_from_the_command_line(tmp_path):
+    """Of two engines, with another absent and one without its form."""
+    out = tmp_path / "results.csv"
     command = [sys.executable, "-m", "benchmarks.layers", "--preset", "tiny", "--repeats", "3"]
     command += ["--filter", "dcgan-image", "--engines", "jaxconv,lax,lax@gone,jaxconv:no-such"]
     command += ["--python", "lax@gone=/nowhere/python", "--burst", "0.002", "--out", str(out)]
@@ -152,11 +151,7 @@ def results(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     assert "[3/3] dcgan-image weights f32 NXC: jaxconv " in done.stdout
     assert "lax@gone: missing" in done.stderr
-    return out
-
-
-def test_a_run_from_the_command_line(results):
-    found = files.read(results)
+    found = files.read(out)
     assert found["machine"]["cores"] >= 1
     assert found["engines"]["lax"]["jax"]
     assert found["engines"]["lax@gone"] is None
@@ -250,3 +245,31 @@ def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(monkeypatch
         ok = ["right"] if dtype != "bf16" else [c for c in changed if c not in ("loss", "nan")]
         assert [name for name, note in notes.items() if note["ok"]] == ok, dtype
         json.dumps(notes, allow_nan=False)
+
+
+# What is asked of workers on an accelerator: seen without one.
+
+
+def environment(*given):
+    asked = flags.parse(flags.measuring("any", "any"), ["any", *given])
+    asked.engines = []
+    return run.open_pool(asked).environment
+
+
+def test_workers_leave_each_other_room():
+    """JAX would take most of the device's memory, in every process."""
+    assert environment()["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
+def test_exact_f32_is_asked_of_every_engine():
+    asked = environment("--f32=exact")
+    assert asked["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
+    assert asked["NVIDIA_TF32_OVERRIDE"] == "0"
+    assert not {*run.EXACT_F32} & {*environment()}
+
+
+def test_exact_f32_is_held_to_the_tolerance_of_a_cpu():
+    versions = {"any": {"platform": "cuda"}}
+    for given, platform in (("--f32=exact", "cpu"), ("--f32=default", "cuda")):
+        pool = Pool(environment=environment(given), versions=versions)
+        assert run.platforms(pool, ["any/"]) == {"any/": platform}
