@@ -1,7 +1,7 @@
 """How the test arrays are made and laid out: channels last is the order that files hold."""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,26 +24,26 @@ def representable(x: np.ndarray, dtype: str) -> np.ndarray:
     return x.astype(DTYPES[dtype]).astype("float64" if dtype == "f64" else "float32")
 
 
-def conversions(layer: Layer, op: str, layout: str) -> tuple[list[Callable], Callable]:
-    """How each operand of `op` gets to `layout`, and the result back; of all members at once."""
-
-    def of_each(function: Callable, kernel: bool) -> Callable:
-        if layer.members == 1:
-            return lambda x: function(x, layout, kernel)
-        return lambda x: np.stack([function(one, layout, kernel) for one in x])
-
-    *kernels, result_is_kernel = IS_KERNEL[op]
-    return [of_each(to_layout, k) for k in kernels], of_each(from_layout, result_is_kernel)
+def enter(layer: Layer, op: str, layout: str, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The operands of `op`, of all members at once, in `layout`."""
+    kernels = IS_KERNEL[op][:2]
+    return [to_layout(x, layout, k, layer.members) for x, k in zip(operands, kernels, strict=True)]
 
 
-def to_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
-    """From channels last to `layout`."""
-    return np.ascontiguousarray(x.transpose(_order(x.ndim, layout, kernel)))
+def leave(layer: Layer, op: str, layout: str, result: np.ndarray) -> np.ndarray:
+    """The result of `op`, of all members at once, channels last."""
+    return from_layout(result, layout, IS_KERNEL[op][2], layer.members)
 
 
-def from_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
+def to_layout(x: np.ndarray, layout: str, kernel: bool, members: int = 1) -> np.ndarray:
+    """From channels last to `layout`; several members have a leading axis."""
+    return np.ascontiguousarray(x.transpose(_order(x.ndim, layout, kernel, members > 1)))
+
+
+def from_layout(x: np.ndarray, layout: str, kernel: bool, members: int = 1) -> np.ndarray:
     """Back from `layout` to channels last."""
-    return np.ascontiguousarray(x.transpose(np.argsort(_order(x.ndim, layout, kernel))))
+    order = np.argsort(_order(x.ndim, layout, kernel, members > 1))
+    return np.ascontiguousarray(x.transpose(order))
 
 
 def shapes_in(layer: Layer, op: str, layout: str) -> list[Ints]:
@@ -57,8 +57,10 @@ IS_KERNEL = dict.fromkeys(("forward", "data"), (False, True, False))
 IS_KERNEL |= {"weights": (False, False, True)}
 
 
-def _order(rank: int, layout: str, kernel: bool) -> Sequence[int]:
+def _order(rank: int, layout: str, kernel: bool, lead: bool = False) -> Sequence[int]:
     """Where the axes of an array stand channels last; a kernel is (coarse, fine per group, X)."""
+    if lead:
+        return 0, *(1 + at for at in _order(rank - 1, layout, kernel))
     last = rank - 1
     if layout == "NXC":
         return range(rank)

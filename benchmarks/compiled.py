@@ -7,7 +7,6 @@ the environment that runs this.
 
 import random
 from collections.abc import Sequence
-from functools import partial
 from types import SimpleNamespace
 
 from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
@@ -70,8 +69,7 @@ def main(argv: Sequence[str]) -> None:
         def save(head: dict, rows: list[dict]) -> None:
             files.write(asked.out, results(rows) | head)
 
-        tell = partial(line, tell=lambda entry: f"{entry['cycles'] or entry['temp_bytes']:,}")
-        rows = follow(jobs, measure, tell, save if asked.out else None)
+        rows = follow(jobs, measure, line, save if asked.out else None)
     print(summary(results(rows)), end="")
 
 

@@ -70,8 +70,7 @@ def versions(platform: str) -> dict[str, str]:
 
 def is_here(platform: str) -> bool:
     """Whether this interpreter has a compiler."""
-    names = {"tpu": "libtpu", "cuda": "jax_cuda12_plugin"}
-    return importlib.util.find_spec(names[platform]) is not None
+    return importlib.util.find_spec(NEEDED[platform][1]) is not None
 
 
 @cache

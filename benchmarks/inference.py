@@ -30,20 +30,16 @@ def judge(job: dict, operands: list[np.ndarray], results: dict, platforms: dict)
     return {key: of_norm(own, exact[0], tolerance, what) for key, [own] in results.items()}
 
 
-def command() -> flags.Command:
-    """The command's flags."""
-    new = flags.measuring("benchmarks.inference", "inference of networks with folded batch norm")
-    new.default({"burst": 0.3, "cap": 200.0, "turns": 6.0, "engines": ENGINES, "repeats": 3})
-    new.default({"dtypes": "f32,bf16"})
-    flags.define_integers(new, "batches", "1,16", "images at once; joined by commas")
-    pixels = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"
-    absl_flags.DEFINE_integer("size", None, pixels, lower_bound=8, **new.own)
-    return new
-
-
 def main(argv: Sequence[str]) -> None:
     """Measure what the flags ask for, print a line per row and a summary, write the results."""
-    asked = flags.parse(command(), argv)
+    what = "inference of networks with folded batch norm"
+    command = flags.measuring("benchmarks.inference", what)
+    command.default({"burst": 0.3, "cap": 200.0, "turns": 6.0, "engines": ENGINES, "repeats": 3})
+    command.default({"dtypes": "f32,bf16"})
+    flags.define_integers(command, "batches", "1,16", "images at once; joined by commas")
+    pixels = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"
+    absl_flags.DEFINE_integer("size", None, pixels, lower_bound=8, **command.own)
+    asked = flags.parse(command, argv)
     images = [{"batch": batch, "size": asked.size} for batch in asked.batches]
     rows = run.collect_networks(asked, "inference", images, judge)
     print(summary({"engines": dict.fromkeys(asked.engines), "rows": rows}), end="")

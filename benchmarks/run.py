@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,8 +87,7 @@ def collect(
             head |= {"plan": asdict(plan), "engines": engines}
             files.write(asked.out, head | extra | {"rows": rows})
 
-        tell = partial(line, tell=_milliseconds)
-        return follow(jobs, measured, tell, save if asked.out else None)
+        return follow(jobs, measured, line, save if asked.out else None)
 
 
 def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None) -> list:
@@ -151,15 +149,19 @@ def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
         return [np.load(path) for path in found[""]["results"]]
 
 
-def line(row: dict, tell: Callable[[dict], str]) -> str:
-    """A row for people: what `tell` says of each engine's entry, or what became of it."""
-    engines = row["engines"].items()
-    told = (f"{e} {tell(x) if x['status'] == 'ok' else x['status']}" for e, x in engines)
-    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {', '.join(told)}"
+def line(row: dict) -> str:
+    """A row for people."""
+    entries = ", ".join(f"{label} {_in_words(entry)}" for label, entry in row["engines"].items())
+    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {entries}"
 
 
-def _milliseconds(entry: dict) -> str:
-    return f"{entry['median_ms']:.3g} ms"
+def _in_words(entry: dict) -> str:
+    """The time of an engine, a compiler's estimate, or what became of it."""
+    if entry["status"] != "ok":
+        return entry["status"]
+    if "median_ms" in entry:
+        return f"{entry['median_ms']:.3g} ms"
+    return f"{entry['cycles'] or entry['temp_bytes']:,}"
 
 
 def _header(started: float, load: float) -> dict:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import networks
-from benchmarks.arrays import conversions, from_layout, shapes_in, to_layout
+from benchmarks.arrays import enter, from_layout, leave, shapes_in, to_layout
 from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
 
@@ -75,14 +75,11 @@ def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
 
 def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
     layer, op = Layer.from_json(job["layer"]), job["op"]
-    enter, leave = conversions(layer, op, "NCX")
-    arrays = [
-        _tensor(convert(x), job["dtype"], fmt) for convert, x in zip(enter, operands, strict=True)
-    ]
+    arrays = [_tensor(x, job["dtype"], fmt) for x in enter(layer, op, "NCX", operands)]
     call = contraction(layer, op, fmt, like=arrays[0])
     if layer.members > 1:
         call = torch.func.vmap(call)
-    return _timed(lambda: call(*arrays), lambda y: [leave(_numpy(y))])
+    return _timed(lambda: call(*arrays), lambda y: [leave(layer, op, "NCX", _numpy(y))])
 
 
 def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:

@@ -28,16 +28,16 @@ FAKE = """
         if request["do"] == "hello":
             reply = {{"versions": {{"platform": "cpu", "pid": os.getpid()}}}}
             if label == "missing":
-                reply = {{"error": "no such module", "kind": "ImportError", "missing": True}}
+                reply = {{"error": "no such module", "status": "missing"}}
         elif request["do"] == "prepare":
             if label == "dies":
                 os._exit(3)
             if label == "sleeps":
                 time.sleep(60)
             if label == "raises":
-                reply = {{"error": "ValueError: no", "kind": "ValueError", "missing": False}}
+                reply = {{"error": "ValueError: no", "status": "failed"}}
             elif label == "cannot":
-                reply = {{"error": "no groups", "kind": "Unsupported", "missing": False}}
+                reply = {{"error": "no groups", "status": "unsupported"}}
             else:
                 data = pathlib.Path(request["operands"][0]).read_bytes()
                 variants = ("fast", "slow") if label == "two" else ("",)
