@@ -1,32 +1,20 @@
 """How the test arrays are made and laid out: channels last is the order that files hold."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 
 from benchmarks.layer import DTYPES, Ints, Layer
 
 
-def operands(layer: Layer, op: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+def operands(layer: Layer, op: str, dtype: str) -> tuple[np.ndarray, ...]:
     """Random normal inputs of `op`, exactly representable in `dtype`, held in f32 (f64)."""
     seed = zlib.crc32(f"{layer.name} {op}".encode())
     rng = np.random.default_rng(seed)
     lead = (layer.members,) if layer.members > 1 else ()
-    shapes = ((*lead, *shape) for shape in layer.operand_shapes(op))
+    shapes = ((*lead, *shape) for shape in layer.op_shapes(op)[:2])
     return tuple(representable(rng.standard_normal(shape), dtype) for shape in shapes)
-
-
-def conversions(layer: Layer, op: str, layout: str) -> tuple[list[Callable], Callable]:
-    """How each operand of `op` gets to `layout`, and the result back; of all members at once."""
-
-    def of_each(function: Callable, kernel: bool) -> Callable:
-        if layer.members == 1:
-            return lambda x: function(x, layout, kernel)
-        return lambda x: np.stack([function(one, layout, kernel) for one in x])
-
-    *kernels, result_is_kernel = is_kernel(op)
-    return [of_each(to_layout, k) for k in kernels], of_each(from_layout, result_is_kernel)
 
 
 def representable(x: np.ndarray, dtype: str) -> np.ndarray:
@@ -36,46 +24,44 @@ def representable(x: np.ndarray, dtype: str) -> np.ndarray:
     return x.astype(DTYPES[dtype]).astype("float64" if dtype == "f64" else "float32")
 
 
-def to_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
-    """From channels last to `layout`; a kernel becomes (coarse, fine per group, X)."""
-    if layout == "NXC":
-        return x
-    return np.ascontiguousarray(x.transpose(_channels_first(x.ndim, kernel)))
+def enter(layer: Layer, op: str, layout: str, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The operands of `op`, of all members at once, in `layout`."""
+    kernels = IS_KERNEL[op][:2]
+    return [to_layout(x, layout, k, layer.members) for x, k in zip(operands, kernels, strict=True)]
 
 
-def _channels_first(rank: int, kernel: bool) -> Ints:
-    """Where the axes of a channels-first tensor stand channels last."""
-    last = rank - 1
-    return (last, last - 1, *range(last - 1)) if kernel else (0, last, *range(1, last))
+def leave(layer: Layer, op: str, layout: str, result: np.ndarray) -> np.ndarray:
+    """The result of `op`, of all members at once, channels last."""
+    return from_layout(result, layout, IS_KERNEL[op][2], layer.members)
 
 
-def shapes_in(layer: Layer, op: str, layout: str) -> list[Ints]:
-    """The shapes of the two operands of `op` in `layout`."""
-    shapes = zip(layer.operand_shapes(op), is_kernel(op), strict=False)
-    if layout == "NXC":
-        return [shape for shape, _ in shapes]
-    return [tuple(s[at] for at in _channels_first(len(s), kernel)) for s, kernel in shapes]
+def to_layout(x: np.ndarray, layout: str, kernel: bool, members: int = 1) -> np.ndarray:
+    """From channels last to `layout`; several members have a leading axis."""
+    return np.ascontiguousarray(x.transpose(_order(x.ndim, layout, kernel, members > 1)))
 
 
-def from_layout(x: np.ndarray, layout: str, kernel: bool) -> np.ndarray:
+def from_layout(x: np.ndarray, layout: str, kernel: bool, members: int = 1) -> np.ndarray:
     """Back from `layout` to channels last."""
-    if layout == "NXC":
-        return x
-    order = (*range(2, x.ndim), 1, 0) if kernel else (0, *range(2, x.ndim), 1)
+    order = np.argsort(_order(x.ndim, layout, kernel, members > 1))
     return np.ascontiguousarray(x.transpose(order))
 
 
-def data_shape(batch: int, size: Ints, channels: int, layout: str) -> Ints:
-    """The shape of a src or dst in `layout`."""
-    return (batch, *size, channels) if layout == "NXC" else (batch, channels, *size)
+def shapes_in(layer: Layer, op: str, layout: str) -> list[Ints]:
+    """The shapes of both operands of `op` and of its result in `layout`."""
+    shapes = zip(layer.op_shapes(op), IS_KERNEL[op], strict=True)
+    return [tuple(s[at] for at in _order(len(s), layout, kernel)) for s, kernel in shapes]
 
 
-def kernel_shape(layer: Layer, layout: str) -> Ints:
-    """The shape of the weights in `layout`."""
-    *size, fine, coarse = layer.shapes["kernel"]
-    return (*size, fine, coarse) if layout == "NXC" else (coarse, fine, *size)
+#: By op, which of the two operands and the result is a kernel.
+IS_KERNEL = dict.fromkeys(("forward", "data"), (False, True, False))
+IS_KERNEL |= {"weights": (False, False, True)}
 
 
-def is_kernel(op: str) -> tuple[bool, bool, bool]:
-    """Of the two operands and the result of `op`, which is a kernel."""
-    return (False, False, True) if op == "weights" else (False, True, False)
+def _order(rank: int, layout: str, kernel: bool, lead: bool = False) -> Sequence[int]:
+    """Where the axes of an array stand channels last; a kernel is (coarse, fine per group, X)."""
+    if lead:
+        return 0, *(1 + at for at in _order(rank - 1, layout, kernel))
+    last = rank - 1
+    if layout == "NXC":
+        return range(rank)
+    return (last, last - 1, *range(last - 1)) if kernel else (0, last, *range(1, last))

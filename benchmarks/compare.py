@@ -65,7 +65,7 @@ def read(text: str, only: Sequence[str] = ()) -> Side:
                 key = (*names, "" if engine else label)
                 side.classes[key] = row["class"]
                 if entry["status"] == "ok":
-                    side.rounds.setdefault(key, []).append(entry["rounds_s"])
+                    side.rounds.setdefault(key, []).append(entry["rounds_ms"])
                 else:
                     side.failed.add(key)
     return side

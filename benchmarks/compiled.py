@@ -7,7 +7,6 @@ the environment that runs this.
 
 import random
 from collections.abc import Sequence
-from functools import partial
 from types import SimpleNamespace
 
 from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
@@ -15,7 +14,7 @@ from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
 from benchmarks import compilers, engines, files, flags, layers
 from benchmarks.pool import EngineError, Pool
 from benchmarks.run import follow, line
-from benchmarks.summary import summary_of_compilers
+from benchmarks.summary import summary
 
 ENGINES = ("jaxconv", "lax")
 
@@ -70,9 +69,8 @@ def main(argv: Sequence[str]) -> None:
         def save(head: dict, rows: list[dict]) -> None:
             files.write(asked.out, results(rows) | head)
 
-        tell = partial(line, tell=lambda entry: f"{entry['cycles'] or entry['temp_bytes']:,}")
-        rows = follow(jobs, measure, tell, save if asked.out else None)
-    print(summary_of_compilers(results(rows)), end="")
+        rows = follow(jobs, measure, line, save if asked.out else None)
+    print(summary(results(rows)), end="")
 
 
 if __name__ == "__main__":

@@ -70,8 +70,7 @@ def versions(platform: str) -> dict[str, str]:
 
 def is_here(platform: str) -> bool:
     """Whether this interpreter has a compiler."""
-    names = {"tpu": "libtpu", "cuda": "jax_cuda12_plugin"}
-    return importlib.util.find_spec(names[platform]) is not None
+    return importlib.util.find_spec(NEEDED[platform][1]) is not None
 
 
 @cache
@@ -109,7 +108,7 @@ def compiled(contraction: Callable, job: dict, form: str) -> dict:
     where = sharding(job["platform"], job["target"])
     types = [
         jax.ShapeDtypeStruct(shape, DTYPES[job["dtype"]], sharding=where)
-        for shape in shapes_in(layer, op, layout)
+        for shape in shapes_in(layer, op, layout)[:2]
     ]
     with forced(form) if form else contextlib.nullcontext():
         lowered = jax.jit(contraction(layer, op, layout)).lower(*types)

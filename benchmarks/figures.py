@@ -6,21 +6,8 @@ relative to the document:
     <!-- figures:overall benchmarks/results/a.csv benchmarks/results/b.csv -->
     <!-- /figures -->
 
-    machine FILE...              a sentence: the machine of the files, by their headers
-    overall FILE... [ENGINE...]  a line a file: each engine's time over PyTorch's, geometric mean
-    counts FILE... [ENGINE...]   how many rows are faster, far slower, slower than lax
-    classes FILE... [ENGINE...]  a line a class: the mean, a column an op and engine
-    networks FILE [TYPE] [ENGINE...]  a line a network's training step or inference: milliseconds
-    compiled FILE [ENGINE...]    the same of training steps' seconds to compile
-    estimates FILE               what a compiler for GPU or TPU says, a line a class of layers
-    compilers FILE...            which compilers, targets, types and layouts those are
-    applications FILE OP         a line a model: Keras on JAX, the same with jaxconv, on PyTorch
-    clients FILE [tests]         a line a project whose tests were run; or which tests
-    formats FILE... [ENGINE]     a line a file: over PyTorch's time in each of its memory formats
-    lines PLATFORM               the table of that platform: a line, its form, and why
-    worth FILE...                what each line of the CPU's table is worth, by benchmarks.regret
-
-A row's time is its fastest call.
+Each function below that is a `table` is a kind of it; its docstring begins with what the comment
+names. A row's time is its fastest call.
 """
 
 import math
@@ -31,9 +18,9 @@ from pathlib import Path
 from absl.flags import DEFINE_boolean
 
 from benchmarks import files, flags, regret, summary
-from benchmarks.layer import OPS
-from benchmarks.rounds import geometric_mean
-from benchmarks.summary import FAR, SLOWER, held, is_torch, over_pytorch, sides, time_of
+from benchmarks.layer import DTYPES, OPS
+from benchmarks.machine import in_words as machine_words
+from benchmarks.summary import FAR, SLOWER, compared, geometric_mean, held, is_torch, time_of
 from jaxconv._lowering import TABLES as LOWERINGS
 
 BLOCK = re.compile(r"(<!-- figures:(\w+) ([^\n]*?) ?-->\n)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -52,16 +39,26 @@ WORDS = {
     "torch+compile": "PyTorch, compiled",
     "torch": "PyTorch",
 }
-#: What tables call types, layouts and ops.
-TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
+#: What tables call layouts and ops.
 LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
 PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
-#: The processors of committed results, by family and model.
-GENERATIONS = {"25/17": "Zen 4, ", "26/2": "Zen 5, "}
 #: What a line must be worth in a row to count.
 WORTH = 1.25
 PYTORCH_FORMATS = ("contiguous", "channels_last")
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
+
+Table = Callable[[list[dict], list[str]], list[str]]
+TABLES: dict[str, tuple[Table, object]] = {}
+
+
+def table(schema: object = files.SCHEMA) -> Callable[[Table], Table]:
+    """Make a function a kind of table, of files of that schema and of further words."""
+
+    def add(function: Table) -> Table:
+        TABLES[function.__name__] = function, schema
+        return function
+
+    return add
 
 
 def written(text: str, folder: Path) -> str:
@@ -73,36 +70,37 @@ def written(text: str, folder: Path) -> str:
         opening, name, arguments, _, closing = match.groups()
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
-        words = arguments.split()
-        schema = SCHEMAS.get(name, files.SCHEMA)
+        (function, schema), words = TABLES[name], arguments.split()
         runs = [files.read(folder / word, schema) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
-        lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
+        lines = function(runs, [word for word in words if not word.endswith(".csv")])
         return opening + "\n" + "\n".join(lines) + "\n\n" + closing
 
     return BLOCK.sub(block, text)
 
 
+@table()
 def machine(runs: list[dict], _: list[str]) -> list[str]:
-    """A sentence a machine."""
-    return list(dict.fromkeys(f"Measured on {_machine(run['machine'])}." for run in runs))
+    """FILE...: a sentence for each machine of the files, by their headers."""
+    return list(dict.fromkeys(f"Measured on {machine_words(run['machine'])}." for run in runs))
 
 
+@table()
 def overall(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a file."""
+    """FILE... [ENGINE...]: a line a file, each engine's time over PyTorch's, geometric mean."""
     engines = list(dict.fromkeys(e for _, e in _columns(runs, wanted)))
     lines = [[_about(run), *(_mean(run, run["rows"], e) for e in engines)] for run in runs]
     return _table(["type, layout", *engines], lines)
 
 
+@table()
 def formats(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a file: over PyTorch's time in each memory format, of the rows that it ran in both."""
+    """FILE... [ENGINE]: a line a file, over PyTorch's time in each format, of rows in both."""
     lines = []
     for run in runs:
-        base, engines = sides(run)
-        engine = (wanted or engines)[0]
-        pairs = [(time_of(r, engine), r["engines"].get(base, {})) for r in run["rows"]]
+        engine = (wanted or compared(run))[0]
+        pairs = [(time_of(r, engine), r["engines"].get("torch", {})) for r in run["rows"]]
         both = [(own, torch["variants"]) for own, torch in pairs if own and "variants" in torch]
         over = [[own / torch[name] for own, torch in both] for name in PYTORCH_FORMATS]
         over.append([own / min(torch.values()) for own, torch in both])
@@ -112,23 +110,27 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["type, layout", "rows", *words, "the faster of the two"], lines)
 
 
+@table()
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A column an engine of a file."""
+    """FILE... [ENGINE...]: how many rows are faster, far slower, slower than lax."""
     columns = _columns(runs, wanted)
-    own = [held(run["rows"], e, sides(run)[0]) for run, e in columns]
+    own = [held(run["rows"], engine) for run, engine in columns]
     cells = {
-        "rows": [x.n for x in own],
-        "faster than PyTorch": [x.faster for x in own],
-        f"over {FAR:g} times PyTorch's time": [x.far for x in own],
-        "slowest row, in multiples of PyTorch's time": [x.most and f"{x.most:,.1f}" for x in own],
-        f"slower than lax by over {SLOWER - 1:.0%}": [x.over_lax for x in own],
+        "rows": [x["n"] for x in own],
+        "faster than PyTorch": [x["<torch"] for x in own],
+        f"over {FAR:g} times PyTorch's time": [x[">4"] for x in own],
+        "slowest row, in multiples of PyTorch's time": [
+            x["most"] and f"{x['most']:,.1f}" for x in own
+        ],
+        f"slower than lax by over {SLOWER - 1:.0%}": [x[">lax"] for x in own],
     }
     lines = [[name, *("" if x is None else f"{x}" for x in line)] for name, line in cells.items()]
     return _table(["", *_titles(columns)], lines)
 
 
+@table()
 def classes(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a class; columns are ops and engines, of a file after the other."""
+    """FILE... [ENGINE...]: a line a class, the mean; a column an op and engine."""
     columns, lines = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS], []
     for name, rows in _of_classes([row for run in runs for row in run["rows"]]).items():
         lines.append([name, str(len(rows))])
@@ -139,24 +141,24 @@ def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["class", "rows", *titles], lines)
 
 
+@table()
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a step or an inference, and the mean over PyTorch's time, the faster one's of two."""
-    run, engines = _steps(runs, [word for word in wanted if word not in TYPES])
-    types = [word for word in wanted if word in TYPES] or TYPES
+    """FILE [TYPE] [ENGINE...]: a line a network's step or inference, and the means."""
+    run, engines = _engines(runs, [word for word in wanted if word not in DTYPES])
+    types = [word for word in wanted if word in DTYPES] or DTYPES
     rows = [row for row in run["rows"] if row["dtype"] in types]
     lines = [[row["layer"], *(_ms(row, engine) for engine in engines)] for row in rows]
-    several = sum(map(is_torch, run["engines"])) > 1
-    compared = [e if several or not is_torch(e) else "" for e in engines]
-    means = [mean and f"{mean:.2f}" for mean in (over_pytorch(rows, e) for e in compared)]
-    faster = "the faster PyTorch's" if several else "PyTorch's"
-    last = [f"geometric mean, in multiples of {faster} time", *(mean or "" for mean in means)]
+    faster = "the faster PyTorch's" if sum(map(is_torch, run["engines"])) > 1 else "PyTorch's"
+    means = (_mean(run, rows, engine) for engine in engines)
+    last = [f"geometric mean, in multiples of {faster} time", *means]
     unit = "ms a call" if {row["op"] for row in rows} == {"inference"} else "ms a step"
     return _table([unit, *engines], [*lines, last])
 
 
+@table()
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
-    """A line a training step."""
-    run, engines = _steps(runs, wanted)
+    """FILE [ENGINE...]: a line a training step, its seconds to compile."""
+    run, engines = _engines(runs, wanted)
     lines = []
     for row in run["rows"]:
         seconds = (row["engines"].get(engine, {}).get("compile_s") for engine in engines)
@@ -164,25 +166,27 @@ def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["seconds to compile", *engines], lines)
 
 
-#: By platform, titles of columns and which cells of `summary.estimates` they are.
+#: By platform, titles of columns and which columns of `summary.estimates` they are.
 ESTIMATES = {
-    "tpu": {"rows": 0, "estimated cycles / lax's": 1, "worst": 2, "best": 3},
-    "cuda": {"rows": 0, "temporary memory / lax's": 4, "worst": 5, "rows with more calls": 7},
+    "tpu": {"estimated cycles / lax's": "cycles", "worst": "worst", "best": "best"},
+    "cuda": {"temporary memory / lax's": "temp", "worst": "most", "rows with more calls": ">lax"},
 }
 
 
+@table(files.COMPILED)
 def estimates(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a class, and one for all, of the rows that lax has as well."""
+    """FILE: what a compiler for GPU or TPU says, a line a class of the rows that lax has, too."""
     [run] = runs
     columns, lines = ESTIMATES[run["platform"]], []
     for name, rows in _of_classes(run["rows"]).items():
         cells = summary.estimates(rows, "jaxconv", "lax")
-        lines += [[name, *(cells[at] for at in columns.values())]]
-    return _table([run["target"], *columns], lines)
+        lines += [[name, cells["n"], *(cells[column] for column in columns.values())]]
+    return _table([run["target"], "rows", *columns], lines)
 
 
+@table(files.COMPILED)
 def compilers(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a file."""
+    """FILE...: which compilers, targets, types and layouts those are."""
     lines = []
     for run in runs:
         versions = run["engines"]["jaxconv"]
@@ -193,25 +197,18 @@ def compilers(runs: list[dict], _: list[str]) -> list[str]:
     return _table(["compiled for", "by", "types", "layouts", "rows"], lines)
 
 
-def _steps(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
-    [run] = runs
-    if unknown := set(wanted) - set(run["engines"]):
-        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))}")
-    return run, wanted or list(run["engines"])
-
-
+@table()
 def applications(runs: list[dict], ops: list[str]) -> list[str]:
-    """A line a model, and the geometric means; the seconds are those of the first call."""
+    """FILE OP: a line a model; the seconds are those of the first call."""
     [run], [op] = runs, ops
-    compiled_by = ("keras", "keras+install")
     rows, gains, others = [row for row in run["rows"] if row["op"] == op], [], []
     cells = []
     for row in rows:
         plain, ours, torch = (time_of(row, e) for e in ("keras", "keras+install", "keras@torch"))
         gains.append(plain / ours)
         others.append(torch / ours)
-        times = [_digits(1e3 * seconds, 3) for seconds in (plain, ours, torch)]
-        first = [_digits(row["engines"][e]["compile_s"], 2) for e in compiled_by]
+        times = [_digits(ms, 3) for ms in (plain, ours, torch)]
+        first = [_digits(row["engines"][e]["compile_s"], 2) for e in ("keras", "keras+install")]
         cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}", *first])
     means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
     head = ["ms", "Keras on JAX", "with jaxconv", "Keras on PyTorch", "times faster than on JAX"]
@@ -219,24 +216,26 @@ def applications(runs: list[dict], ops: list[str]) -> list[str]:
     return _table(head, [*cells, ["geometric mean", "", "", "", *means, "", ""]])
 
 
+@table(None)
 def clients(runs: list[dict], words: list[str]) -> list[str]:
-    """A line a client: how many tests pass; or, with `tests`, which files of tests were run."""
+    """FILE [tests]: a line a project, how many of its tests pass; or which tests were run."""
     rows = [row for run in runs for row in run["rows"]]
     if words == ["tests"]:
         cells = [[row["client"], f"`{row['tests']}`"] for row in rows]
         return _table(["project", "arguments of pytest"], cells, "---")
     head = ["project", "tests", "pass", "pass with jaxconv", "convolutions", "by jaxconv"]
     columns = ("ran", "without", "with", "convolutions", "taken")
-    cells = [
-        [", ".join(filter(None, (r["client"] + f" {r['version']}".rstrip(), r["note"])))]
-        + [r[column] for column in columns]
-        for r in rows
+    names = (f"{row['client']} {row['version']}".rstrip() for row in rows)
+    names = [
+        f"{n}, {row['note']}" if row["note"] else n for n, row in zip(names, rows, strict=True)
     ]
+    cells = [[n, *(row[c] for c in columns)] for n, row in zip(names, rows, strict=True)]
     return _table(head, cells)
 
 
+@table()
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
-    """A line a line of the platform's tables."""
+    """PLATFORM: the table of that platform, a line, its form, and why."""
     [platform] = platforms
     tables = LOWERINGS.get(platform, LOWERINGS[None])
     whys = [[slot, x.name, x.form.name, x.why] for slot, table in tables.items() for x in table]
@@ -245,8 +244,9 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
     return _table(["to", "line", "form", "why"], whys, "---")
 
 
+@table(regret.SCHEMA)
 def worth(runs: list[dict], _: list[str]) -> list[str]:
-    """A line a line of the CPU's table that decides about a row, the most worthy first."""
+    """FILE...: what each line of the CPU's table is worth, the most worthy first."""
     rows = [row for run in runs for row in run["rows"]]
     cells = []
     for line, x in sorted(regret.worth(rows).items(), key=lambda item: -math.prod(item[1])):
@@ -254,33 +254,9 @@ def worth(runs: list[dict], _: list[str]) -> list[str]:
         cells.append([line, str(len(x)), *ratios, str(sum(n >= WORTH for n in x))])
     head = ["line", "rows that change", "time without it", "at most", "at least"]
     head += [f"rows at {WORTH} or more"]
-    rows_of, others = f"Of {len(regret.cases(rows))} rows", "for other layers, layouts or programs."
-    on = _machine(runs[0]["machine"])
-    return [*_table(head, cells), "", f"{rows_of}, on {on}. The other lines are {others}"]
-
-
-TABLES: dict[str, Callable[[list[dict], list[str]], list[str]]] = {
-    "machine": machine,
-    "overall": overall,
-    "formats": formats,
-    "counts": counts,
-    "classes": classes,
-    "networks": networks,
-    "compiled": compiled,
-    "estimates": estimates,
-    "compilers": compilers,
-    "applications": applications,
-    "clients": clients,
-    "lines": lines,
-    "worth": worth,
-}
-#: Of what schema a table's files are, where they are not of engines' times.
-SCHEMAS = {
-    "estimates": files.COMPILED,
-    "compilers": files.COMPILED,
-    "clients": None,
-    "worth": regret.SCHEMA,
-}
+    of = f"Of {len(regret.cases(rows))} rows, on {machine_words(runs[0]['machine'])}."
+    others = "The other lines are for other layers, layouts or programs."
+    return [*_table(head, cells), "", f"{of} {others}"]
 
 
 def _of_classes(rows: list[dict]) -> dict[str, list[dict]]:
@@ -291,23 +267,31 @@ def _of_classes(rows: list[dict]) -> dict[str, list[dict]]:
 
 def _columns(runs: list[dict], wanted: list[str]) -> list[tuple[dict, str]]:
     """The engines of each run that are held against PyTorch: all, or those wanted, in order."""
-    compared = [(run, engines) for run in runs for base, engines in [sides(run)] if base]
-    if unknown := set(wanted) - {e for _, engines in compared for e in engines}:
-        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))} beside torch")
-    return [(run, e) for run, engines in compared for e in wanted or engines if e in engines]
+    engines_of = [(run, compared(run)) for run in runs]
+    _check(wanted, {e for _, engines in engines_of for e in engines}, " beside torch")
+    return [(run, e) for run, engines in engines_of for e in wanted or engines if e in engines]
+
+
+def _engines(runs: list[dict], wanted: list[str]) -> tuple[dict, list[str]]:
+    """The only run, and all of its engines or those wanted."""
+    [run] = runs
+    _check(wanted, set(run["engines"]))
+    return run, wanted or list(run["engines"])
+
+
+def _check(wanted: list[str], known: set[str], where: str = "") -> None:
+    if unknown := set(wanted) - known:
+        raise SystemExit(f"figures: no engine {', '.join(sorted(unknown))}{where}")
 
 
 def _mean(run: dict, rows: list[dict], engine: str) -> str:
-    base, engines = sides(run)
-    if base is None or engine not in engines:
-        return ""
-    mean = held(rows, engine, base).mean
+    mean = held(rows, engine)["mean"] if engine in compared(run) else None
     return "" if mean is None else f"{mean:.2f}"
 
 
 def _ms(row: dict, engine: str) -> str:
-    seconds = time_of(row, engine)
-    return "-" if seconds is None else _digits(1e3 * seconds, 2)
+    ms = time_of(row, engine)
+    return "-" if ms is None else _digits(ms, 2)
 
 
 def _digits(number: float, digits: int) -> str:
@@ -318,7 +302,7 @@ def _digits(number: float, digits: int) -> str:
 
 def _about(run: dict) -> str:
     """Types and layouts of a run."""
-    kinds = (f"{TYPES[row['dtype']]}, {LAYOUTS[row['layout']]}" for row in run["rows"])
+    kinds = (f"{DTYPES[row['dtype']]}, {LAYOUTS[row['layout']]}" for row in run["rows"])
     return "; ".join(dict.fromkeys(kinds))
 
 
@@ -326,16 +310,6 @@ def _titles(columns: list[tuple[dict, str]]) -> list[str]:
     """The titles of columns, with types and layouts where several files have columns."""
     several = any(run is not columns[0][0] for run, _ in columns)
     return [f"{title}, {_about(run)}" if several else title for run, title in columns]
-
-
-def _machine(machine: dict) -> str:
-    """Cores, processor and vector instructions of a machine."""
-    wide = "AMX" if "amx_bf16" in machine["isa"] else "AVX-512"
-    isa = wide if "avx512f" in machine["isa"] else "AVX2" if "avx2" in machine["isa"] else ""
-    known = machine.get("cpu_family_model", "")
-    family, _, model = known.partition("/")
-    which = f" ({GENERATIONS.get(known, '')}family {family}, model {model})" if model else ""
-    return f"{machine['cores']} cores of {machine['cpu']}{which}" + (f" with {isa}" if isa else "")
 
 
 def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list[str]:

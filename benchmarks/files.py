@@ -14,6 +14,7 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 SCHEMA, COMPILED = 2, "compiled 1"
 ROW = ("layer", "class", "problem", "op", "dtype", "layout")
@@ -22,33 +23,12 @@ NUMBERS = ("cycles", "most_cycles", "convolutions", "dots", "naive", "loops", "c
 NUMBERS += ("copy_bytes", "temp_bytes")
 
 
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g}"
-
-
-def _seconds(text: str) -> float:
-    return float(text) / 1e3
-
-
-_TIME, _COUNT = (_milliseconds, _seconds), (str, int)
-_SHORT = (lambda x: f"{x:.2g}", float)
-_TIMES = (lambda x: " ".join(map(_milliseconds, x)), lambda x: [*map(_seconds, x.split())])
-#: By schema, the columns of an engine: what an entry calls it, how it is written, and read.
-#: `note` is of several things: see `_note`. `rounds_ms` has the medians of the rounds.
+#: By schema, the columns of an engine. Entries have the same names, but for `note`: see `_note`.
 COLUMNS = {
-    SCHEMA: {
-        "median_ms": ("median_s", *_TIME),
-        "min_ms": ("min_s", *_TIME),
-        "spread": ("spread", *_SHORT),
-        "error": ("error", *_SHORT),
-        "compile_s": ("compile_s", *_SHORT),
-        "temp_bytes": ("xla_temp_bytes", *_COUNT),
-        "note": None,
-        "rounds_ms": ("rounds_s", *_TIMES),
-    },
-    COMPILED: {name: (name, *_COUNT) for name in NUMBERS}
-    | {"compile_s": ("compile_s", *_SHORT), "note": None},
+    SCHEMA: ("median_ms", "min_ms", "spread", "error", "compile_s", "temp_bytes", "note"),
+    COMPILED: (*NUMBERS, "compile_s", "note"),
 }
+COLUMNS[SCHEMA] += ("rounds_ms",)  # a number for each round
 FLAGS = ("inexact", "unverified")
 REASON = 120  # characters
 
@@ -104,15 +84,28 @@ def _rounded_json(value) -> str:
     return json.dumps(json.loads(text, parse_float=lambda x: float(f"{float(x):.4g}")))
 
 
-def _cells(entry: dict | None, columns: dict) -> list[str]:
+def _cells(entry: dict | None, columns: Sequence[str]) -> list[str]:
     """One engine's cells of a row; all empty if it was not asked."""
     if entry is None:
         return [""] * len(columns)
-    cells = dict.fromkeys(columns, "")
-    for title, column in columns.items():
-        if column and entry.get(column[0]) is not None and entry["status"] == "ok":
-            cells[title] = column[1](entry[column[0]])
+    numbers = entry if entry["status"] == "ok" else {}
+    cells = {name: _text(name, numbers.get(name)) for name in columns}
     return list((cells | {"note": _note(entry)}).values())
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name == "rounds_ms":
+        return " ".join(f"{x:.4g}" for x in value)
+    return str(value) if isinstance(value, int) else f"{value:.{4 if name.endswith('_ms') else 2}g}"
+
+
+def _number(name: str, text: str) -> Any:
+    """What `_text` wrote."""
+    if name == "rounds_ms":
+        return [*map(float, text.split())]
+    return int(text) if name in NUMBERS else float(text)
 
 
 def _note(entry: dict) -> str:
@@ -124,25 +117,23 @@ def _note(entry: dict) -> str:
         return f"{entry['status']}: {' '.join(entry.get('reason', '').split())[:REASON]}"
     notes = [entry["variant"]] if "variant" in entry else []
     others = entry.get("variants", {}).items()
-    notes += [f"{name}={_milliseconds(s)}" for name, s in others if name != entry["variant"]]
+    notes += [f"{name}={ms:.4g}" for name, ms in others if name != entry["variant"]]
     notes += [flag for flag in FLAGS if entry.get(flag)]
     notes += [f"loss={entry['loss']:.6g}"] if "loss" in entry else []
     return " ".join(notes)
 
 
-def _row(cells: dict[str, str], labels: Sequence[str], columns: dict) -> dict:
+def _row(cells: dict[str, str], labels: Sequence[str], columns: Sequence[str]) -> dict:
     entries = {label: _entry(cells, label, columns) for label in labels}
     engines = {label: entry for label, entry in entries.items() if entry}
     return {name: cells[name] for name in ROW} | {"engines": engines}
 
 
-def _entry(cells: dict[str, str], label: str, columns: dict) -> dict | None:
+def _entry(cells: dict[str, str], label: str, columns: Sequence[str]) -> dict | None:
     """What `_cells` made cells of."""
-    entry: dict = {}
-    for title, column in columns.items():
-        if column and (text := cells[f"{label} {title}"]):
-            entry[column[0]] = column[2](text)
-    note = cells[f"{label} note"]
+    texts = {name: cells[f"{label} {name}"] for name in columns}
+    note = texts.pop("note")
+    entry = {name: _number(name, text) for name, text in texts.items() if text}
     if not entry:
         status, _, reason = note.partition(": ")
         return {"status": status, "reason": reason} if status else None
@@ -151,7 +142,7 @@ def _entry(cells: dict[str, str], label: str, columns: dict) -> dict | None:
         if name == "loss":
             entry["loss"] = float(value)
         elif value:
-            entry["variants"] = {name: _seconds(value), entry["variant"]: entry["min_s"]}
+            entry["variants"] = {name: float(value), entry["variant"]: entry["min_ms"]}
         elif name in FLAGS:
             entry[name] = True
         else:

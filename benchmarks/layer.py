@@ -103,15 +103,10 @@ class Layer(_sizes.Layer):
     def dst_channels(self) -> int:
         return self.channels[self.family == "conv"]
 
-    def operand_shapes(self, op: str) -> tuple[Ints, Ints]:
-        """Shapes of the two inputs of `op`, channels last: (src, weights), (diff_dst, weights)
-        or (src, diff_dst)."""
-        first, second, _ = self.slots(op)
-        return self.shapes[first], self.shapes[second]
-
-    def result_shape(self, op: str) -> Ints:
-        """Shape of the output of `op`, channels last."""
-        return self.shapes[self.slots(op)[2]]
+    def op_shapes(self, op: str) -> tuple[Ints, ...]:
+        """Shapes of the two inputs of `op`, (src, weights), (diff_dst, weights) or (src, diff_dst),
+        and of its output, channels last."""
+        return tuple(self.shapes[slot] for slot in self.slots(op))
 
     def slots(self, op: str) -> tuple[str, str, str]:
         """Which tensors the two inputs of `op` and its output are."""
@@ -125,7 +120,7 @@ class Layer(_sizes.Layer):
     def products(self, op: str) -> int:
         """The most products that one element of the result of `op` sums; padding is not counted."""
         fine, coarse = (c // self.groups for c in self.channels)
-        taps = [len(tap_range(self, a)) for a in range(self.rank)]
+        taps = [int(taps_read(self, a).any(axis=0).sum()) for a in range(self.rank)]
         if op == "weights":
             return self.batch * math.prod(self.coarse)
         if self.slots(op)[2] == "coarse":
@@ -153,11 +148,6 @@ def taps_read(layer: Layer, axis: int) -> np.ndarray:
     k = layer.dilations[axis] * np.arange(layer.kernel[axis])[None, :]
     at = q + k - layer.pads_begin[axis]
     return (at >= 0) & (at < layer.fine[axis])
-
-
-def tap_range(layer: Layer, axis: int) -> list[int]:
-    """The taps of an axis that read anything at all."""
-    return np.flatnonzero(taps_read(layer, axis).any(axis=0)).tolist()
 
 
 def layer_class(layer: Layer) -> str:

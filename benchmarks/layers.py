@@ -58,42 +58,42 @@ def define_rows(new: flags.Command) -> None:
 
 
 def judge(
-    row: Layer,
-    op: str,
-    dtype: str,
-    operands: tuple[np.ndarray, np.ndarray],
-    results: dict[str, np.ndarray],
+    job: dict,
+    operands: Sequence[np.ndarray],
+    results: dict[str, list[np.ndarray]],
     platforms: dict[str, str],
 ) -> dict[str, dict]:
     """Whether each result is right: against the sum on a sample, then in full against the
     most exact of those that passed. Of an ensemble, whether its worst member is."""
-    if row.members > 1:
-        one, members = replace(row, members=1), []
-        for m in range(row.members):
-            own = {key: result[m] for key, result in results.items()}
-            pair = tuple(x[m] for x in operands)
-            members.append(judge(one, op, dtype, pair, own, platforms))
-        return {key: max((notes[key] for notes in members), key=_badness) for key in results}
-    shape = row.result_shape(op)
+    row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
+    results = {key: result for key, [result] in results.items()}
+    if row.members == 1:
+        return _judge(row, op, dtype, operands, results, platforms)
+    one, notes = replace(row, members=1), []
+    for m in range(row.members):
+        own = {key: result[m] for key, result in results.items()}
+        notes.append(_judge(one, op, dtype, [x[m] for x in operands], own, platforms))
+    return {key: max((of[key] for of in notes), key=_badness) for key in results}
+
+
+def _judge(
+    row: Layer, op: str, dtype: str, operands: Sequence[np.ndarray], results: dict, platforms: dict
+) -> dict[str, dict]:
+    *_, shape = row.op_shapes(op)
+    expected = verdicts.sample(row, op, *operands) if results else None
     notes: dict[str, dict] = {}
-    expected = None
     for key, result in results.items():
         if result.shape != shape:
             reason = f"the result has shape {result.shape}, not {shape}"
             notes[key] = {"ok": False, "reason": reason}
             continue
-        if expected is None:  # the sum takes longer than the engines
-            expected, _ = verdicts.sample(row, op, *operands, result)
         got = result[tuple(map(slice, expected.shape))]
         notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
-    if not good:
-        return notes
-    best = min(good, key=lambda key: notes[key]["error"])
+    best = min(good, key=lambda key: notes[key]["error"], default=None)
     for key in good:
-        against = verdicts.verdict(
-            results[best], results[key], row.products(op), dtype, platforms[key], of=best
-        )
+        pair = results[best], results[key]
+        against = verdicts.verdict(*pair, row.products(op), dtype, platforms[key], of=best)
         if not against["ok"]:
             notes[key] = against
     return notes
@@ -145,15 +145,11 @@ def main(argv: Sequence[str]) -> None:
     asked = flags.parse(command(), argv)
     ensembles = [x for seed in asked.seed for x in random_layers.ensembles(asked.ensembles, seed)]
 
-    def draw(job: dict) -> tuple[np.ndarray, np.ndarray]:
+    def draw(job: dict) -> tuple[np.ndarray, ...]:
         return arrays.operands(Layer.from_json(job["layer"]), job["op"], job["dtype"])
 
-    def judging(job: dict, operands, results: dict, platforms: dict[str, str]) -> dict[str, dict]:
-        row, own = Layer.from_json(job["layer"]), {k: v[0] for k, v in results.items()}
-        return judge(row, job["op"], job["dtype"], operands, own, platforms)
-
     cpu, todo = asked.preset in ("cpu-small", "tiny"), jobs(asked, ensembles or None)
-    rows = run.collect(asked, todo, draw, judging, describe, cpu, preset=asked.preset)
+    rows = run.collect(asked, todo, draw, judge, describe, cpu, preset=asked.preset)
     if asked.summary:
         print(summary({"engines": dict.fromkeys(asked.engines), "rows": rows}), end="")
 

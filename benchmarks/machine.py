@@ -24,6 +24,20 @@ def describe() -> dict:
     }
 
 
+#: The processors of committed results, by family and model.
+GENERATIONS = {"25/17": "Zen 4, ", "26/2": "Zen 5, "}
+
+
+def in_words(machine: dict) -> str:
+    """Cores, processor and vector instructions of a machine that `describe` has described."""
+    wide = "AMX" if "amx_bf16" in machine["isa"] else "AVX-512"
+    isa = wide if "avx512f" in machine["isa"] else "AVX2" if "avx2" in machine["isa"] else ""
+    known = machine.get("cpu_family_model", "")
+    family, _, model = known.partition("/")
+    which = f" ({GENERATIONS.get(known, '')}family {family}, model {model})" if model else ""
+    return f"{machine['cores']} cores of {machine['cpu']}{which}" + (f" with {isa}" if isa else "")
+
+
 def cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

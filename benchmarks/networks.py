@@ -44,12 +44,12 @@ class Net:
     training: bool
     ops: Any = field(default_factory=Nothing)
     parameters: Sequence[Any] | None = None
-    frozen: bool = False  # what is asked for now is not trained
-    asked: list[tuple[Ints, float, float, bool]] = field(default_factory=list)
+    asked: list[tuple[Ints, float, float]] = field(default_factory=list)
+    trained: int | None = None  # so many of the parameters, if not all
 
     def parameter(self, *shape: int, std: float, mean: float = 0.0) -> Any:
         """The next parameter."""
-        self.asked.append((shape, std, mean, not self.frozen))
+        self.asked.append((shape, std, mean))
         return None if self.parameters is None else self.parameters[len(self.asked) - 1]
 
     def unit(
@@ -178,12 +178,12 @@ def inverted(net, x, stem, blocks, activation, gate=lambda y, wide, cin: (y, {})
     return net.unit(x, cin, 1280, 1, activation=activation)
 
 
-def mobilenetv2(classes, stem, channels, net, x):
-    """Of any width."""
+def mobilenetv2(width, classes, net, x):
+    """Of any width, in multiples of eight channels."""
+    channels = (int(width * c + 4) // 8 * 8 for c in (16, 24, 32, 64, 96, 160, 320))
     repeats, strides = (1, 2, 3, 4, 3, 3, 1), (1, 2, 2, 2, 1, 2, 1)
-    each = enumerate(zip(channels, repeats, strides, strict=True))
-    blocks = [(6 if n else 1, c, repeats, stride, 3) for n, (c, repeats, stride) in each]
-    return net.head(inverted(net, x, stem, blocks, "relu6"), 1280, classes)
+    rows = zip((1, *[6] * 6), channels, repeats, strides, [3] * 7, strict=True)
+    return net.head(inverted(net, x, int(32 * width), rows, "relu6"), 1280, classes)
 
 
 def efficientnet_b0(net, x):
@@ -257,84 +257,81 @@ def dcgan_generator(net, x):
     for cin, cout in ((512, 256), (256, 128), (128, 64)):
         x = net.unit(x, cin, cout, 4, 2, 1, "relu", up=True)
     x = net.unit(x, 64, 3, 4, 2, 1, "tanh", up=True, normed=False)
-    net.frozen = True
+    net.trained = len(net.asked)
     return net.ops.logistic_loss(discriminator(net, x), 1)
 
 
-# Each network that is trained, with the shapes of its data, channels last; "labels" are one-hot in
-# the last axis, and the loss is then the cross entropy.
-TRAINED: dict[str, tuple[Callable, dict[str, Ints]]] = {
-    "dense-cnn": (partial(cnn, 1), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
-    "16-groups": (partial(cnn, 16), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
-    "mnist": (mnist, {"images": (128, 28, 28, 1), "labels": (128, 10)}),
-    "vgg": (vgg, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
-    "unet": (partial(unet, False), {"images": (4, 64, 64, 3), "labels": (4, 64, 64, 4)}),
-    "convnext": (convnext, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
-    "mobilenetv2-0.5": (
-        partial(mobilenetv2, TRAINED_CLASSES, 16, (8, 16, 16, 32, 48, 80, 160)),
-        {"images": (8, 96, 96, 3), "labels": (8, 10)},
-    ),
-    "resnext": (resnext, {"images": (8, 56, 56, 3), "labels": (8, 10)}),
-    "dcgan-discriminator": (
-        dcgan_discriminator,
-        {"real": (16, 64, 64, 3), "fake": (16, 64, 64, 3)},
-    ),
-    "dcgan-generator": (dcgan_generator, {"noise": (16, 1, 1, 100)}),
-    "unet3d": (unet3d, {"images": (1, 16, 32, 32, 1), "labels": (1, 16, 32, 32, 4)}),
-}
-# Each network that infers, with the pixels along an axis of its images.
-INFERRED: dict[str, tuple[Callable, int]] = {
-    "ResNet-18": (resnet18, 224),
-    "MobileNetV2": (partial(mobilenetv2, CLASSES, 32, (16, 24, 32, 64, 96, 160, 320)), 224),
-    "EfficientNet-B0": (efficientnet_b0, 224),
-    "U-Net": (partial(unet, True), 128),
-}
+@dataclass(frozen=True)
+class Network:
+    """A function of a `Net` and of data, and the shapes of that data, channels last.
 
-
-def data_count(name: str) -> int:
-    """How many of a network's operands are data; the parameters follow them."""
-    return len(TRAINED[name][1]) if name in TRAINED else 1
-
-
-def trainable(name: str) -> list[bool]:
-    """Of each parameter, in order, whether a step changes it."""
-    return [train for *_, train in _asked(name)]
-
-
-def operands(name: str, batch: int = 0, size: int = 0) -> list[np.ndarray]:
-    """Data and first parameters, channels last, in float32; inferences choose their images.
-
-    Each image has a colour of its own, so that not all have the same logits.
+    "labels" are one-hot in the last axis, and the loss is then the cross entropy.
     """
-    rng, arrays = np.random.default_rng(7), []
-    shapes = TRAINED[name][1] if name in TRAINED else {"images": (batch, size, size, 3)}
-    for kind, shape in shapes.items():
-        x = rng.standard_normal(shape, np.float32)
-        if kind == "labels":
-            x = x == x.max(axis=-1, keepdims=True)
-        if kind == "images":
-            x += rng.standard_normal((shape[0], *[1] * (len(shape) - 2), shape[-1]), np.float32)
-        arrays.append(x.astype(np.float32))
-    for shape, std, mean, _ in _asked(name):
-        arrays.append(np.float32(mean) + np.float32(std) * rng.standard_normal(shape, np.float32))
-    return arrays
+
+    function: Callable
+    data: dict[str, Ints]
+    training: bool = True
+
+    def evaluate(self, ops: Any, data: Sequence[Any], parameters: Sequence[Any]) -> Any:
+        """The loss of a network that is trained, the logits of one that infers."""
+        return self._run(Net(self.training, ops, parameters), data)
+
+    def split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], ...]:
+        """Data, the parameters that a step changes, and those that are frozen."""
+        net, start = self._asked(), len(self.data)
+        end = start + (net.trained or len(net.asked))
+        return operands[:start], operands[start:end], operands[end:]
+
+    def operands(self, batch: int | None = None, size: int | None = None) -> list[np.ndarray]:
+        """Data and first parameters, channels last, in float32; inferences choose their images.
+
+        Each image has a colour of its own, so that not all have the same logits.
+        """
+        rng, arrays = np.random.default_rng(7), []
+        for kind, (many, *pixels, channels) in self.data.items():
+            shape = (batch or many, *(size or n for n in pixels), channels)
+            x = rng.standard_normal(shape, np.float32)
+            if kind == "labels":
+                x = x == x.max(axis=-1, keepdims=True)
+            if kind == "images":
+                x += rng.standard_normal((shape[0], *[1] * len(pixels), channels), np.float32)
+            arrays.append(x.astype(np.float32))
+        for shape, std, mean in self._asked().asked:
+            drawn = rng.standard_normal(shape, np.float32)
+            arrays.append(np.float32(mean) + np.float32(std) * drawn)
+        return arrays
+
+    def _asked(self) -> Net:
+        net = Net(self.training)
+        self._run(net, [net.ops] * len(self.data))
+        return net
+
+    def _run(self, net: Net, data: Sequence[Any]) -> Any:
+        if "labels" not in self.data:
+            return self.function(net, *data)
+        images, labels = data
+        return net.ops.cross_entropy(self.function(net, images), labels)
 
 
-def evaluate(name: str, ops: Any, operands: Sequence[Any]) -> Any:
-    """The loss of a network that is trained, the logits of one that infers."""
-    n = data_count(name)
-    return _run(name, Net(name in TRAINED, ops, operands[n:]), operands[:n])
-
-
-def _asked(name: str) -> list[tuple[Ints, float, float, bool]]:
-    net = Net(name in TRAINED)
-    _run(name, net, [net.ops] * data_count(name))
-    return net.asked
-
-
-def _run(name: str, net: Net, data: Sequence[Any]) -> Any:
-    function, shapes = TRAINED[name] if net.training else (INFERRED[name][0], {})
-    if "labels" not in shapes:
-        return function(net, *data)
-    images, labels = data
-    return net.ops.cross_entropy(function(net, images), labels)
+IMAGE = {"images": (1, 224, 224, 3)}
+NETWORKS = {
+    "dense-cnn": Network(partial(cnn, 1), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
+    "16-groups": Network(partial(cnn, 16), {"images": (8, 32, 32, 3), "labels": (8, 10)}),
+    "mnist": Network(mnist, {"images": (128, 28, 28, 1), "labels": (128, 10)}),
+    "vgg": Network(vgg, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
+    "unet": Network(partial(unet, False), {"images": (4, 64, 64, 3), "labels": (4, 64, 64, 4)}),
+    "convnext": Network(convnext, {"images": (8, 64, 64, 3), "labels": (8, 10)}),
+    "mobilenetv2-0.5": Network(
+        partial(mobilenetv2, 0.5, TRAINED_CLASSES), {"images": (8, 96, 96, 3), "labels": (8, 10)}
+    ),
+    "resnext": Network(resnext, {"images": (8, 56, 56, 3), "labels": (8, 10)}),
+    "dcgan-discriminator": Network(
+        dcgan_discriminator, {"real": (16, 64, 64, 3), "fake": (16, 64, 64, 3)}
+    ),
+    "dcgan-generator": Network(dcgan_generator, {"noise": (16, 1, 1, 100)}),
+    "unet3d": Network(unet3d, {"images": (1, 16, 32, 32, 1), "labels": (1, 16, 32, 32, 4)}),
+    "ResNet-18": Network(resnet18, IMAGE, training=False),
+    "MobileNetV2": Network(partial(mobilenetv2, 1.0, CLASSES), IMAGE, training=False),
+    "EfficientNet-B0": Network(efficientnet_b0, IMAGE, training=False),
+    "U-Net": Network(partial(unet, True), {"images": (1, 128, 128, 3)}, training=False),
+}

@@ -99,10 +99,7 @@ class Pool:
             raise EngineError("failed", f"the process ended with exit code {code}: {told}")
         reply = json.loads(line)
         if "error" in reply:
-            status = "missing" if reply["missing"] else "failed"
-            if reply["kind"] == "Unsupported":
-                status = "unsupported"
-            raise EngineError(status, reply["error"])
+            raise EngineError(reply["status"], reply["error"])
         return reply
 
     def _stop(self, label: str) -> None:

@@ -83,8 +83,8 @@ def operand_count(text: str, op: str) -> int:
     """The numbers in both operands of `op` of such a cell's layer."""
     family, descriptor = text.split(" ", 1)
     family, _, members = family.partition("*")
-    shapes = parse(descriptor, family).operand_shapes(op)
-    return int(members or 1) * sum(map(math.prod, shapes))
+    *operands, _ = parse(descriptor, family).op_shapes(op)
+    return int(members or 1) * sum(map(math.prod, operands))
 
 
 def read_file(path: str, family: str = "conv") -> Iterator[Layer]:

@@ -51,11 +51,14 @@ def facts(text: str) -> dict[str, int]:
     copies = [op for op in used if _only_moves(op, computations)]
     always = [op for op in walk_operations(computations, entry, branches=False) if op in copies]
     told = all(op.cycles for op in always if op.bytes >= MANY_BYTES)
+    on_gpu = (
+        "estimated_cycles" not in text
+    )  # where a convolution is a loop, and no unit of the chip
     return {
         "cycles": _cycles(computations, entry, min) if told else 0,
         "most_cycles": _cycles(computations, entry, max) if told else 0,
         **{name: text.count(f'custom_call_target="{mark}') for name, mark in CALLS.items()},
-        "naive": sum(op.opcode == "convolution" for op in used) if _on_gpu(text) else 0,
+        "naive": sum(op.opcode == "convolution" for op in used) if on_gpu else 0,
         "loops": sum(op.opcode == "while" for op in used),
         "copies": len(copies),
         "copy_bytes": sum(op.bytes for op in copies),
@@ -85,11 +88,6 @@ def _bytes(shape: str) -> int:
     """Bytes of a shape, or of all shapes of a tuple."""
     found = re.findall(r"([a-z]+\d*)\[([\d,]*)\]", shape)
     return sum(BYTES.get(t, 0) * math.prod(int(n) for n in s.split(",") if n) for t, s in found)
-
-
-def _on_gpu(text: str) -> bool:
-    """Whether convolutions of the text are left to loops: on TPU they are what the chip has."""
-    return "estimated_cycles" not in text
 
 
 def walk_operations(

@@ -76,12 +76,11 @@ LEAST_MEMBER_FLOPS, MOST_MEMBER_FLOPS = 1e5, 1e8  # limits are drawn: tiny, or w
 class Kind:
     """One line of the table."""
 
-    weight: int
     family: str
     word: str
     channels: str  # dense, grouped, depthwise, few-in, few-out; in rare kinds, more
     rank: int
-    windows: tuple[str, ...]
+    windows: Sequence[str]
     sizes: Ints = ()
 
 
@@ -95,42 +94,39 @@ def ensembles(number: int, seed: int) -> list[Layer]:
     return list(islice(_ensembles(seed), number))
 
 
-def kinds(rare: bool = False) -> list[Kind]:
-    """The table."""
-    lines = [line.split("@") for line in (_RARE_KINDS if rare else _KINDS).strip().splitlines()]
-    return [_kind(words.split(), *sizes) for words, *sizes in lines]
-
-
-def _kind(words: list[str], sizes: str = "") -> Kind:
-    weight, family, word, channels, rank, *windows = words
-    at = tuple(map(int, sizes.split()))
-    return Kind(int(weight), family, word, channels, int(rank), tuple(windows), at)
+def _kinds(text: str) -> list[Kind]:
+    """Each line of a table, as often as its weight says."""
+    drawn = []
+    for line in text.strip().splitlines():
+        words, _, sizes = line.partition("@")
+        weight, family, word, channels, rank, *windows = words.split()
+        at = tuple(map(int, sizes.split()))
+        drawn += [Kind(family, word, channels, int(rank), windows, at)] * int(weight)
+    return drawn
 
 
 def _layers(seed: int, rare: bool) -> Iterator[Layer]:
     # Only random() is used: of all methods, only its values are promised to every Python.
-    rng = random.Random(seed)
-    table_of_kinds = [kind for kind in kinds(rare) for _ in range(kind.weight)]
+    rng, kinds = random.Random(seed), _kinds(_RARE_KINDS if rare else _KINDS)
     for number in count(1):
-        kind = _pick(rng, table_of_kinds)
-        while not _fits(drawn := _draw(rng, kind)):
+        kind = _pick(rng, kinds)
+        while not _fits(layer := _draw(rng, kind)):
             pass
-        name = f"{'rare' if rare else 'r'}{seed}-{number} {_describe(kind, drawn)}"
-        yield table.tagged(dataclasses.replace(drawn, name=name))
+        name = f"{'rare' if rare else 'r'}{seed}-{number} {_describe(kind, layer)}"
+        yield table.tagged(dataclasses.replace(layer, name=name))
 
 
 def _ensembles(seed: int) -> Iterator[Layer]:
-    rng = random.Random(seed)
-    table_of_kinds = [kind for kind in kinds() for _ in range(kind.weight)]
+    rng, kinds = random.Random(seed), _kinds(_KINDS)
     for number in count(1):
         members, share = _pick(rng, MEMBERS), rng.random()
         most = LEAST_MEMBER_FLOPS * (MOST_MEMBER_FLOPS / LEAST_MEMBER_FLOPS) ** share
         while True:
-            drawn = _draw(rng, kind := _pick(rng, table_of_kinds))
-            if _is_between(drawn, most / 10, most, MOST_BYTES / members):
+            layer = _draw(rng, kind := _pick(rng, kinds))
+            if _is_between(layer, most / 10, most, MOST_BYTES / members):
                 break
-        name = f"r{seed}-{number} {members} of {_describe(kind, drawn)}"
-        yield table.tagged(dataclasses.replace(drawn, name=name, members=members))
+        name = f"r{seed}-{number} {members} of {_describe(kind, layer)}"
+        yield table.tagged(dataclasses.replace(layer, name=name, members=members))
 
 
 def _draw(rng: random.Random, kind: Kind) -> Layer:

@@ -22,7 +22,7 @@ from benchmarks import arrays, files, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
 from benchmarks.layer import DTYPES, Layer, layer_class
-from benchmarks.rounds import geometric_mean
+from benchmarks.summary import geometric_mean
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._lowering import Plan, Problem, choose_plan
@@ -123,7 +123,8 @@ def run_case(job: dict) -> list[dict]:
     """The lines of the CSV of a job, the table's choice first."""
     layer, (op, dtype, layout) = Layer.from_json(job["layer"]), (job[name] for name in ROW[2:5])
     jax.config.update("jax_enable_x64", dtype == "f64")
-    typed = [jax.ShapeDtypeStruct(x, DTYPES[dtype]) for x in arrays.shapes_in(layer, op, layout)]
+    *shapes, _ = arrays.shapes_in(layer, op, layout)
+    typed = [jax.ShapeDtypeStruct(shape, DTYPES[dtype]) for shape in shapes]
     with jaxconv.forced(asked := _lowering.Asked()):
         jax.jit(engine.contraction(layer, op, layout)).lower(*typed)
     [problem] = asked.problems.values()

@@ -115,23 +115,23 @@ def _row(label: str, facts: dict, notes: dict, turns: dict, failures: dict) -> d
     if not timed:
         return {"status": "wrong", "reason": notes[own[0]].get("reason", ""), **notes[own[0]]}
     rows = {key: _statistics(turns[key]) for key in timed}
-    best = min(timed, key=lambda key: rows[key]["median_s"])
+    best = min(timed, key=lambda key: rows[key]["median_ms"])
     row = {"status": "ok", **facts[best], **notes[best], **rows[best]}
     if best.partition("/")[2]:
         row["variant"] = best.partition("/")[2]
-        row["variants"] = {k.partition("/")[2]: rows[k]["min_s"] for k in timed}
+        row["variants"] = {k.partition("/")[2]: rows[k]["min_ms"] for k in timed}
     return row
 
 
 def _statistics(bursts: list[dict]) -> dict:
     """Minimum, median and spread; the spread is that of the rounds' medians."""
-    medians = [b["median"] for b in bursts]
+    medians = [1e3 * b["median"] for b in bursts]
     middle = statistics.median(medians)
     return {
-        "min_s": min(b["min"] for b in bursts),
-        "median_s": middle,
+        "min_ms": 1e3 * min(b["min"] for b in bursts),
+        "median_ms": middle,
         "spread": (max(medians) - min(medians)) / middle,
-        "rounds_s": medians,
+        "rounds_ms": medians,
         "calls": sum(b["calls"] for b in bursts),
     }
 

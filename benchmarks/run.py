@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,8 +87,7 @@ def collect(
             head |= {"plan": asdict(plan), "engines": engines}
             files.write(asked.out, head | extra | {"rows": rows})
 
-        tell = partial(line, tell=_milliseconds)
-        return follow(jobs, measured, tell, save if asked.out else None)
+        return follow(jobs, measured, line, save if asked.out else None)
 
 
 def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None) -> list:
@@ -107,27 +106,33 @@ def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None)
 
 
 def collect_networks(
-    asked: SimpleNamespace, jobs: list[dict], exact: str, judge: Callable
+    asked: SimpleNamespace, kind: str, images: list[dict], judge: Callable
 ) -> list[dict]:
-    """Measure every network of `jobs`, as `collect` does.
+    """Measure every network that is trained, or infers, as `collect` does.
 
-    `judge` is also given, before the engines' results, those of the reference in the type `exact`,
-    or None.
+    Each of `images` says how many images there are, and their size, if it is not the network's own.
     """
+    chosen = {
+        name: network
+        for name, network in networks.NETWORKS.items()
+        if network.training == (kind == "step") and wanted(asked, name)
+    }
+    common = {"kind": kind, "threads": machine.cores()}
+    jobs = [
+        common | {"network": name, "dtype": dtype} | some
+        for name, some, dtype in product(chosen, images, asked.dtypes)
+    ]
 
     def draw(job: dict) -> list[np.ndarray]:
-        drawn = networks.operands(job["network"], job.get("batch", 0), job.get("size", 0))
+        drawn = chosen[job["network"]].operands(job.get("batch"), job.get("size"))
         return [arrays.representable(x, job["dtype"]) for x in drawn]
-
-    def judging(job: dict, operands: list[np.ndarray], *results: dict) -> dict[str, dict]:
-        return judge(job, operands, reference(job | {"dtype": exact}, operands), *results)
 
     def describe(job: dict) -> dict:
         batch = f", batch {job['batch']}" if "batch" in job else ""
-        row = {"layer": job["network"] + batch, "class": CLASSES[job["kind"]], "op": job["kind"]}
+        row = {"layer": job["network"] + batch, "class": CLASSES[kind], "op": kind}
         return row | {"dtype": job["dtype"], "layout": "NXC"}
 
-    return collect(asked, jobs, draw, judging, describe)
+    return collect(asked, jobs, draw, judge, describe)
 
 
 def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
@@ -144,15 +149,19 @@ def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
         return [np.load(path) for path in found[""]["results"]]
 
 
-def line(row: dict, tell: Callable[[dict], str]) -> str:
-    """A row for people: what `tell` says of each engine's entry, or what became of it."""
-    engines = row["engines"].items()
-    told = (f"{e} {tell(x) if x['status'] == 'ok' else x['status']}" for e, x in engines)
-    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {', '.join(told)}"
+def line(row: dict) -> str:
+    """A row for people."""
+    entries = ", ".join(f"{label} {_in_words(entry)}" for label, entry in row["engines"].items())
+    return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {entries}"
 
 
-def _milliseconds(entry: dict) -> str:
-    return f"{1e3 * entry['median_s']:.3g} ms"
+def _in_words(entry: dict) -> str:
+    """The time of an engine, a compiler's estimate, or what became of it."""
+    if entry["status"] != "ok":
+        return entry["status"]
+    if "median_ms" in entry:
+        return f"{entry['median_ms']:.3g} ms"
+    return f"{entry['cycles'] or entry['temp_bytes']:,}"
 
 
 def _header(started: float, load: float) -> dict:

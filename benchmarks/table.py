@@ -116,7 +116,8 @@ def tiny(layer: Layer) -> Layer:
     fine, begins, ends = [], [], []
     for axis, most in zip(range(layer.rank), (3, 2, 4), strict=False):
         old, new = layer.extents[axis], extents[axis]
-        begin, end = (p * new // old if p > 0 else p for p in _pads(layer, axis))
+        pads = layer.pads_begin[axis], layer.pads_end[axis]
+        begin, end = (p * new // old if p > 0 else p for p in pads)
         coarse = min(layer.coarse[axis], most)
         fine.append(layer.strides[axis] * (coarse - 1) + new - begin - end)
         begins.append(begin)
@@ -131,10 +132,6 @@ def tiny(layer: Layer) -> Layer:
         pads_begin=tuple(begins),
         pads_end=tuple(ends),
     )
-
-
-def _pads(layer: Layer, axis: int) -> tuple[int, int]:
-    return layer.pads_begin[axis], layer.pads_end[axis]
 
 
 def _row(line: str) -> Layer:

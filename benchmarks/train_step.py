@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks import flags, machine, networks, run
+from benchmarks import flags, networks, run
 from benchmarks.verdicts import EPS, MULTIPLIED_AS
 
 LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
@@ -14,39 +14,29 @@ LOSS_TOLERANCE = {"f32": 1e-4, "f64": 1e-12, "bf16": 5e-2, "f16": 1e-2}
 UPDATE_TOLERANCE = {"f32": 5e-2, "f64": 1e-8, "bf16": math.inf, "f16": 0.7}
 
 
-def judge(
-    job: dict,
-    operands: list[np.ndarray],
-    exact: list[np.ndarray] | None,
-    results: dict[str, list[np.ndarray]],
-    platforms: dict[str, str],
-) -> dict[str, dict]:
-    """Losses and updates against those of the reference; notes for `measure`.
+def judge(job: dict, operands: list[np.ndarray], results: dict, platforms: dict) -> dict[str, dict]:
+    """Losses and updates against those of lax in float64; notes for `measure`.
 
     Updates of those parameters only that they change by more than rounding these costs.
     """
-    name, dtype = job["network"], job["dtype"]
+    dtype, exact = job["dtype"], run.reference(job | {"dtype": "f64"}, operands)
     if exact is None:
-        return {
-            key: _note(loss=float(found[0])) | {"unverified": True}
-            for key, found in results.items()
-        }
-    before = operands[networks.data_count(name) :]
-    before = [p for p, t in zip(before, networks.trainable(name), strict=True) if t]
+        losses = {key: float(own[0]) for key, own in results.items()}
+        return {key: _note(loss=loss) | {"unverified": True} for key, loss in losses.items()}
+    _, before, _ = networks.NETWORKS[job["network"]].split(operands)
     loss, expected = float(exact[0]), _update(before, exact)
     size = np.abs(np.concatenate([p.ravel() for p in before]))
     seen = np.abs(expected) > 4 * EPS[dtype] * size
     notes = {}
-    for key, found in results.items():
-        own, update = float(found[0]), _update(before, found)
-        error = np.linalg.norm((update - expected)[seen]) / np.linalg.norm(expected[seen])
-        notes[key] = _note(loss=own, error=float(error))
+    for key, result in results.items():
+        own, update = float(result[0]), _update(before, result)
+        error = float(np.linalg.norm((update - expected)[seen]) / np.linalg.norm(expected[seen]))
+        note = notes[key] = _note(loss=own, error=error)
         rounded = MULTIPLIED_AS.get(platforms[key], dtype) if dtype == "f32" else dtype
-        within = abs(own - loss) <= LOSS_TOLERANCE[rounded] * abs(loss)
-        if not (within and error <= UPDATE_TOLERANCE[rounded]):
-            notes[key]["ok"] = False
-        if not notes[key]["ok"]:
-            notes[key]["reason"] = (
+        near = abs(own - loss) <= LOSS_TOLERANCE[rounded] * abs(loss)
+        note["ok"] = note["ok"] and near and error <= UPDATE_TOLERANCE[rounded]
+        if not note["ok"]:
+            note["reason"] = (
                 f"loss {own:.6g} against {loss:.6g} in float64, "
                 f"update differs by {error:.3g} of its norm"
             )
@@ -70,13 +60,7 @@ def main(argv: Sequence[str]) -> None:
     command = flags.measuring("benchmarks.train_step", what)
     command.default({"burst": 0.3, "cap": 120.0, "engines": "jaxconv,lax,lax+install,torch"})
     asked = flags.parse(command, argv)
-    jobs = [
-        {"kind": "step", "network": name, "dtype": dtype, "threads": machine.cores()}
-        for name in networks.TRAINED
-        if run.wanted(asked, name)
-        for dtype in asked.dtypes
-    ]
-    run.collect_networks(asked, jobs, "f64", judge)
+    run.collect_networks(asked, "step", [{}], judge)
 
 
 if __name__ == "__main__":

@@ -21,30 +21,30 @@ MULTIPLIED_AS = dict.fromkeys(("gpu", "cuda", "rocm"), "f16") | {"tpu": "bf16"}
 
 
 def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The result of `op` in float64, from its two operands in `Layer.operand_shapes` order."""
+    """The result of `op` in float64, from its two operands in `Layer.op_shapes` order."""
     first_slot, second_slot, result = layer.slots(op)
     layer = layer.with_batch(len(first))
     return reference.contract(layer, result, {first_slot: first, second_slot: second})
 
 
-def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray, result: np.ndarray):
-    """(expected, got) on as much of a result as SAMPLE_FLOPS pays for.
+def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The beginning of the result of `op`, as much of it as SAMPLE_FLOPS pays for.
 
     Whole batch elements for the op and its data gradient, whole groups (or coarse channels,
     without groups) for the weights gradient.
     """
     share = SAMPLE_FLOPS / max(layer.flops, 1)
     if op != "weights":
-        n = _count(layer.batch, share)
-        return contract(layer, op, first[:n], second), result[:n]
-    channels = layer.groups if layer.groups > 1 else layer.channels[1]
-    n = _count(channels, share)
-    coarse = layer.channels[1] * n // channels
-    fine = layer.channels[0] * n // channels if layer.groups > 1 else layer.channels[0]
+        return contract(layer, op, first[: _count(layer.batch, share)], second)
+    (fine, coarse), groups = layer.channels, layer.groups
+    if groups > 1:
+        part = _count(groups, share)
+        fine, coarse, groups = fine // groups * part, coarse // groups * part, part
+    else:
+        coarse = _count(coarse, share)
     src, dst = (fine, coarse) if layer.family == "conv" else (coarse, fine)
-    groups = n if layer.groups > 1 else 1
-    part = dataclasses.replace(layer, groups=groups, channels=(fine, coarse))
-    return contract(part, op, first[..., :src], second[..., :dst]), result[..., :coarse]
+    layer = dataclasses.replace(layer, groups=groups, channels=(fine, coarse))
+    return contract(layer, op, first[..., :src], second[..., :dst])
 
 
 def verdict(

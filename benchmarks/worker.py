@@ -2,7 +2,7 @@
 
 Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
 {"do": "burst", "variant": v, "seconds": s}; {"do": "compiled", "job": {...}}. A reply to a request
-that raised is {"error": "...", "kind": exception class}.
+that raised is {"error": "...", "status": missing, unsupported or failed}.
 Between requests the process sleeps on stdin.
 """
 
@@ -104,8 +104,9 @@ def main() -> None:
             reply = getattr(worker, request["do"])(request)
         except Exception as error:
             worker.ready = {}
-            reply = {"error": f"{type(error).__name__}: {error}", "kind": type(error).__name__}
-            reply["missing"] = isinstance(error, ImportError)
+            statuses = {ImportError: "missing", engines.Unsupported: "unsupported"}
+            status = next((s for t, s in statuses.items() if isinstance(error, t)), "failed")
+            reply = {"error": f"{type(error).__name__}: {error}", "status": status}
         replies.write(json.dumps(reply) + "\n")
 
 

@@ -130,7 +130,7 @@ def applications(ink="black", paper="white"):
     }
     figure, ax = plt.subplots(figsize=(8, 0.62 * len(rows) + 0.7))
     for n, row in enumerate(rows):
-        ms = {e: 1e3 * row["engines"][e]["min_s"] for e in engines}
+        ms = {e: row["engines"][e]["min_ms"] for e in engines}
         for k, (engine, colour) in enumerate(engines.items()):
             y, share = n + 0.26 * (k - 1), ms[engine] / ms["keras"]
             ax.barh(y, share, 0.24, color=colour, label=names[engine] if n == 0 else None)

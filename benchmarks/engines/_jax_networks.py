@@ -13,31 +13,25 @@ from benchmarks.layer import Ints, Layer
 
 def step(name: str, module: ModuleType) -> Callable:
     """A function of a network's operands: the loss, and the parameters after one SGD step."""
-    n, trainable = networks.data_count(name), networks.trainable(name)
-    ops = Ops(module)
+    network, ops = networks.NETWORKS[name], Ops(module)
 
     def function(*operands):
-        data, parameters = operands[:n], operands[n:]
+        data, changing, frozen = network.split(operands)
 
         def loss(changing):
-            supply = iter(changing)
-            merged = [next(supply) if t else p for p, t in zip(parameters, trainable, strict=True)]
-            return networks.evaluate(name, ops, (*data, *merged))
+            return network.evaluate(ops, data, (*changing, *frozen))
 
-        changing = [p for p, t in zip(parameters, trainable, strict=True) if t]
         value, gradients = jax.value_and_grad(loss)(changing)
-        rate = networks.LEARNING_RATE
-        stepped = [
-            p - jnp.asarray(rate, p.dtype) * g for p, g in zip(changing, gradients, strict=True)
-        ]
-        return value, *stepped
+        pairs = zip(changing, gradients, strict=True)
+        return value, *(p - jnp.asarray(networks.LEARNING_RATE, p.dtype) * g for p, g in pairs)
 
     return function
 
 
 def forward(name: str, module: ModuleType) -> Callable:
     """A function of a network's images and parameters: the logits, in a list of one."""
-    return lambda *operands: [networks.evaluate(name, Ops(module), operands)]
+    network, ops = networks.NETWORKS[name], Ops(module)
+    return lambda images, *parameters: [network.evaluate(ops, [images], parameters)]
 
 
 @dataclass(frozen=True)

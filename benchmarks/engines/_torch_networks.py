@@ -13,14 +13,13 @@ from benchmarks import networks
 
 def step(name: str, operands: list[torch.Tensor]) -> Callable:
     """A call that gives the loss, and the parameters after one SGD step."""
-    n = networks.data_count(name)
-    trainable = networks.trainable(name)
-    changing = [p for p, t in zip(operands[n:], trainable, strict=True) if t]
+    network = networks.NETWORKS[name]
+    data, changing, frozen = network.split(operands)
     for p in changing:
         p.requires_grad_(True)
 
     def call() -> list[torch.Tensor]:
-        loss = networks.evaluate(name, Ops(), operands)
+        loss = network.evaluate(Ops(), data, [*changing, *frozen])
         gradients = torch.autograd.grad(loss, changing)
         with torch.no_grad():
             stepped = torch._foreach_add(changing, gradients, alpha=-networks.LEARNING_RATE)
@@ -59,7 +58,7 @@ class Network(torch.nn.Module):
         self.own = torch.nn.ParameterList(frozen)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return networks.evaluate(self.name, Ops(), [images, *self.own])
+        return networks.NETWORKS[self.name].evaluate(Ops(), [images], list(self.own))
 
 
 class Ops:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.arrays import conversions
+from benchmarks.arrays import enter, leave
 from benchmarks.engines import Timed, _jax_networks
 from benchmarks.layer import DTYPES, Layer
 
@@ -53,10 +53,7 @@ Job = tuple[Callable, list[jax.Array], Callable]
 
 def _layer(module: ModuleType, apart: bool, job: dict, operands: list[np.ndarray], dtype) -> Job:
     layer, op, layout = Layer.from_json(job["layer"]), job["op"], job["layout"]
-    enter, leave = conversions(layer, op, layout)
-    arrays = [
-        jax.device_put(convert(x).astype(dtype)) for convert, x in zip(enter, operands, strict=True)
-    ]
+    arrays = [jax.device_put(x.astype(dtype)) for x in enter(layer, op, layout, operands)]
     function = one = module.contraction(layer, op, layout)
     if layer.members > 1 and apart:
 
@@ -64,7 +61,7 @@ def _layer(module: ModuleType, apart: bool, job: dict, operands: list[np.ndarray
             return jnp.stack([one(*own) for own in zip(*all_of, strict=True)])
     elif layer.members > 1:
         function = jax.vmap(one)
-    return function, arrays, lambda y: [leave(_as_float(y))]
+    return function, arrays, lambda y: [leave(layer, op, layout, _as_float(y))]
 
 
 def _network(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
@@ -80,7 +77,7 @@ def compiled(function, arrays: list[jax.Array], fetch) -> Timed:
     facts = {"compile_s": time.perf_counter() - start}
     memory = executable.memory_analysis()
     if memory is not None:
-        facts["xla_temp_bytes"] = memory.temp_size_in_bytes
+        facts["temp_bytes"] = memory.temp_size_in_bytes
     return Timed(lambda: executable(*arrays), jax.block_until_ready, fetch, facts)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import jaxconv
-from benchmarks.arrays import data_shape, kernel_shape
+from benchmarks.arrays import shapes_in
 from benchmarks.layer import Layer
 
 PACKAGE = jaxconv
@@ -18,9 +18,6 @@ def scope(spelling: str) -> Callable:
 
     It is told the function and its operands, as `jaxconv.measure` wants them.
     """
-    needed = "measure" if spelling == "measured" else "forced"
-    if not hasattr(jaxconv, needed):
-        raise ImportError(f"this jaxconv cannot force a spelling ({spelling!r})")
     if spelling == "measured":
         return lambda function, arrays: jaxconv.forced(jaxconv.measure(function, *arrays))
     return lambda function, arrays: jaxconv.forced(spelling)
@@ -28,62 +25,46 @@ def scope(spelling: str) -> Callable:
 
 def contraction(layer: Layer, op: str, layout: str) -> Callable:
     """`op` as a function of its two operands."""
-    return _conv(layer, op, layout) if layer.family == "conv" else _deconv(layer, op, layout)
+    transposed = layer.family == "deconv"
+    name = "conv_transpose" if transposed else "convolution"
+    function = getattr(jaxconv, name if op == "forward" else f"{name}_backward_{op}")
+    attributes = _attributes(layer, layout)
+    if transposed:
+        attributes |= {"output_padding": layer.output_padding}
+    # Off the src's end: a convolution leaves less than a stride unread there.
+    ends = zip(layer.pads_end, layer.strides, strict=True)
+    cuts = [-pad if pad <= -stride and not transposed else 0 for pad, stride in ends]
+    cuts = (0, *cuts, 0) if layout == "NXC" else (0, 0, *cuts)
+    *_, shape = shapes_in(layer, op, layout)
+    if op == "data":
+        shape = tuple(n - cut for n, cut in zip(shape, cuts, strict=True))
+    shapes = () if op == "forward" or (transposed and op == "data") else (shape,)
+
+    def call(first, second):
+        if op == "data":
+            return _resize_end(function(first, second, *shapes, **attributes), cuts)
+        first = _resize_end(first, tuple(-cut for cut in cuts))
+        return function(first, second, *shapes, **attributes)
+
+    return call
 
 
 def finished(layer: Layer, activation: str | None) -> Callable:
     """The forward pass and all that follows, as a function of src, weights, bias and residual."""
     convolve = jaxconv.convolution if layer.family == "conv" else jaxconv.conv_transpose
-    common = _common(layer, "NXC")
+    attributes = _attributes(layer, "NXC")
     return lambda src, w, bias, residual: convolve(
-        src, w, bias, residual=residual, activation=activation, **common
+        src, w, bias, residual=residual, activation=activation, **attributes
     )
 
 
-def _conv(layer: Layer, op: str, layout: str) -> Callable:
-    common = _common(layer, layout)
-    # Off the src's end: a convolution leaves less than a stride unread there.
-    ends = zip(layer.pads_end, layer.strides, strict=True)
-    cuts = tuple(-pad if pad <= -stride else 0 for pad, stride in ends)
-
-    def cropped(src):
-        return _resize_end(src, tuple(-c for c in cuts), layout)
-
-    if op == "forward":
-        return lambda src, w: jaxconv.convolution(cropped(src), w, **common)
-    if op == "weights":
-        return lambda src, diff_dst: jaxconv.convolution_backward_weights(
-            cropped(src), diff_dst, kernel_shape(layer, layout), **common
-        )
-    size = tuple(f - c for f, c in zip(layer.src_size, cuts, strict=True))
-    shape = data_shape(layer.batch, size, layer.src_channels, layout)
-    return lambda diff_dst, w: _resize_end(
-        jaxconv.convolution_backward_data(diff_dst, w, shape, **common), cuts, layout
-    )
-
-
-def _deconv(layer: Layer, op: str, layout: str) -> Callable:
-    common = _common(layer, layout) | {"output_padding": layer.output_padding}
-    if op == "forward":
-        return lambda src, w: jaxconv.conv_transpose(src, w, **common)
-    if op == "data":
-        return lambda diff_dst, w: jaxconv.conv_transpose_backward_data(diff_dst, w, **common)
-    return lambda src, diff_dst: jaxconv.conv_transpose_backward_weights(
-        src, diff_dst, kernel_shape(layer, layout), **common
-    )
-
-
-def _common(layer: Layer, layout: str) -> dict:
+def _attributes(layer: Layer, layout: str) -> dict:
     channels = "IO" if layer.family == "conv" else "OI"
     weights_format = f"X{channels}" if layout == "NXC" else f"{channels[::-1]}X"
     return layer.attributes | {"data_format": layout, "weights_format": weights_format}
 
 
-def _resize_end(x: jax.Array, amounts: tuple[int, ...], layout: str) -> jax.Array:
-    """Zeros added at (or, negative, elements cut off) the end of each spatial axis."""
-    if not any(amounts):
-        return x
-    spatial = [(0, a, 0) for a in amounts]
-    whole = [(0, 0, 0)]
-    config = [*whole, *spatial, *whole] if layout == "NXC" else [*whole, *whole, *spatial]
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
+def _resize_end(x: jax.Array, amounts: tuple[int, ...]) -> jax.Array:
+    """Zeros added at (or, negative, elements cut off) the end of each axis."""
+    config = [(0, amount, 0) for amount in amounts]
+    return lax.pad(x, jnp.zeros((), x.dtype), config) if any(amounts) else x

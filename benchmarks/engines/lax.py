@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from benchmarks.arrays import data_shape, kernel_shape
+from benchmarks.arrays import shapes_in
 from benchmarks.engines._xla import letters
 from benchmarks.layer import Layer
 
@@ -23,14 +23,14 @@ def contraction(layer: Layer, op: str, layout: str) -> Callable:
     if op == "forward":
         return forward
 
-    src_shape = data_shape(layer.batch, layer.src_size, layer.src_channels, layout)
+    *_, shape = shapes_in(layer, op, layout)
 
     def data(diff_dst, weights):
-        src = jnp.zeros(src_shape, diff_dst.dtype)
+        src = jnp.zeros(shape, diff_dst.dtype)
         return jax.vjp(lambda s: forward(s, weights), src)[1](diff_dst)[0]
 
     def weights(src, diff_dst):
-        kernel = jnp.zeros(kernel_shape(layer, layout), src.dtype)
+        kernel = jnp.zeros(shape, src.dtype)
         return jax.vjp(lambda w: forward(src, w), kernel)[1](diff_dst)[0]
 
     return data if op == "data" else weights

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import networks
-from benchmarks.arrays import conversions, from_layout, to_layout
+from benchmarks.arrays import enter, from_layout, leave, shapes_in, to_layout
 from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
 
@@ -75,14 +75,11 @@ def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
 
 def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
     layer, op = Layer.from_json(job["layer"]), job["op"]
-    enter, leave = conversions(layer, op, "NCX")
-    arrays = [
-        _tensor(convert(x), job["dtype"], fmt) for convert, x in zip(enter, operands, strict=True)
-    ]
+    arrays = [_tensor(x, job["dtype"], fmt) for x in enter(layer, op, "NCX", operands)]
     call = contraction(layer, op, fmt, like=arrays[0])
     if layer.members > 1:
         call = torch.func.vmap(call)
-    return _timed(lambda: call(*arrays), lambda y: [leave(_numpy(y))])
+    return _timed(lambda: call(*arrays), lambda y: [leave(layer, op, "NCX", _numpy(y))])
 
 
 def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:
@@ -90,45 +87,37 @@ def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Ten
     transposed = layer.family == "deconv"
     padding, output_padding, around, fine_size = _padding(layer)
     attributes = (layer.strides, padding, layer.dilations, transposed, output_padding, layer.groups)
-    coarse_operand = (op == "forward") == transposed
-    result_is_fine = op != "weights" and coarse_operand
+    *operands, result = layer.slots(op)
+    # What a gradient is of: only shape and format are read; uninitialised, it costs nothing.
+    *_, shape = shapes_in(layer, op, "NCX")
+    shape = (*shape[:2], *fine_size) if result == "fine" else shape
+    unread = torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
+    backward = torch.ops.aten.convolution_backward
 
-    def padded(x: torch.Tensor) -> torch.Tensor:
-        return F.pad(x, around) if any(around) else x
-
-    def unpadded(x: torch.Tensor) -> torch.Tensor:
-        return F.pad(x, [-a for a in around]) if any(around) else x
-
-    if op == "forward":
-        convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
+    def compute(first, second):
+        if op == "data":
+            return backward(first, unread, second, None, *attributes, [True, False, False])[0]
+        if op == "weights":
+            return backward(second, first, unread, None, *attributes, [False, True, False])[1]
         if transposed:
             rest = (layer.strides, padding, output_padding, layer.groups, layer.dilations)
-            return lambda src, w: unpadded(convolve(src, w, None, *rest))
-        rest = (layer.strides, padding, layer.dilations, layer.groups)
-        return lambda src, w: convolve(padded(src), w, None, *rest)
+            return convolve(first, second, None, *rest)
+        return convolve(first, second, None, layer.strides, padding, layer.dilations, layer.groups)
 
-    backward = torch.ops.aten.convolution_backward
-    if op == "data":
-        size = fine_size if result_is_fine else layer.coarse
-        shape = (layer.batch, layer.src_channels, *size)
-        src = _unread(shape, like, fmt)
-        mask = [True, False, False]
+    convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
+    if not any(around):
+        return compute
 
-        def data(diff_dst, weights):
-            diff_dst = diff_dst if result_is_fine else padded(diff_dst)
-            result = backward(diff_dst, src, weights, None, *attributes, mask)[0]
-            return unpadded(result) if result_is_fine else result
+    def padded(first, second):
+        pair = (first, second)
+        pair = (
+            F.pad(x, around) if slot == "fine" else x
+            for x, slot in zip(pair, operands, strict=True)
+        )
+        y = compute(*pair)
+        return F.pad(y, [-a for a in around]) if result == "fine" else y
 
-        return data
-
-    shape = (layer.channels[1], layer.channels[0] // layer.groups, *layer.kernel)
-    kernel = _unread(shape, like, fmt)
-
-    def weights(src, diff_dst):
-        src, diff_dst = (src, padded(diff_dst)) if transposed else (padded(src), diff_dst)
-        return backward(diff_dst, src, kernel, None, *attributes, [False, True, False])[1]
-
-    return weights
+    return padded
 
 
 def _padding(layer: Layer):
@@ -147,17 +136,12 @@ def _padding(layer: Layer):
     return [0] * layer.rank, [0] * layer.rank, around, size
 
 
-def _unread(shape: tuple[int, ...], like: torch.Tensor, fmt: torch.memory_format) -> torch.Tensor:
-    """An operand of which only shape and format are read; uninitialised, so it costs nothing."""
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
-
-
 def _network(job: dict, operands: list[np.ndarray], fmt: str, compiling: bool) -> Timed:
     from benchmarks.engines import _torch_networks
 
     name, training, tensors = job["network"], job["kind"] == "step", []
     for n, x in enumerate(operands):
-        kernel = n >= networks.data_count(name)
+        kernel = n >= len(networks.NETWORKS[name].data)
         own = _formats(x.ndim - 2).get(fmt)  # channels_last has two names, and no third
         tensors.append(_tensor(to_layout(x, "NCX", kernel) if x.ndim > 2 else x, job["dtype"], own))
     if training:

@@ -1,62 +1,50 @@
 """compare's arithmetic and its exit code."""
 
-import subprocess
-import sys
-
 import pytest
 
 from benchmarks import compare, files
-from benchmarks.pool import ROOT
 from tests.support.results import entry, results, row
 
 
 @pytest.fixture
-def sides(tmp_path):
-    """Two sides read from files of the given rows."""
+def changes(tmp_path):
+    """What the rounds of some rows in one file are against those in another."""
 
-    def make(a, b):
-        for name, rows in (("a", a), ("b", b)):
+    def make(a, b, confidence):
+        for name, rounds in (("a", a), ("b", b)):
+            rows = [row(x, kind=kind, jaxconv=entry(*r)) for (x, kind), r in rounds.items()]
             files.write(str(tmp_path / f"{name}.csv"), results(*rows))
-        return compare.read(str(tmp_path / "a.csv")), compare.read(str(tmp_path / "b.csv"))
+        sides = (compare.read(str(tmp_path / f"{name}.csv")) for name in "ab")
+        return compare.compare(*sides, confidence)
 
     return make
 
 
-def test_ratios_are_of_medians_and_means_are_geometric(sides):
-    a, b = sides(
-        [
-            row("x", jaxconv=entry(1.0, 1.0, 9.0, 1.0)),
-            row("y", jaxconv=entry(2.0, 2.0, 2.0)),
-            row("z", kind="grouped 2-D", jaxconv=entry(1.0, 1.0, 1.0)),
-        ],
-        [
-            row("x", jaxconv=entry(2.0, 2.0, 2.0, 0.1)),
-            row("y", jaxconv=entry(16.0, 16.0, 16.0)),
-            row("z", kind="grouped 2-D", jaxconv=entry(0.5, 0.5, 0.5)),
-        ],
-    )
-    found = compare.compare(a, b, 0.9)
-    ratios = {key[0]: change.ratio for key, change in found["rows"].items()}
-    assert ratios == pytest.approx({"x": 2, "y": 8, "z": 0.5})
-    assert found["classes"]["jaxconv", "dense 2-D"].ratio == pytest.approx(4)
-    assert found["all"]["jaxconv", "all"].ratio == pytest.approx(2)
-    assert found["rows"]["y", "forward", "f32", "NXC", "jaxconv"].verdict(0.05) == "slower"
-    assert found["rows"]["z", "forward", "f32", "NXC", "jaxconv"].verdict(0.05) == "faster"
+X, Y, Z = ("x", "dense 2-D"), ("y", "dense 2-D"), ("z", "grouped 2-D")
 
 
-def test_noise_that_could_explain_a_change_is_no_verdict(sides):
+def key(name):
+    return (name, "forward", "f32", "NXC", "jaxconv")
+
+
+def test_ratios_are_of_medians_and_means_are_geometric(changes):
+    a = {X: (1.0, 1.0, 9.0, 1.0), Y: (2.0, 2.0, 2.0), Z: (1.0, 1.0, 1.0)}
+    b = {X: (2.0, 2.0, 2.0, 0.1), Y: (16.0, 16.0, 16.0), Z: (0.5, 0.5, 0.5)}
+    every = changes(a, b, 0.9)
+    assert [every["rows"][key(x)].ratio for x in "xyz"] == pytest.approx([2, 8, 0.5])
+    assert every["classes"]["jaxconv", "dense 2-D"].ratio == pytest.approx(4)
+    assert every["all"]["jaxconv", "all"].ratio == pytest.approx(2)
+    assert every["rows"][key("y")].verdict(0.05) == "slower"
+    assert every["rows"][key("z")].verdict(0.05) == "faster"
+
+
+def test_noise_that_could_explain_a_change_is_no_verdict(changes):
     noisy = [1.0, 1.9, 1.1, 1.4, 1.2]
-    a, b = sides(
-        [row("x", jaxconv=entry(*noisy)), row("y", jaxconv=entry(1.0, 1.01, 0.99, 1.0, 1.0))],
-        [
-            row("x", jaxconv=entry(*(1.2 * t for t in reversed(noisy)))),
-            row("y", jaxconv=entry(1.2, 1.21, 1.19, 1.2, 1.2)),
-        ],
-    )
-    found = compare.compare(a, b, 0.99)["rows"]
-    verdicts = {key[0]: change.verdict(0.05) for key, change in found.items()}
-    assert verdicts == {"x": "", "y": "slower"}
-    change = found["x", "forward", "f32", "NXC", "jaxconv"]
+    a = {X: noisy, Y: (1.0, 1.01, 0.99, 1.0, 1.0)}
+    b = {X: [1.2 * t for t in reversed(noisy)], Y: (1.2, 1.21, 1.19, 1.2, 1.2)}
+    rows = changes(a, b, 0.99)["rows"]
+    assert [rows[key(x)].verdict(0.05) for x in "xy"] == ["", "slower"]
+    change = rows[key("x")]
     assert change.low < 1 < change.ratio < change.high
 
 
@@ -95,18 +83,12 @@ def test_two_engines_of_one_run_share_their_noise(tmp_path):
         ({"status": "failed", "reason": "it broke"}, 1, "x forward f32 NXC jaxconv fails"),
     ],
 )
-def test_the_exit_code(tmp_path, after, code, told):
+def test_the_exit_code(tmp_path, capsys, after, code, told):
     still = row("y", jaxconv=entry(1.0, 1.0, 1.0))
-    for name, one in (("a", entry(1.0, 1.0, 1.0)), ("b", after)):
-        files.write(str(tmp_path / f"{name}.csv"), results(row("x", jaxconv=one), still))
-    command = [sys.executable, "-m", "benchmarks.compare", "--threshold=0.2"]
-    done = subprocess.run(
-        [*command, str(tmp_path / "a.csv"), str(tmp_path / "b.csv")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert told in done.stdout
-    assert "one run a side" in done.stdout
+    paths = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    for path, one in zip(paths, (entry(1.0, 1.0, 1.0), after), strict=True):
+        files.write(path, results(row("x", jaxconv=one), still))
+    assert compare.main(["compare", "--threshold=0.2", *paths]) == code
+    out = capsys.readouterr().out
+    assert told in out
+    assert "one run a side" in out

@@ -7,45 +7,38 @@ import pytest
 
 from benchmarks import figures, files, regret
 from benchmarks.pool import ROOT
-from tests.support.results import entry, results, row
-
-
-def timed(seconds):
-    return entry(seconds, seconds, seconds)
+from tests.support.results import entry, estimate, estimates, results, row, timed
 
 
 @pytest.fixture
 def document(tmp_path):
     """A document with one block, as the command writes it."""
     rows = [
-        row("x", jaxconv=timed(0.0012), lax=timed(1.5), torch=timed(0.0003)),
-        row("x", "data", jaxconv=timed(0.002), lax=timed(0.001), torch=timed(0.001)),
-        row("x", "weights", jaxconv=timed(0.0005), torch=timed(0.001)),
-        row("z", kind="grouped 2-D", jaxconv=timed(0.005), lax=timed(0.01), torch=timed(0.001)),
+        row("x", **timed(1.2, 1500, 0.3)),
+        row("x", "data", **timed(2, 1, 1)),
+        row("x", "weights", **timed(0.5, 1, labels=("jaxconv", "torch"))),
+        row("z", kind="grouped 2-D", **timed(5, 10, 1)),
     ]
     files.write(str(tmp_path / "run.csv"), results(*rows))
-    steps = (
-        row(
-            layer,
-            "step",
-            **{
-                "lax": entry(9.0, lax, 9.0, compile_s=1.25),
-                "lax+install": entry(8.0, own, 8.0, compile_s=0.5),
-                "torch": entry(8.0, 0.01, 8.0),
-            },
-        )
-        for layer, lax, own in (("CNN", 0.0061, 0.0122), ("U-Net", 1.2345, 0.0121))
-    )
-    engines = {label: {"jax": "1.2.3"} for label in ("lax", "lax+install", "torch")}
-    files.write(str(tmp_path / "steps.csv"), results(*steps) | {"engines": engines})
-    numbers = dict.fromkeys(files.NUMBERS, 0) | {"status": "ok", "compile_s": 0.5}
-    told = [
-        row(kind, kind=kind, jaxconv=numbers | {"cycles": 5}, lax=numbers | {"cycles": lax})
-        for kind, lax in (("grouped 2-D", 20), ("dense 2-D", 5))
+    labels = ("lax", "lax+install", "torch")
+    steps = [
+        row("CNN", "step", **timed(6.1, 12.2, 10, labels=labels)),
+        row("U-Net", "step", **timed(1234.5, 12.1, 10, labels=labels)),
     ]
-    head = {"schema": files.COMPILED, "platform": "tpu", "target": "v5e", "rows": told}
-    versions = {"jaxconv": {"python": "3.13", "jax": "0.12", "libtpu": "0.1"}, "lax": {}}
-    files.write(str(tmp_path / "tpu.csv"), head | {"engines": versions})
+    for step in steps:
+        step["engines"]["lax"]["compile_s"] = 1.25
+        step["engines"]["lax+install"]["compile_s"] = 0.5
+    files.write(str(tmp_path / "steps.csv"), results(*steps) | {"engines": dict.fromkeys(labels)})
+    labels = ("jaxconv", "torch", "torch+compile")
+    times = ((2, 1, 4), (8, 8, 2), (1000, 1000, 1000))
+    nets = [row(f"net {n}", "inference", **timed(*ms, labels=labels)) for n, ms in enumerate(times)]
+    nets[2]["dtype"] = "bf16"
+    files.write(str(tmp_path / "nets.csv"), results(*nets) | {"engines": dict.fromkeys(labels)})
+    told = [
+        row(kind, kind=kind, jaxconv=estimate(5), lax=estimate(cycles))
+        for kind, cycles in (("grouped 2-D", 20), ("dense 2-D", 5))
+    ]
+    files.write(str(tmp_path / "tpu.csv"), estimates(*told))
     path = tmp_path / "DOC.md"
 
     def make(block):
@@ -61,98 +54,71 @@ def document(tmp_path):
 
 
 BLOCKS = {
-    "overall run.csv": [
-        ["type, layout", "jaxconv", "lax"],
-        ["float32, channels last (NXC)", "2.11", "36.84"],  # (4*2*.5*5)^1/4, (5000*10)^1/3
-    ],
-    "overall run.csv lax jaxconv": [
-        ["type, layout", "lax", "jaxconv"],
-        ["float32, channels last (NXC)", "36.84", "2.11"],
-    ],
-    "counts run.csv jaxconv": [
-        ["", "jaxconv"],
-        ["rows", "4"],
-        ["faster than PyTorch", "1"],
-        ["over 4 times PyTorch's time", "1"],
-        ["slowest row, in multiples of PyTorch's time", "5.0"],
-        ["slower than lax by over 15%", "1"],
-    ],
-    "classes run.csv jaxconv": [
-        [
-            "class",
-            "rows",
-            "jaxconv, forward",
-            "jaxconv, data gradient",
-            "jaxconv, weights gradient",
-        ],
-        ["dense 2-D", "3", "4.00", "2.00", "0.50"],
-        ["grouped 2-D", "1", "5.00", "", ""],
-        ["all", "4", "4.47", "2.00", "0.50"],
-    ],
-    "compiled steps.csv": [
-        ["seconds to compile", "lax", "lax with jaxconv", "PyTorch"],
-        ["CNN", "1.2", "0.5", "-"],
-        ["U-Net", "1.2", "0.5", "-"],
-    ],
-    "estimates tpu.csv": [
-        ["v5e", "rows", "estimated cycles / lax's", "worst", "best"],
-        ["dense 2-D", "1", "1.000", "1", "1"],
-        ["grouped 2-D", "1", "0.250", "0.25", "0.25"],
-        ["all", "2", "0.500", "1", "0.25"],
-    ],
-    "compilers tpu.csv": [
-        ["compiled for", "by", "types", "layouts", "rows"],
-        ["v5e", "jax 0.12, libtpu 0.1", "f32", "NXC", "2"],
-    ],
+    # (4*2*.5*5)^1/4, (5000*10)^1/3
+    "overall run.csv": """
+        type, layout | jaxconv | lax
+        float32, channels last (NXC) | 2.11 | 36.84""",
+    "overall run.csv lax jaxconv": """
+        type, layout | lax | jaxconv
+        float32, channels last (NXC) | 36.84 | 2.11""",
+    "counts run.csv jaxconv": """
+         | jaxconv
+        rows | 4
+        faster than PyTorch | 1
+        over 4 times PyTorch's time | 1
+        slowest row, in multiples of PyTorch's time | 5.0
+        slower than lax by over 15% | 1""",
+    "classes run.csv jaxconv": """
+        class | rows | jaxconv, forward | jaxconv, data gradient | jaxconv, weights gradient
+        dense 2-D | 3 | 4.00 | 2.00 | 0.50
+        grouped 2-D | 1 | 5.00 ||
+        all | 4 | 4.47 | 2.00 | 0.50""",
+    "networks steps.csv": """
+        ms a step | lax | lax with jaxconv | PyTorch
+        CNN | 6.1 | 12 | 10
+        U-Net | 1,200 | 12 | 10
+        geometric mean, in multiples of PyTorch's time | 8.68 | 1.21 |""",
+    "networks steps.csv f32 lax+install torch": """
+        ms a step | lax with jaxconv | PyTorch
+        CNN | 12 | 10
+        U-Net | 12 | 10
+        geometric mean, in multiples of PyTorch's time | 1.21 |""",
+    # each row has a faster PyTorch, and another type is left out: (2*4)^1/2, (1*4)^1/2, (4*1)^1/2
+    "networks nets.csv f32": """
+        ms a call | jaxconv | PyTorch | PyTorch, compiled
+        net 0 | 2 | 1 | 4
+        net 1 | 8 | 8 | 2
+        geometric mean, in multiples of the faster PyTorch's time | 2.83 | 2.00 | 2.00""",
+    "compiled steps.csv": """
+        seconds to compile | lax | lax with jaxconv | PyTorch
+        CNN | 1.2 | 0.5 | -
+        U-Net | 1.2 | 0.5 | -""",
+    "estimates tpu.csv": """
+        v5e | rows | estimated cycles / lax's | worst | best
+        dense 2-D | 1 | 1.000 | 1 | 1
+        grouped 2-D | 1 | 0.250 | 0.25 | 0.25
+        all | 2 | 0.500 | 1 | 0.25""",
+    "compilers tpu.csv": """
+        compiled for | by | types | layouts | rows
+        v5e | jax 0.12, libtpu 0.1 | f32 | NXC | 2""",
 }
 
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block(document, block):
     head, _, *lines = document(block)
-    assert [head, *lines] == BLOCKS[block]
-
-
-def test_networks(document):
-    head, _, *lines = document("networks run.csv")
-    assert head == ["ms a step", "jaxconv", "lax", "PyTorch"]
-    assert lines[0] == ["x", "1.2", "1,500", "0.3"]
-    assert lines[-1] == ["geometric mean, in multiples of PyTorch's time", "2.11", "36.84", ""]
-    head, _, *lines = document("networks steps.csv f32 lax+install torch")
-    assert head == ["ms a step", "lax with jaxconv", "PyTorch"]
-    assert lines[:2] == [["CNN", "12", "10"], ["U-Net", "12", "10"]]
-
-
-def test_networks_of_one_type_against_the_faster_pytorch(document, tmp_path):
-    """Each row has a faster one; a row of another type is left out."""
-    timings = ((0.002, 0.001, 0.004), (0.008, 0.008, 0.002), (1.0, 1.0, 1.0))
-    labels = ("jaxconv", "torch", "torch+compile")
-    rows = [
-        row(f"net {n}", "inference", **dict(zip(labels, map(timed, own), strict=True)))
-        for n, own in enumerate(timings)
-    ]
-    rows[2]["dtype"] = "bf16"
-    rows = [x | {"problem": ""} for x in rows]
-    engines = dict.fromkeys(labels)
-    files.write(str(tmp_path / "nets.csv"), results(*rows) | {"engines": engines})
-    head, _, *lines = document("networks nets.csv f32")
-    assert head == ["ms a call", "jaxconv", "PyTorch", "PyTorch, compiled"]
-    assert lines[0] == ["net 0", "2", "1", "4"]
-    # (2 * 4)^1/2, (1 * 4)^1/2, (4 * 1)^1/2
-    last = ["geometric mean, in multiples of the faster PyTorch's time", "2.83", "2.00", "2.00"]
-    assert lines[1:] == [["net 1", "8", "8", "2"], last]
+    expected = [line.split("|") for line in BLOCKS[block].splitlines()[1:]]
+    assert [head, *lines] == [[cell.strip() for cell in line] for line in expected]
 
 
 def test_both_formats_of_pytorch(tmp_path):
     """The least times in both, of the rows that have both."""
     pytorch = [
-        entry(0.002, variant="contiguous", variants={"contiguous": 0.002, "channels_last": 0.008}),
-        entry(
-            0.001, variant="channels_last", variants={"contiguous": 0.002, "channels_last": 0.001}
-        ),
-        entry(0.001, variant="contiguous", variants={"contiguous": 0.001}),
+        entry(2, variant="contiguous", variants={"contiguous": 2, "channels_last": 8}),
+        entry(1, variant="channels_last", variants={"contiguous": 2, "channels_last": 1}),
+        entry(1, variant="contiguous", variants={"contiguous": 1}),
     ]
-    rows = [row(f"{n}", jaxconv=timed(0.004), torch=torch) for n, torch in enumerate(pytorch)]
+    rows = [row(f"{n}", **timed(4), torch=torch) for n, torch in enumerate(pytorch)]
     files.write(str(tmp_path / "run.csv"), results(*rows))
     run = files.read(tmp_path / "run.csv")
     assert run["rows"][0]["engines"]["torch"]["variants"] == pytorch[0]["variants"]

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from benchmarks import (
+    applications,
     compare,
     compiled,
     figures,
@@ -23,6 +24,7 @@ COMMANDS = {
     regret: {"dtypes", "filter", "out"} | ROWS,
     train_step: SHARED,
     inference: SHARED | {"batches", "size"},
+    applications: SHARED | {"batch", "ops", "size"},
     compiled: SHARED | ROWS | {"platform", "sample", "target"},
     compare: {"all", "confidence", "only", "threshold"},
     figures: {"check"},
@@ -74,6 +76,8 @@ def test_a_flag_that_does_not_exist(module, capsys):
         (compare, ["a.csv"], "takes A.csv B.csv; got a.csv"),
         (compare, ["a.csv", "b.csv", "c.csv"], "takes A.csv B.csv; got a.csv b.csv c.csv"),
         (figures, ["--check"], "takes DOCUMENT...; got none"),
+        (compiled, ["--target=h100"], "--target: h100; known for tpu: v5e, v4"),
+        (compiled, ["--engines=torch"], "--engines: torch compiles nothing; known: jaxconv, lax"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(module, argv, why, capsys):

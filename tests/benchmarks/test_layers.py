@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import arrays, engines, layers, table, verdicts
 from benchmarks.engines import jaxconv as jaxconv_engine
-from benchmarks.layer import OPS
+from benchmarks.layer import OPS, Layer
 from benchmarks.problem import parse
 
 ROWS = table.layers("tiny")
@@ -41,12 +41,13 @@ def test_results_are_held_against_the_defining_sum(layer, op, monkeypatch):
     run = jaxconv_engine.contraction(layer, op, "NXC")
     with jax.enable_x64(True):
         whole = np.asarray(run(*operands))
-        terms = np.asarray(run(*(np.ones(shape) for shape in layer.operand_shapes(op))))
+        terms = np.asarray(run(*(np.ones(shape) for shape in layer.op_shapes(op)[:2])))
     np.testing.assert_allclose(verdicts.contract(layer, op, *operands), whole, atol=1e-12)
     assert layer.flops == 2 * terms.sum()
     assert layer.products(op) >= terms.max()
     monkeypatch.setattr(verdicts, "SAMPLE_FLOPS", 0.7 * layer.flops)
-    expected, got = verdicts.sample(layer, op, *operands, whole)
+    expected = verdicts.sample(layer, op, *operands)
+    got = whole[tuple(map(slice, expected.shape))]
     assert 0 < expected.size < whole.size
     np.testing.assert_allclose(expected, got, atol=1e-12)
 
@@ -125,62 +126,62 @@ def test_rounding_partial_sums_is_inexact_but_not_wrong(dtype, roundings):
         assert (note["ok"], "inexact" in note) == (True, True), (terms, note)
 
 
+def job(row, op, dtype="f32", layout="NXC"):
+    more = {"layer": dataclasses.asdict(row), "op": op, "dtype": dtype, "layout": layout}
+    return {"kind": "layer", "threads": 2} | more
+
+
+def judged(work, results):
+    """The names of those results of a job that are judged right, and all notes."""
+    operands = arrays.operands(Layer.from_json(work["layer"]), work["op"], work["dtype"])
+    listed = {name: [result] for name, result in results.items()}
+    notes = layers.judge(work, operands, listed, dict.fromkeys(results, "cpu"))
+    return [name for name, note in notes.items() if note["ok"]], notes
+
+
+def expected(row):
+    operands = arrays.operands(row, "forward", "f32")
+    return verdicts.contract(row, "forward", *operands).astype(np.float32)
+
+
 def test_each_result_is_held_against_the_others():
-    layer = SMALL[0]
-    operands = arrays.operands(layer, "forward", "f32")
-    right = verdicts.contract(layer, "forward", *operands).astype(np.float32)
+    whole = expected(SMALL[0])
     results = {
-        "good/": right,
-        "rounded/": arrays.representable(right, "bf16"),
-        "flipped/": right[:, ::-1],
-        "nan/": np.where(right == right.max(), np.nan, right),
-        "short/": right[1:],
+        "good/": whole,
+        "rounded/": arrays.representable(whole, "bf16"),
+        "flipped/": whole[:, ::-1],
+        "nan/": np.where(whole == whole.max(), np.nan, whole),
+        "short/": whole[1:],
     }
-    notes = layers.judge(layer, "forward", "f32", operands, results, dict.fromkeys(results, "cpu"))
-    assert {k: n["ok"] for k, n in notes.items()} == {
-        "good/": True,
-        "rounded/": False,
-        "flipped/": False,
-        "nan/": False,
-        "short/": False,
-    }
+    names, notes = judged(job(SMALL[0], "forward"), results)
+    assert names == ["good/"]
     assert "exact" in notes["flipped/"]["reason"]
 
 
 def test_what_the_sample_misses_the_others_catch(monkeypatch):
-    layer = SMALL[0]
     monkeypatch.setattr(verdicts, "SAMPLE_FLOPS", 0)
-    operands = arrays.operands(layer, "forward", "f32")
-    right = verdicts.contract(layer, "forward", *operands).astype(np.float32)
-    broken = right.copy()
+    whole = expected(SMALL[0])
+    broken = whole.copy()
     broken[-1, -1, -1, -1] += 1
-    right[0, 0, 0, 0] *= 1 + 2**-22  # less exact on the sample, but right
-    results = {"a/": right, "b/": right, "c/": broken}
-    notes = layers.judge(layer, "forward", "f32", operands, results, dict.fromkeys(results, "cpu"))
-    assert sum(n["ok"] for n in notes.values()) < 3
+    whole[0, 0, 0, 0] *= 1 + 2**-22  # less exact on the sample, but right
+    names, notes = judged(job(SMALL[0], "forward"), {"a/": whole, "b/": whole, "c/": broken})
+    assert len(names) < 3
     assert any("differs" in n.get("reason", "") for n in notes.values())
 
 
-def results(engine, row, op, dtype="f32", layout="NXC"):
+def results(engine, work):
     """The result of every variant of an engine."""
-    job = {
-        "kind": "layer",
-        "layer": dataclasses.asdict(row),
-        "op": op,
-        "dtype": dtype,
-        "layout": layout,
-        "threads": 2,
-    }
-    prepared = engine.prepare(job, arrays.operands(row, op, dtype))
+    operands = arrays.operands(Layer.from_json(work["layer"]), work["op"], work["dtype"])
+    prepared = engine.prepare(work, operands)
     return {f"{variant}/": timed.fetch(timed.call())[0] for variant, timed in prepared.items()}
 
 
-def run(engine, row, op, dtype="f32", layout="NXC"):
+def run(engine, *of):
     """Every variant of an engine gives the right result."""
-    found, operands = results(engine, row, op, dtype, layout), arrays.operands(row, op, dtype)
-    notes = layers.judge(row, op, dtype, operands, found, dict.fromkeys(found, "cpu"))
-    assert all(note["ok"] for note in notes.values()), notes
+    found = results(engine, job(*of))
+    names, notes = judged(job(*of), found)
     assert found
+    assert names == [*found], notes
 
 
 @pytest.fixture
@@ -210,11 +211,9 @@ def test_each_kind_of_row_runs_through_every_engine(engine, row):
 def test_each_member_of_an_ensemble_has_operands_of_its_own(engine):
     for row, op in zip(SMALL[:3], OPS, strict=True):
         row = dataclasses.replace(row, members=3)
-        [result] = results(engine, row, op).values()
-        operands = arrays.operands(row, op, "f32")
+        [result] = results(engine, job(row, op)).values()
         told = {"right": result, "exchanged": result[[0, 2, 1]]}
-        notes = layers.judge(row, op, "f32", operands, told, dict.fromkeys(told, "cpu"))
-        assert [name for name, note in notes.items() if note["ok"]] == ["right"]
+        assert judged(job(row, op), told)[0] == ["right"]
 
 
 @every_engine
