@@ -26,6 +26,7 @@ from jaxconv._contract.contractions import SLOTS
 from jaxconv._lowering import choose_plan, problem_of
 from jaxconv._rules.op import OPS
 from tests.support import oracle
+from tests.support.calls import TENSORS, Hostile
 from tests.support.exact import BF16, F16, F32, F64, demand_equal, exact_arrays
 from tests.support.grid import SPELLINGS, build, factors
 from tests.support.oracle import round_to
@@ -97,17 +98,6 @@ def test_a_valid_call_is_exact_by_every_form(case, dtype):
 # Any call
 
 
-class Hostile:
-    """Whatever it is asked raises an error of its own."""
-
-    def _raise(self, *_):
-        raise RuntimeError("hostile")
-
-    __index__ = __int__ = __float__ = __repr__ = __str__ = __len__ = __iter__ = __array__ = _raise
-    __eq__ = __bool__ = __jax_array__ = __getitem__ = _raise
-    __hash__ = None
-
-
 @dataclass(frozen=True)
 class Made:
     """What is made when it is passed, for it has no repr that Hypothesis could show."""
@@ -121,7 +111,6 @@ def deleted():
     return array
 
 
-TENSORS = ("src", "diff_dst", "weights", "bias", "residual")
 LITTLE = st.integers(0, 4)
 NUMBERS = st.one_of(
     LITTLE,
