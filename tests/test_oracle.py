@@ -1,4 +1,4 @@
-"""The oracle against sums done by hand; `ops/test_literal.py` has those of oneDNN's own unit tests.
+"""The oracle against sums done by hand; `ops/test_literal.py` has those of oneDNN's unit tests.
 
 The taps are powers of ten: the digits of a result show which elements met which taps.
 """
@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import jaxconv
 from tests.support import oracle, small
 from tests.support.oracle import round_to
 
@@ -48,6 +49,9 @@ LINES = [
     ("convolution_backward_data", (*SEVEN, [1, 7, 1]), {"strides": 2}, [3, 30, 5, 50, 7, 70, 0]),
     ("conv_transpose", SEVEN, LOWER | {"strides": 2, "dst_shape": [1, 3, 1]}, [5, 50, 7]),
     ("conv_transpose", SEVEN, UPPER | {"strides": 2, "dst_shape": [1, 4, 1]}, [30, 5, 50, 7]),
+    ("conv_transpose", SEVEN, LOWER | {"strides": 2, "dst_shape": [1, 2, 1]}, [5, 50]),
+    ("conv_transpose", SEVEN, LOWER | {"strides": 2, "dst_shape": [1, 7, 1]},
+     [3, 30, 5, 50, 7, 70, 0]),
     # 5 + 1 of output padding, of which 7 - 6 = 1 has to be padded away: at the beginning
     ("conv_transpose", SEVEN,
      LOWER | {"strides": 2, "output_padding": 1, "dst_shape": [1, 6, 1]}, [30, 5, 50, 7, 70, 0]),
@@ -63,8 +67,11 @@ LINES = [
 
 @pytest.mark.parametrize(("op", "arrays", "attributes", "expected"), LINES)
 def test_a_line(op, arrays, attributes, expected):
+    """Of the oracle, and of the package."""
     result = getattr(oracle, op)(*arrays, **attributes)
     np.testing.assert_array_equal(result.ravel(), expected)
+    found = getattr(jaxconv, op)(*map(np.float32, arrays[:2]), *arrays[2:], **attributes)
+    np.testing.assert_array_equal(found, result)
 
 
 def test_axes_are_not_mixed_up():

@@ -1,4 +1,4 @@
-"""The package, and the tests' oracle, against what the unit tests of oneDNN expect."""
+"""The package, and the tests' oracle, against what the unit tests of oneDNN expect, and by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,14 @@ SIZES = [
     ("conv_transpose", 6, 4, 6, (2, 1), {"auto_pad": "same_lower"}),
     ("conv_transpose", 5, 3, 5, (1, 1),
      {"auto_pad": "same_upper", "pads_begin": [], "pads_end": []}),
+    # By hand
+    ("convolution", 6, 4, 3, (0, 0), {"auto_pad": "valid", "pads_begin": 5}),
+    *(
+        ("convolution", 6, 4, 6, (0, 3), {"auto_pad": mode, "pads_end": 3, "pads_begin": []})
+        for mode in (None, "NotSet", "explicit")
+    ),
+    ("conv_transpose", 6, 4, 6, (1, 2), {"auto_pad": "same_upper"}),
+    ("conv_transpose", 3, 3, 12, (0, 0), {"strides": 2, "output_padding": 5}),
 ]  # fmt: skip
 
 # op, data, weights (OIX), result, attributes
