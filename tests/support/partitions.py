@@ -1,12 +1,12 @@
 """Partitions of graphs: a convolution and steps that follow, as a table with their formulas."""
 
 from dataclasses import replace
-from math import erf, sqrt
 
 import jax.numpy as jnp
 import numpy as np
 
 from tests.support import oracle
+from tests.support.activations import FORMULAS
 from tests.support.forms import GROUPED
 from tests.support.graphs import graph, integers, node, tensor
 
@@ -45,10 +45,6 @@ def make(*steps, kind="Convolution", dtype="f32", data_format="NXC", reads=(SRC,
             attributes["data_format"] = data_format
         nodes.append(node(place + 1, step, [*map(read, ids)], read(10 + place), **attributes))
     return graph(*nodes, **more)
-
-
-def sigmoid(x):
-    return (1 + np.tanh(x / 2)) / 2
 
 
 #: name: (steps, what the operation is told, the formula of sums and of other tensors by id)
@@ -108,21 +104,21 @@ CASES = {
     # Smooth functions
     "bias, swish": (
         [("BiasAdd", [DST, CHANNELS]), ("Sigmoid", [10]), ("Multiply", [10, 11])],
-        ["bias", "silu"], lambda x, v: (x + v[CHANNELS]) * sigmoid(x + v[CHANNELS]),
+        ["bias", "silu"], lambda x, v: FORMULAS["silu"](x + v[CHANNELS]),
     ),
     "sum, swish from the left, relu": (
         [("Add", [DST, OTHER]), ("Sigmoid", [10]), ("Multiply", [11, 10]), ("ReLU", [12])],
         ["residual", "silu"],
-        lambda x, v: np.maximum((x + v[OTHER]) * sigmoid(x + v[OTHER]), 0),
+        lambda x, v: np.maximum(FORMULAS["silu"](x + v[OTHER]), 0),
     ),
     "relu, swish": (
         [("ReLU", [DST]), ("Sigmoid", [10]), ("Multiply", [10, 11])], ["relu"],
-        lambda x, v: np.maximum(x, 0) * sigmoid(x),
+        lambda x, v: FORMULAS["silu"](np.maximum(x, 0)),
     ),
-    "gelu": ([("GELU", [DST])], ["gelu_erf"], lambda x, v: x / 2 * (1 + ERF(x / sqrt(2)))),
+    "gelu": ([("GELU", [DST])], ["gelu_erf"], lambda x, v: FORMULAS["gelu_erf"](x)),
     "gelu tanh": (
         [("GELU", [DST], {"mode": "gelu_tanh"})], ["gelu_tanh"],
-        lambda x, v: x / 2 * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        lambda x, v: FORMULAS["gelu_tanh"](x),
     ),
     "elu": (
         [("Elu", [DST], {"alpha": 0.5})], ["elu", 0.5],
@@ -131,12 +127,11 @@ CASES = {
     "tanh": ([("Tanh", [DST])], ["tanh"], lambda x, v: np.tanh(x)),
     "sigmoid, product": (
         [("Sigmoid", [DST]), ("Multiply", [10, OTHER])], ["sigmoid"],
-        lambda x, v: sigmoid(x) * v[OTHER],
+        lambda x, v: FORMULAS["sigmoid"](x) * v[OTHER],
     ),
     "hard swish": ([("HardSwish", [DST])], [], lambda x, v: x * np.clip(x + 3, 0, 6) / 6),
 }  # fmt: skip
 SMOOTH = list(CASES)[list(CASES).index("bias, swish") :]
-ERF = np.vectorize(erf)
 VARIANTS = {
     "": {},
     ", channels first": {"data_format": "NCX"},
