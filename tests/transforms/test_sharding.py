@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import jax
@@ -20,9 +21,11 @@ from tests.support.forms import (
     ROLES,
     Form,
     alternately,
+    assert_equal,
     each,
     gradients,
     operands,
+    with_gradients,
 )
 from tests.support.programs import collectives
 
@@ -62,14 +65,11 @@ def operate(form, name, specs, dtype=np.float32):
     """An operation and its gradients on sharded arguments: exact; the results and collectives."""
     arguments = operands(form, name, dtype, limit=4 if dtype == np.float32 else 2)
 
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    found, text = run_and_read(everything, specs, *arguments)
-    expected = form.exact(name, *arguments[:2]), *form.exact_gradients(name, *arguments)
-    for x, y in zip(found, expected, strict=True):
-        assert x.dtype == dtype
-        np.testing.assert_array_equal(x, oracle.round_to(y, dtype))
+    run = partial(with_gradients, form.op(name))
+    found, text = run_and_read(run, specs, *arguments)
+    assert {x.dtype for x in found} == {np.dtype(dtype)}
+    expected = form.exact_with_gradients(name, *arguments)
+    assert_equal(found, [oracle.round_to(x, dtype) for x in expected])
     return found, collectives(text)
 
 
@@ -209,8 +209,7 @@ def test_spatially_sharded(form, name):
     if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
         # else a weights gradient may gather: long rows added up piecewise, or many taps
         assert set(collectives(text)) <= {"collective-permute", "all-reduce"}
-    for x, y in zip(pulled, form.exact_gradients(name, a, b, t), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_equal(pulled, form.exact_gradients(name, a, b, t))
 
 
 COLUMNS = {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")}

@@ -141,20 +141,6 @@ def test_empty(name):
     np.testing.assert_array_equal(found, np.zeros((2, *t.shape)))
 
 
-@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
-def test_bias(name):
-    op = GROUPED.op(name)
-    a, b, t = operands(GROUPED, name)
-    bias = integers((t.shape[1], 3), 5)
-    found = jax.vmap(op, (None, None, 1))(a, b, bias)
-    np.testing.assert_array_equal(found, [GROUPED.exact(name, a, b, x) for x in bias.T])
-    ensemble = integers((3, *b.shape), 6)
-    found = jax.vmap(op, (None, 0, 1))(a, ensemble, bias)
-    np.testing.assert_array_equal(
-        found, [GROUPED.exact(name, a, w, x) for w, x in zip(ensemble, bias.T, strict=True)]
-    )
-
-
 # Beside shardings. A mapped axis and the batch merge into one; the sharded of the two must
 # be the major one, or the merge gathers the other's parts.
 
