@@ -92,10 +92,10 @@ def problem(form: Form, slot: str, dtype=np.float32):
     return _lowering.problem_of(slot, *types, geometry, np.dtype(dtype), Target("cpu"))
 
 
-def claims(form: Form, slot: str, name: str) -> bool:
+def claims(form: Form, slot: str, name: str, dtype=np.float32) -> bool:
     """Whether a form of the library's is part of the plan that forcing it makes."""
     try:
-        plan = _lowering.choose_plan(problem(form, slot), "cpu", name)
+        plan = _lowering.choose_plan(problem(form, slot, dtype), "cpu", name)
     except ValueError:
         return False
     return name == _lowering.PORTABLE or name in dict(plan.steps())
