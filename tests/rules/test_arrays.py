@@ -13,17 +13,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from jaxconv._rules import attributes
-from tests.support.calls import (
-    FINE,
-    KERNEL,
-    OP,
-    TENSORS,
-    VALID,
-    Hostile,
-    array,
-    call,
-    message,
-)
+from tests.support.calls import FINE, KERNEL, OP, TENSORS, VALID, Hostile, array, call, message
 
 PRECISIONS = (
     "`precision` must be None, a jax.lax.Precision or its name ('default', 'high' or "

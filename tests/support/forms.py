@@ -141,6 +141,10 @@ PUBLISHED = replace(GROUPED, published=True)
 FORMS = {"dense": DENSE, "grouped": GROUPED}
 
 
+each_op = pytest.mark.parametrize("name", OPS)
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
+
+
 def each(argument: str, values: dict, slow: Sequence[str] = ()):
     """Parametrize by named values, of which those in `slow` are left to `-m slow`."""
     return pytest.mark.parametrize(
@@ -179,8 +183,3 @@ def operands(form: Form, name: str, dtype=np.float32, limit: int = 4) -> tuple:
     return tuple(
         integers(shapes[slot], seed, dtype, limit) for seed, slot in enumerate(ROLES[name])
     )
-
-
-def compiled_together(function: Callable, arguments: dict[str, tuple]) -> dict[str, tuple]:
-    """function(name, *arguments) of each operation, in one program: one compilation for all."""
-    return jax.jit(lambda of: {name: function(name, *args) for name, args in of.items()})(arguments)

@@ -17,17 +17,16 @@ from tests.support.forms import (
     GROUPED,
     OPS,
     ROLES,
-    compiled_together,
     derivatives,
     each,
+    each_op,
+    each_slot,
     gradients,
     integers,
     operands,
 )
 from tests.support.programs import contractions, equations, primitives
 
-each_op = pytest.mark.parametrize("name", OPS)
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = each("form", FORMS)
 
 
@@ -92,6 +91,11 @@ def test_no_other_primitive_sums_products_at_any_order(name):
 
 def leaves(tree):
     return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+
+
+def compiled_together(function, arguments):
+    """function(name, *arguments) of each operation, in one program: one compilation for all."""
+    return jax.jit(lambda of: {name: function(name, *args) for name, args in of.items()})(arguments)
 
 
 @each_form

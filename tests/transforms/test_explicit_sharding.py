@@ -19,6 +19,7 @@ from tests.support.forms import (
     alternately,
     assert_equal,
     each,
+    each_slot,
     gradients,
     integers,
     operands,
@@ -26,7 +27,6 @@ from tests.support.forms import (
 )
 from tests.support.programs import collectives
 
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
 
 EXPLICIT = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit,) * 2)

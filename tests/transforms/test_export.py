@@ -15,11 +15,10 @@ from tests.support.forms import (
     GROUPED,
     ROLES,
     assert_equal,
+    each_slot,
     gradients,
     operands,
 )
-
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 

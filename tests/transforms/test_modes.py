@@ -18,12 +18,11 @@ from tests.support.forms import (
     GROUPED,
     OPS,
     assert_equal,
+    each_op,
     gradients,
     operands,
     with_gradients,
 )
-
-each_op = pytest.mark.parametrize("name", OPS)
 
 
 def test_the_suite_is_strict():

@@ -9,15 +9,9 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support.forms import GROUPED, OPS, PUBLISHED, ROLES, assert_equal, gradients, operands
+from tests.support.forms import OPS, PUBLISHED, ROLES, assert_equal, gradients, operands
 
 each_op = pytest.mark.parametrize("name", [name for name in OPS if "transpose" in name])
-
-
-def test_they_are_told_apart():
-    """By shape."""
-    assert PUBLISHED.shapes["kernel"] == (3, 4, 3, 2)
-    assert GROUPED.shapes["kernel"] == (6, 2, 3, 2)
 
 
 @each_op

@@ -21,6 +21,7 @@ from tests.support.forms import (
     alternately,
     assert_equal,
     each,
+    each_slot,
     gradients,
     operands,
     with_gradients,
@@ -29,7 +30,6 @@ from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
 each_form = each("form", FORMS)
 

@@ -21,13 +21,13 @@ from tests.support.forms import (
     GROUPED,
     ROLES,
     alternately,
+    each_slot,
     integers,
     operands,
 )
 from tests.support.programs import collectives, contractions, primitives
 from tests.support.timing import takes_at_most
 
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 # For the first argument, the second and the result: every argument alone and both, with the
