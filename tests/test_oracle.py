@@ -96,7 +96,10 @@ def weights_in(fmt, *by_dst_src):
 @pytest.mark.parametrize("weights_format", ["OIX", "XIO", "IOX", "XOI"])
 @pytest.mark.parametrize("family", ["convolution dst", "conv_transpose src", "conv_transpose dst"])
 def test_groups(data_format, weights_format, family):
-    """Channels (1, 2 | 3, 4) to (a, b, c | d, e, f): by the axis that has those of all groups."""
+    """Channels (1, 2 | 3, 4) to (a, b, c | d, e, f): by the axis that has those of all groups.
+
+    Of the oracle, and of the package.
+    """
     op, holds_all = family.split()
     attributes = {"data_format": data_format, "weights_format": weights_format, "groups": 2}
     fmt = weights_format + holds_all
@@ -109,6 +112,8 @@ def test_groups(data_format, weights_format, family):
     dst = channels(121, 242, 363, 572, 715, 858)
     bias = np.arange(100, 700, 100)
     np.testing.assert_array_equal(getattr(oracle, op)(src, weights, bias, **attributes), dst)
+    found = getattr(jaxconv, op)(*map(np.float32, (src, weights, bias)), **attributes)
+    np.testing.assert_array_equal(found, dst)
     result = getattr(oracle, f"{op}_backward_data")(diff_dst, weights, **attributes)
     np.testing.assert_array_equal(result, channels(7, 70, 23, 230))
     backward = getattr(oracle, f"{op}_backward_weights")

@@ -76,20 +76,6 @@ VALUES = [
     ("conv_transpose", [[0, 1], [2, 3]], SLOPE, SPREAD),
 ]  # fmt: skip
 
-# Transposed, groups=2, IOX: src (1, 4, 1, 1) and weights (4, 4, 1, 1) to dst (1, 8, 1, 1). The
-# second by hand: 1*(1, 2, 3, 4) + 2*(10, 20, 30, 40), 3*(5, 6, 7, 8) + 4*(50, 60, 70, 80)
-GROUPED_SRC = np.array([1.0, 2, 3, 4]).reshape(1, 4, 1, 1)
-GROUPED = [
-    (np.reshape(weights, (4, 4, 1, 1)), np.reshape(dst, (1, 8, 1, 1)))
-    for weights, dst in (
-        ([1.0, 0, 1, 0] * 4, [3.0, 0, 3, 0, 7, 0, 7, 0]),
-        (
-            [1.0, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8, 50, 60, 70, 80],
-            [21.0, 42, 63, 84, 215, 258, 301, 344],
-        ),
-    )
-]
-
 
 @pytest.mark.parametrize(("op", "size", "kernel", "expected", "pads", "attributes"), SIZES)
 def test_sizes(op, size, kernel, expected, pads, attributes):
@@ -128,13 +114,3 @@ def test_values(op, data, weights, expected, dtype):
     np.testing.assert_array_equal(np.asarray(result, np.float64), [[expected]])
     found = getattr(oracle, op)([[data]], [[weights]], **FORMATS)
     np.testing.assert_array_equal(found, [[expected]])
-
-
-@pytest.mark.parametrize(("weights", "expected"), GROUPED)
-def test_groups(weights, expected):
-    attributes = FORMATS | {"weights_format": "IOX", "groups": 2}
-    arrays = (jnp.asarray(x, jnp.float32) for x in (GROUPED_SRC, weights))
-    np.testing.assert_array_equal(jaxconv.conv_transpose(*arrays, **attributes), expected)
-    np.testing.assert_array_equal(
-        oracle.conv_transpose(GROUPED_SRC, weights, **attributes), expected
-    )

@@ -161,11 +161,6 @@ def test_an_array_stands_for_itself(ask, array):
 # Sizes by hand, beside those of ops/test_literal.py.
 
 
-def test_output_padding_that_is_implied():
-    implied = resolve("conv_transpose_backward_data", (1, 10, 3), (3, 3, 2), strides=4)
-    assert (implied.src_shape, implied.output_padding) == ((1, 2, 2), (3,))
-
-
 def test_same_pads_that_reach_dst_shape_in_a_backward_op_with_output_padding():
     found = resolve(
         "convolution_backward_data",
