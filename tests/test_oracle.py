@@ -1,4 +1,4 @@
-"""The oracle against sums done by hand; `ops/test_literal.py` has those of oneDNN's own unit tests.
+"""The oracle against sums done by hand; `ops/test_literal.py` has those of oneDNN's unit tests.
 
 The taps are powers of ten: the digits of a result show which elements met which taps.
 """
@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support import oracle
-from tests.support.grid import CASES
+import jaxconv
+from tests.support import oracle, small
 from tests.support.oracle import round_to
 
 
@@ -49,6 +49,9 @@ LINES = [
     ("convolution_backward_data", (*SEVEN, [1, 7, 1]), {"strides": 2}, [3, 30, 5, 50, 7, 70, 0]),
     ("conv_transpose", SEVEN, LOWER | {"strides": 2, "dst_shape": [1, 3, 1]}, [5, 50, 7]),
     ("conv_transpose", SEVEN, UPPER | {"strides": 2, "dst_shape": [1, 4, 1]}, [30, 5, 50, 7]),
+    ("conv_transpose", SEVEN, LOWER | {"strides": 2, "dst_shape": [1, 2, 1]}, [5, 50]),
+    ("conv_transpose", SEVEN, LOWER | {"strides": 2, "dst_shape": [1, 7, 1]},
+     [3, 30, 5, 50, 7, 70, 0]),
     # 5 + 1 of output padding, of which 7 - 6 = 1 has to be padded away: at the beginning
     ("conv_transpose", SEVEN,
      LOWER | {"strides": 2, "output_padding": 1, "dst_shape": [1, 6, 1]}, [30, 5, 50, 7, 70, 0]),
@@ -64,8 +67,11 @@ LINES = [
 
 @pytest.mark.parametrize(("op", "arrays", "attributes", "expected"), LINES)
 def test_a_line(op, arrays, attributes, expected):
+    """Of the oracle, and of the package."""
     result = getattr(oracle, op)(*arrays, **attributes)
     np.testing.assert_array_equal(result.ravel(), expected)
+    found = getattr(jaxconv, op)(*map(np.float32, arrays[:2]), *arrays[2:], **attributes)
+    np.testing.assert_array_equal(found, result)
 
 
 def test_axes_are_not_mixed_up():
@@ -90,7 +96,10 @@ def weights_in(fmt, *by_dst_src):
 @pytest.mark.parametrize("weights_format", ["OIX", "XIO", "IOX", "XOI"])
 @pytest.mark.parametrize("family", ["convolution dst", "conv_transpose src", "conv_transpose dst"])
 def test_groups(data_format, weights_format, family):
-    """Channels (1, 2 | 3, 4) to (a, b, c | d, e, f): by the axis that has those of all groups."""
+    """Channels (1, 2 | 3, 4) to (a, b, c | d, e, f): by the axis that has those of all groups.
+
+    Of the oracle, and of the package.
+    """
     op, holds_all = family.split()
     attributes = {"data_format": data_format, "weights_format": weights_format, "groups": 2}
     fmt = weights_format + holds_all
@@ -103,6 +112,8 @@ def test_groups(data_format, weights_format, family):
     dst = channels(121, 242, 363, 572, 715, 858)
     bias = np.arange(100, 700, 100)
     np.testing.assert_array_equal(getattr(oracle, op)(src, weights, bias, **attributes), dst)
+    found = getattr(jaxconv, op)(*map(np.float32, (src, weights, bias)), **attributes)
+    np.testing.assert_array_equal(found, dst)
     result = getattr(oracle, f"{op}_backward_data")(diff_dst, weights, **attributes)
     np.testing.assert_array_equal(result, channels(7, 70, 23, 230))
     backward = getattr(oracle, f"{op}_backward_weights")
@@ -114,9 +125,10 @@ def test_groups(data_format, weights_format, family):
 def test_the_three_contractions_are_one_trilinear_form():
     """So those of the package are, too, where each result is that of the oracle."""
     rng = np.random.default_rng(9)
-    for axes in [case.axes for case in CASES[::3]]:
-        sizes = zip(*((a.fine, a.kernel, a.coarse) for a in axes), strict=True)
+    for form in small.draw(9, 100):
+        axes = oracle.resolve("convolution", form.fine, form.kernel, None, **form.attributes)
         channels = (2, 3, 4), (3, 5, 4), (2, 3, 5)  # N G I, G O I, N G O
+        sizes = form.fine, form.kernel, form.coarse
         shapes = [(*c, *x) for c, x in zip(channels, sizes, strict=True)]
         fine, kernel, coarse = (rng.integers(-9, 10, shape) for shape in shapes)
         form = np.sum(oracle.to_coarse(fine, kernel, axes) * coarse)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 import pytest
 
 import jaxconv
@@ -288,10 +288,6 @@ def test_the_types_are_those_that_are_taken(tmp_path):
 # What a call costs.
 
 
-def tiny(shape):
-    return jax.numpy.asarray(np.arange(np.prod(shape)).reshape(shape), np.float32)
-
-
 FINE, KERNEL, COARSE = (1, 4, 3, 2), (2, 1, 2, 3), (1, 3, 3, 3)
 
 
@@ -310,8 +306,7 @@ FINE, KERNEL, COARSE = (1, 4, 3, 2), (2, 1, 2, 3), (1, 3, 3, 3)
 def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
     """Checks, sizes and dispatch of an op that was called before, on arrays of no size."""
     function = getattr(jaxconv, op)
-    first, second = map(tiny, shapes)
-    src, weights = tiny(FINE), tiny(KERNEL)
+    first, second, src, weights = map(jnp.ones, (*shapes, FINE, KERNEL))
     numbers = jax.lax.conv_dimension_numbers(FINE, KERNEL, ("NHWC", "HWIO", "NHWC"))
 
     def ours():
@@ -335,10 +330,10 @@ def test_calls_that_differ_in_batch_share_their_geometry(monkeypatch):
         return run(call, *operands)
 
     monkeypatch.setattr(operate, "_compute", recorded)
-    weights = tiny((2, 3, 5))
+    weights = jnp.ones((2, 3, 5))
     for batch in (4, 7, 4):
-        jaxconv.convolution(tiny((batch, 10, 3)), weights, strides=3, auto_pad="same_lower")
-    jaxconv.convolution(tiny((4, 10, 3)), weights, strides=[3], pads_begin=1)
+        jaxconv.convolution(jnp.ones((batch, 10, 3)), weights, strides=3, auto_pad="same_lower")
+    jaxconv.convolution(jnp.ones((4, 10, 3)), weights, strides=[3], pads_begin=1)
     assert len(calls) == 2  # one trace for each batch; the other spelling finds the first
     assert calls[0] == calls[1]
     assert hash(calls[0]) == hash(calls[1])

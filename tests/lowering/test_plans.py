@@ -1,5 +1,6 @@
 """What is planned for a contraction: pure, quick, bounded, and the form that its line names."""
 
+import random
 import time
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxconv
+from benchmarks import random_layers
 from jaxconv import _lowering
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering import onednn_here
@@ -17,6 +19,7 @@ from jaxconv._lowering.forms import bits, blocks, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
+from tests.support import small
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
 DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
@@ -44,22 +47,17 @@ def names(found):
 
 
 def drawn(count):
-    rng = np.random.default_rng(7)
-
-    def pick(*values):
-        return values[rng.integers(len(values))]
-
-    for _ in range(count):
-        rank = pick(1, 2, 3, 4)
-        axes = [
-            axis(pick(1, 5, 14, 56), pick(1, 2, 3, 7, 31), pick(1, 1, 2, 3, 16), pick(1, 1, 2, 12))
-            for _ in range(rank)
-        ]
-        axes = [a if a.coarse > 0 else axis(9) for a in axes]
+    """Small convolutions and layers of networks, of any slot and type, on any devices."""
+    rng = random.Random(7)
+    networks = random_layers.layers(count // 2, seed=7)
+    for layer in [*networks, *small.draw(7, count // 2, ranks=(1, 2, 3, 4))]:
+        sizes = layer.fine, layer.kernel, layer.coarse, layer.strides, layer.dilations
+        axes = [Axis(*of_axis) for of_axis in zip(*sizes, layer.pads_begin, strict=True)]
+        fine, coarse = (c // layer.groups for c in layer.channels)
         yield problem(
-            pick("coarse", "fine", "kernel"), axes, groups=pick(1, 1, 2, 32, 256),
-            fine=pick(1, 1, 3, 8, 64), coarse=pick(1, 1, 4, 8, 96), batch=pick(None, 0, 1, 8),
-            dtype=pick(*DTYPES), devices=pick(1, 1, 4), onednn=pick(True, False),
+            rng.choice(small.SLOTS), axes, layer.groups, fine, coarse,
+            batch=rng.choice((None, 0, 1, 8)), dtype=rng.choice(DTYPES),
+            devices=rng.choice((1, 1, 4)), onednn=rng.choice((True, False)),
         )  # fmt: skip
 
 

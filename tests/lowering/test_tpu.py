@@ -24,7 +24,7 @@ def on_tpu(monkeypatch):
     pretend(monkeypatch, "tpu")
 
 
-GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.src_shape[0]]
+GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.form.batch]
 
 
 def every_other(first):

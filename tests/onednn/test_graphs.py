@@ -22,7 +22,7 @@ from tests.support.graphs import (
     tensor,
 )
 
-WINDOW, TAPS = FORWARD | {"auto_pad": "None"}, TAPS["OIX"]
+WINDOW = FORWARD | {"auto_pad": "None"}
 SRC, DST = tensor(0, *FINE), tensor(3, *COARSE)
 CONVOLUTION = node(7, "Convolution", [SRC, tensor(1, *TAPS)], DST, **WINDOW)
 RELU = node(2, "ReLU", [DST], tensor(9, *COARSE))

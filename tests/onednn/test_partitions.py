@@ -19,7 +19,6 @@ from tests.support.graphs import graph, integers, node, tensor
 from tests.support.partitions import (
     CASES,
     CHANNELS,
-    DATA,
     DST,
     OTHER,
     PAIRS,
@@ -30,6 +29,7 @@ from tests.support.partitions import (
     VARIANTS,
     compute_exact,
     draw,
+    find,
     make,
     make_case,
 )
@@ -134,7 +134,7 @@ def change_shape(made, number, shape):
 
 def test_what_does_not_fit_the_operation_is_computed_in_the_chain():
     """Sums that broadcast, biases of other types and formats, and shapes that are unknown."""
-    wide = DATA["Convolution"][1]
+    wide = find("Convolution", "NXC")[1][DST]
     one = change_shape(make(("Add", [DST, OTHER]), ("ReLU", [10])), OTHER, (1, *wide[1:]))
     first = make(("BiasAdd", [DST, CHANNELS]))
     first["graph"][1]["attrs"]["data_format"]["value"] = "NCX"

@@ -9,6 +9,7 @@ import pytest
 
 import jaxconv
 from jaxconv import resolve
+from tests.support import small
 
 FINE, COARSE, KERNEL = (2, 8, 6, 4), (2, 3, 4, 6), (3, 2, 2, 6)
 ATTRIBUTES = {"strides": (2, 1), "dilations": (1, 2), "groups": 2}
@@ -157,43 +158,7 @@ def test_an_array_stands_for_itself(ask, array):
         ask("convolution", array((2, 3)), KERNEL)
 
 
-# Sizes by hand, beside those of oneDNN's own tests in ops/test_literal.py.
-
-
-@pytest.mark.parametrize(
-    ("op", "src", "kernel", "attributes", "dst", "pads"),
-    [
-        ("convolution", 6, 4, {"auto_pad": "valid", "pads_begin": 5}, 3, (0, 0)),
-        ("convolution", 16, 4, {"dilations": 2, "auto_pad": "Valid"}, 10, (0, 0)),
-        ("convolution", 224, 3, {"strides": 2, "auto_pad": "valid"}, 111, (0, 0)),
-        ("convolution", 6, 4, {"auto_pad": None, "pads_end": 3, "pads_begin": []}, 6, (0, 3)),
-        ("convolution", 6, 4, {"auto_pad": "NotSet", "pads_end": 3}, 6, (0, 3)),
-        ("convolution", 6, 4, {"auto_pad": "explicit", "pads_end": 3}, 6, (0, 3)),
-        ("conv_transpose", 6, 4, {"auto_pad": "same_upper"}, 6, (1, 2)),
-        ("conv_transpose", 111, 3, {"strides": 2, "output_padding": 1, "auto_pad": "valid"}, 224,
-         (0, 0)),
-        ("conv_transpose", 3, 3, {"strides": 2, "output_padding": 5}, 12, (0, 0)),
-        # dst_shape with pads of SAME that reach it, and beyond their reach
-        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_upper"},
-         6, (1, 2)),
-        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 6, 3), "auto_pad": "same_lower"},
-         6, (2, 1)),
-        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 12, 3), "auto_pad": "same_lower"},
-         12, (0, 0)),
-        ("conv_transpose", 3, 5, {"strides": 2, "dst_shape": (1, 2, 3), "auto_pad": "same_lower"},
-         2, (4, 3)),
-    ],
-)  # fmt: skip
-def test_sizes(op, src, kernel, attributes, dst, pads):
-    weights = (kernel, 2, 3) if op == "convolution" else (kernel, 3, 2)
-    found = resolve(op, (1, src, 2), weights, **attributes)
-    assert found.dst_shape == (1, dst, 3)
-    assert (found.pads_begin, found.pads_end) == ((pads[0],), (pads[1],))
-
-
-def test_output_padding_that_is_implied():
-    implied = resolve("conv_transpose_backward_data", (1, 10, 3), (3, 3, 2), strides=4)
-    assert (implied.src_shape, implied.output_padding) == ((1, 2, 2), (3,))
+# Sizes by hand, beside those of ops/test_literal.py.
 
 
 def test_same_pads_that_reach_dst_shape_in_a_backward_op_with_output_padding():
@@ -219,17 +184,6 @@ def test_both_readings_of_transposed_weights():
 # Backward ops and forward ops, over many axes.
 
 
-def random_axis(rng):
-    """Attributes of one axis; with some extents and kernels they fit nothing."""
-    return {
-        "strides": rng.randint(1, 4),
-        "dilations": rng.randint(1, 3),
-        "pads_begin": rng.randint(0, 4),
-        "pads_end": rng.randint(0, 4),
-        "auto_pad": rng.choice(["none", "none", "valid", "same_upper", "same_lower"]),
-    }
-
-
 def line(extent):
     return (2, extent, 3)
 
@@ -242,11 +196,15 @@ def attempt(op, *shapes, **attributes):
         return None
 
 
+MODES = ("none", "none", "valid", "same_upper", "same_lower")
+
+
 def swept(count):
-    """Kernels, extents and attributes to try, and the source of any further choice."""
+    """Kernels, extents and attributes, of which `valid` may fit nothing, and a random choice."""
     rng = random.Random(20240817)
-    for _ in range(count):
-        yield (rng.randint(1, 5), 3, 3), rng.randint(1, 13), random_axis(rng), rng
+    for form in small.draw(20240817, count, ranks=(1,)):
+        axis = form.attributes | {"groups": 1, "auto_pad": rng.choice(MODES)}
+        yield (*form.kernel, 3, 3), *form.fine, axis, rng
 
 
 def test_the_backward_ops_of_convolution_accept_what_it_gives_and_nothing_else():
@@ -280,7 +238,7 @@ def test_the_backward_ops_of_conv_transpose_accept_what_it_gives_and_nothing_els
     fitted = 0
     for kernel, extent, axis, rng in swept(600):
         extra = rng.choice((0, 0, 1, 2, 3, 5))
-        stride = axis["strides"]
+        [stride] = axis["strides"]
         forward = attempt("conv_transpose", line(extent), kernel, output_padding=extra, **axis)
         if forward is None:
             continue

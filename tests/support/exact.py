@@ -107,7 +107,7 @@ def check_contained(calls):
     In float32, where there are elements: the other calls get again what they had.
     """
     run, given, finite = check_values(calls)
-    read = [n for n, (case, dtype, _) in enumerate(calls) if case.src_shape[0] and dtype is F32]
+    read = [n for n, (case, dtype, _) in enumerate(calls) if case.form.batch and dtype is F32]
     poisoned = {n: list(poisonings(calls[n][0], given[n])) for n in read}
     for time in range(4):
         found = run([poisoned[n][time][0] if n in poisoned else x for n, x in enumerate(given)])

@@ -5,7 +5,7 @@ dilations and pads that differ between the axes and leave a remainder of one.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -69,6 +69,10 @@ class Form(Layer):
         """What it makes of the cotangent of its result, by the oracle."""
         return [self.exact(other, *taken(a, b, t)) for other, taken in derivatives(name)]
 
+    def exact_with_gradients(self, name: str, a, b, t) -> list[np.ndarray]:
+        """Both, by the oracle."""
+        return [self.exact(name, a, b), *self.exact_gradients(name, a, b, t)]
+
     def axis(self, slot: str, letter: str) -> int:
         """Where a tensor keeps its axis N, C, first X (data), I or O (kernel: fine, coarse)."""
         letters = self.formats[slot == "kernel"]
@@ -99,6 +103,17 @@ def gradients(op: Callable, a, b, t) -> tuple:
     return jax.vjp(op, a, b)[1](t)
 
 
+def with_gradients(op: Callable, a, b, t) -> tuple:
+    """The result, and the cotangents of both arguments."""
+    return op(a, b), *gradients(op, a, b, t)
+
+
+def assert_equal(found: Iterable, expected: Iterable) -> None:
+    """That arrays are equal, one by one."""
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 # One function object for each operation and form, so that JAX's caches of traces serve
 # all tests of a run.
 @cache
@@ -124,6 +139,10 @@ DIVIDED = replace(DENSE, kernel=(4, 2), strides=(2, 2), dilations=(1, 1), pads_b
 # For the transposed family only, and in the layout that is theirs in other libraries.
 PUBLISHED = replace(GROUPED, published=True)
 FORMS = {"dense": DENSE, "grouped": GROUPED}
+
+
+each_op = pytest.mark.parametrize("name", OPS)
+each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 
 
 def each(argument: str, values: dict, slow: Sequence[str] = ()):
@@ -164,8 +183,3 @@ def operands(form: Form, name: str, dtype=np.float32, limit: int = 4) -> tuple:
     return tuple(
         integers(shapes[slot], seed, dtype, limit) for seed, slot in enumerate(ROLES[name])
     )
-
-
-def compiled_together(function: Callable, arguments: dict[str, tuple]) -> dict[str, tuple]:
-    """function(name, *arguments) of each operation, in one program: one compilation for all."""
-    return jax.jit(lambda of: {name: function(name, *args) for name, args in of.items()})(arguments)

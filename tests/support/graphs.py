@@ -5,11 +5,11 @@ Their sums are the oracle's.
 
 import itertools
 import json
-import re
+from dataclasses import replace
 
 import numpy as np
 
-from tests.support import oracle
+from tests.support.forms import GROUPED, ROLES
 
 
 def tensor(number, *shape, dtype="f32", **more):
@@ -29,8 +29,8 @@ def tensor(number, *shape, dtype="f32", **more):
 def wrapped(value):
     """With its type beside it, as in a dump."""
     types = {int: "s64", str: "string", float: "f32", bool: "bool"}
-    if isinstance(value, list):
-        return {"type": f"{types[type(value[0])]}[]", "value": value}
+    if isinstance(value, list | tuple):
+        return {"type": f"{types[type(value[0])]}[]", "value": list(value)}
     return {"type": types[type(value)], "value": value}
 
 
@@ -51,39 +51,27 @@ def graph(*nodes, **more):
     return {**head, **more, "graph": list(nodes)}
 
 
-#: Of the tensors between which the six operations are.
-FINE, COARSE = (2, 4, 7, 6), (2, 6, 3, 6)
-TAPS = {"OIX": (6, 2, 3, 2), "XIO": (3, 2, 2, 6), "IOX": (6, 2, 3, 2), "XOI": (3, 2, 2, 6)}
-#: of one convolution, and of the transposed one between the same tensors, where I meets the coarse
-WINDOW = {
-    "strides": [2, 1],
-    "pads_begin": [1, 0],
-    "pads_end": [0, 2],
-    "dilations": [1, 2],
-    "groups": 2,
-    "data_format": "NCX",
-}
-FORWARD = WINDOW | {"weights_format": "OIX"}
-TRANSPOSED = WINDOW | {"weights_format": "IOX"}
+#: The convolution of which, or of whose gradients, the six operations are.
+FORM = replace(GROUPED, batch=2)
+FINE, TAPS, COARSE = FORM.shapes.values()
+
+
+def _kinds():
+    for name, slots in ROLES.items():
+        attributes = dict(FORM.op(name).keywords)
+        if name == "convolution_backward_data":
+            attributes["dst_shape"] = FINE
+        if name != "conv_transpose":
+            attributes.pop("output_padding", None)
+        first, second, output = (FORM.shapes[slot] for slot in slots)
+        kind = "".join(word.capitalize() for word in name.split("_"))
+        yield kind, (first, second, attributes, output)
+
+
 #: kind: (first, second, attributes, output)
-KINDS = {
-    "Convolution": (FINE, TAPS["OIX"], FORWARD, COARSE),
-    "ConvolutionBackwardData": (COARSE, TAPS["OIX"], FORWARD | {"dst_shape": FINE}, FINE),
-    "ConvolutionBackwardWeights": (
-        FINE,
-        COARSE,
-        FORWARD | {"weights_shape": TAPS["OIX"]},
-        TAPS["OIX"],
-    ),
-    "ConvTranspose": (COARSE, TAPS["IOX"], TRANSPOSED | {"output_padding": [1, 0]}, FINE),
-    "ConvTransposeBackwardData": (FINE, TAPS["IOX"], TRANSPOSED, COARSE),
-    "ConvTransposeBackwardWeights": (
-        COARSE,
-        FINE,
-        TRANSPOSED | {"weights_shape": TAPS["IOX"]},
-        TAPS["IOX"],
-    ),
-}
+KINDS = dict(_kinds())
+NAMES = dict(zip(KINDS, ROLES, strict=True))
+FORWARD = KINDS["Convolution"][2]
 
 
 def integers(*shape, seed=0, least=-4, most=4, dtype=np.float32):
@@ -92,11 +80,8 @@ def integers(*shape, seed=0, least=-4, most=4, dtype=np.float32):
 
 
 def exact(kind, first, second):
-    """By the oracle, which takes shapes by position."""
-    attributes = dict(KINDS[kind][2])
-    shape = [attributes.pop(name) for name in ("dst_shape", "weights_shape") if name in attributes]
-    name = re.sub("(?<!^)([A-Z])", r"_\1", kind).lower()
-    return getattr(oracle, name)(np.asarray(first), np.asarray(second), *shape, **attributes)
+    """By the oracle."""
+    return FORM.exact(NAMES[kind], first, second)
 
 
 def written(kind, *, dtype="f32", then=(), int8=None):
@@ -130,8 +115,7 @@ def written(kind, *, dtype="f32", then=(), int8=None):
     else:
         inputs = [cast(scaled("Dequantize", new(first, "u8"), "f32", SRC_SCALE, 128), dtype)]
         inputs += [cast(scaled("Dequantize", new(second, "s8"), "f32", int8, 0), dtype)]
-    listed = {n: list(v) if isinstance(v, tuple) else v for n, v in attributes.items()}
-    last = add(kind, inputs, out, dtype, **listed)
+    last = add(kind, inputs, out, dtype, **attributes)
     for follower, shapes, more in then:
         last = add(follower, [last, *(new(s, dtype) for s in shapes)], out, dtype, **more)
     if int8 is not None:

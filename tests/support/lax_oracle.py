@@ -1,6 +1,9 @@
-"""lax's general convolution and its two gradients in NumPy, and calls of it drawn at random."""
+"""lax's general convolution and its two gradients in NumPy, and calls of it drawn at random.
 
-import itertools
+A call is a convolution of `small.py` in lax's words; its sums are the oracle's.
+"""
+
+import math
 import random
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +11,11 @@ from functools import partial
 import jax
 import numpy as np
 from jax import lax
+
+from tests.support import oracle, small
+
+#: Of lhs, rhs and the result, beside spatial ones.
+_AXES = ("NC", "OI", "NC")
 
 
 @dataclass(frozen=True)
@@ -23,39 +31,39 @@ class Call:
 
 
 def drawn(seed: int) -> Call:
-    """Any geometry, layouts and groups, of one to three axes, with a result."""
+    """A small convolution with lax's layouts, groups, dilations and pads that crop."""
     draw = random.Random(seed)
-    rank = draw.choice([1, 2, 2, 3])
-    letters = "DHW"[-rank:]
-    feature_groups, batch_groups = draw.choice([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
-    inputs, outputs, images = (draw.randint(1, 3) for _ in range(3))
-    names = [draw.choice(_names("NC", letters)), draw.choice(_names("OI", letters))]
-    names.append(names[0] if draw.random() < 0.7 else draw.choice(_names("NC", letters)))
-    if draw.random() < 0.2:  # anything goes
-        names = ["".join(draw.sample(more + letters, rank + 2)) for more in ("NC", "IO", "NC")]
-    strides, spreads = draw.choice([(3, 1), (3, 1), (1, 3), (1, 3), (2, 2)])
     while True:
-        sizes = {
-            "N": images * batch_groups,
-            "C": inputs * feature_groups,
-            "I": inputs,
-            "O": outputs * feature_groups * batch_groups,
-        }
-        extents = {c: draw.randint(1, 7) for c in letters}
-        taps = {c: draw.choice([1, 2, 3, 3, 5]) for c in letters}
+        form = small.draw_one(draw, (1, 2, 2, 3), most_channels=3)
+        features, batches = draw.choice([(form.groups, 1), (form.groups, 1), (1, form.groups)])
+        letters = "DHW"[-form.rank :]
+        names = [draw.choice(_names("NC", letters)), draw.choice(_names("OI", letters))]
+        names.append(names[0] if draw.random() < 0.7 else draw.choice(_names("NC", letters)))
+        if draw.random() < 0.2:  # anything goes
+            names = ["".join(draw.sample(f"{more}{letters}", form.rank + 2)) for more in _AXES]
+        (inputs, outputs), ones = form.channels, (1,) * form.rank
+        inputs //= form.groups
+        sizes = {"N": form.batch * batches, "C": inputs * features, "I": inputs, "O": outputs}
+        extents, taps = (dict(zip(letters, x, strict=True)) for x in (form.fine, form.kernel))
+        twos = tuple(draw.randint(1, 2) for _ in letters)
+        steps = draw.choice(
+            [(form.strides, ones)] * 2 + [(ones, form.strides)] * 2 + [(twos, twos)]
+        )
+        pads = zip(form.pads_begin, form.pads_end, strict=True)
         arguments = {
-            "window_strides": tuple(draw.randint(1, strides) for _ in letters),
-            "padding": tuple((draw.randint(-3, 4), draw.randint(-3, 4)) for _ in letters),
-            "lhs_dilation": tuple(draw.randint(1, spreads) for _ in letters),
-            "rhs_dilation": tuple(draw.choice([1, 1, 2, 3]) for _ in letters),
+            "window_strides": steps[0],
+            "padding": tuple((low - draw.choice((0, 0, 3)), high) for low, high in pads),
+            "lhs_dilation": steps[1],
+            "rhs_dilation": form.dilations,
             "dimension_numbers": tuple(names),
-            "feature_group_count": feature_groups,
-            "batch_group_count": batch_groups,
+            "feature_group_count": features,
+            "batch_group_count": batches,
         }
         lhs = tuple((sizes | extents)[c] for c in names[0])
         rhs = tuple((sizes | taps)[c] for c in names[1])
         call = Call(lhs, rhs, arguments)
-        if all(room > 0 for room in _rooms(call)):
+        rooms = list(_rooms(call))
+        if min(rooms) > 0 and math.prod(rooms) < 1000:
             return call
 
 
@@ -98,60 +106,39 @@ def gradients(call: Call, lhs, rhs, cotangent_of):
     lhs_spec, rhs_spec, out_spec = _numbers(call)
     features, batches = (call.arguments[f"{n}_group_count"] for n in ("feature", "batch"))
     groups = features * batches
-    steps, rank = list(_steps(call)), len(lhs_spec) - 2
     x = np.transpose(np.asarray(lhs, float), lhs_spec)  # N, C, X
     k = np.transpose(np.asarray(rhs, float), rhs_spec)  # O, I, X
     n, c, *extents = x.shape
     # Where each element of lhs comes to lie in lhs as the window sees it, if at all.
-    lengths, kept, places = [], [], []
-    for axis, (stride, (low, high), spread, spacing) in enumerate(steps):
-        length = spread * (extents[axis] - 1) + 1 + low + high
-        at = spread * np.arange(extents[axis]) + low
+    axes, kept = [], []
+    for extent, taps, (stride, (low, high), spread, spacing) in zip(
+        extents, k.shape[2:], _steps(call), strict=True
+    ):
+        length = spread * (extent - 1) + 1 + low + high
+        at = spread * np.arange(extent) + low
         inside = (at >= 0) & (at < length)
-        lengths.append(max(length, 0))
         kept.append((np.flatnonzero(inside), at[inside]))
-        places.append((length - spacing * (k.shape[2 + axis] - 1) - 1) // stride + 1)
-    seen = np.zeros((n, c, *lengths))
+        places = (length - spacing * (taps - 1) - 1) // stride + 1
+        axes.append(oracle.Axis(length, taps, places, stride, spacing, 0, 0, 0))
+    seen = np.zeros((n, c, *(axis.fine for axis in axes)))
     there = np.ix_(range(n), range(c), *(to for _, to in kept))
     here = np.ix_(range(n), range(c), *(of for of, _ in kept))
     seen[there] = x[here]
-    # Groups first: of the channels or of the batch of lhs, and of the outputs of rhs.
+    # Groups are of the channels of lhs or of its batch, and of the outputs of rhs.
     if batches > 1:
-        seen = seen.reshape(groups, n // groups, c, *lengths)
+        fine = np.moveaxis(seen.reshape(groups, n // groups, c, *seen.shape[2:]), 0, 1)
     else:
-        seen = np.moveaxis(seen.reshape(n, groups, c // groups, *lengths), 1, 0)
-    k = k.reshape(groups, -1, *k.shape[1:])
-    out = np.zeros((groups, seen.shape[1], k.shape[1], *places))
-    windows = {
-        tap: tuple(
-            slice(t * spacing, t * spacing + stride * (q - 1) + 1, stride)
-            for t, q, (stride, _, _, spacing) in zip(tap, places, steps, strict=True)
-        )
-        for tap in itertools.product(*map(range, k.shape[3:]))
-    }
-    for tap, window in windows.items():
-        out += np.einsum("gni...,goi->gno...", seen[:, :, :, *window], k[:, :, :, *tap])
-
-    def shown(out):  # G, N, O, Q as lax lays it out
-        merged = np.moveaxis(out, 0, 1).reshape(out.shape[1], -1, *places)
-        return np.transpose(merged, np.argsort(out_spec))
-
-    cotangent = np.asarray(cotangent_of(shown(out).shape), float)
-    dy = np.transpose(cotangent, out_spec).reshape(out.shape[1], groups, -1, *places)
-    dy = np.moveaxis(dy, 1, 0)
-    by_seen, by_k, letters = np.zeros_like(seen), np.zeros_like(k), "xyz"[:rank]
-    for tap, window in windows.items():
-        by_seen[:, :, :, *window] += np.einsum("gno...,goi->gni...", dy, k[:, :, :, *tap])
-        summed = f"gni{letters},gno{letters}->goi"
-        by_k[:, :, :, *tap] = np.einsum(summed, seen[:, :, :, *window], dy)
-    if batches > 1:
-        by_seen = by_seen.reshape(n, c, *lengths)
-    else:
-        by_seen = np.moveaxis(by_seen, 0, 1).reshape(n, c, *lengths)
+        fine = seen.reshape(n, groups, c // groups, *seen.shape[2:])
+    kernel = k.reshape(groups, -1, *k.shape[1:])
+    sums = oracle.to_coarse(fine, kernel, axes)
+    out = np.transpose(sums.reshape(len(sums), -1, *sums.shape[3:]), np.argsort(out_spec))
+    coarse = np.transpose(np.asarray(cotangent_of(out.shape), float), out_spec).reshape(sums.shape)
+    by_fine = oracle.to_fine(coarse, kernel, axes)
+    by_seen = (np.moveaxis(by_fine, 1, 0) if batches > 1 else by_fine).reshape(seen.shape)
     by_x = np.zeros(x.shape)
     by_x[here] = by_seen[there]
-    by_k = by_k.reshape(-1, *k.shape[2:])
+    by_k = oracle.to_kernel(fine, coarse, axes).reshape(k.shape)
     by_lhs, by_rhs = (
         np.transpose(a, np.argsort(s)) for a, s in ((by_x, lhs_spec), (by_k, rhs_spec))
     )
-    return shown(out), by_lhs, by_rhs
+    return out, by_lhs, by_rhs

@@ -1,55 +1,50 @@
 """Partitions of graphs: a convolution and steps that follow, as a table with their formulas."""
 
-from math import erf, sqrt
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 
 from tests.support import oracle
+from tests.support.activations import FORMULAS
+from tests.support.forms import GROUPED
 from tests.support.graphs import graph, integers, node, tensor
 
 TYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16}
-WINDOW = {"strides": [2, 1], "pads_begin": [1, 0], "pads_end": [0, 2], "dilations": [1, 1],
-          "groups": 2}  # fmt: skip
-FORMATS = {"Convolution": "XIO", "ConvTranspose": "XOI"}
-#: The shapes of src and dst, channels last.
-DATA = {
-    "Convolution": ((2, 7, 5, 4), (2, 3, 6, 6)),
-    "ConvTranspose": ((2, 3, 5, 6), (2, 6, 4, 4)),
+FORM = replace(GROUPED, fine=(7, 5), dilations=(1, 1), batch=2)
+#: kind: the operation, the slots of src and dst, and the convolution
+FORMS = {
+    "Convolution": ("convolution", "fine", "coarse", FORM),
+    "ConvTranspose": ("conv_transpose", "coarse", "fine", replace(FORM, fine=(6, 4))),
 }
 #: Tensors by id. The convolution computes DST, and the followers compute 10, 11, ...
 SRC, TAPS, BIAS, DST, OTHER, CHANNELS, NUMBER, SCALE, VARIANCE = range(9)
 
 
-def find_shapes(kind, data_format):
-    """The shape of each tensor that is an input, and of DST."""
-    src, dst = DATA[kind]
-    channels = dst[-1]
-    if data_format == "NCX":
-        src, dst = (tuple(shape[i] for i in (0, 3, 1, 2)) for shape in (src, dst))
+def find(kind, data_format):
+    """The operation with its attributes, and the shape of each tensor that is an input, or DST."""
+    name, src, dst, form = FORMS[kind]
+    form = replace(form, formats=(data_format, "XIO"))
+    dst, channels = form.shapes[dst], form.channels[name == "convolution"]
     vectors = dict.fromkeys((BIAS, CHANNELS, SCALE, VARIANCE), (channels,))
-    return {SRC: src, TAPS: (3, 2, 2, 6), DST: dst, OTHER: dst, NUMBER: (1, 1, 1, 1)} | vectors
+    shapes = {SRC: form.shapes[src], TAPS: form.shapes["kernel"], DST: dst, OTHER: dst}
+    return form.op(name), shapes | {NUMBER: (1, 1, 1, 1)} | vectors
 
 
 def make(*steps, kind="Convolution", dtype="f32", data_format="NXC", reads=(SRC, TAPS), **more):
     """A convolution, and a node for each step: a kind, the tensors it reads, attributes."""
-    shapes = find_shapes(kind, data_format)
+    operation, shapes = find(kind, data_format)
 
     def read(i):
         return tensor(i, *shapes.get(i, shapes[DST]), dtype=dtype)
 
-    attributes = WINDOW | {"data_format": data_format, "weights_format": FORMATS[kind]}
-    nodes = [node(0, kind, [*map(read, reads)], read(DST), **attributes)]
+    nodes = [node(0, kind, [*map(read, reads)], read(DST), **operation.keywords)]
     for place, (step, ids, *given) in enumerate(steps):
         attributes = dict(*given)
         if step in ("BiasAdd", "BatchNormInference"):
             attributes["data_format"] = data_format
         nodes.append(node(place + 1, step, [*map(read, ids)], read(10 + place), **attributes))
     return graph(*nodes, **more)
-
-
-def sigmoid(x):
-    return (1 + np.tanh(x / 2)) / 2
 
 
 #: name: (steps, what the operation is told, the formula of sums and of other tensors by id)
@@ -109,21 +104,21 @@ CASES = {
     # Smooth functions
     "bias, swish": (
         [("BiasAdd", [DST, CHANNELS]), ("Sigmoid", [10]), ("Multiply", [10, 11])],
-        ["bias", "silu"], lambda x, v: (x + v[CHANNELS]) * sigmoid(x + v[CHANNELS]),
+        ["bias", "silu"], lambda x, v: FORMULAS["silu"](x + v[CHANNELS]),
     ),
     "sum, swish from the left, relu": (
         [("Add", [DST, OTHER]), ("Sigmoid", [10]), ("Multiply", [11, 10]), ("ReLU", [12])],
         ["residual", "silu"],
-        lambda x, v: np.maximum((x + v[OTHER]) * sigmoid(x + v[OTHER]), 0),
+        lambda x, v: np.maximum(FORMULAS["silu"](x + v[OTHER]), 0),
     ),
     "relu, swish": (
         [("ReLU", [DST]), ("Sigmoid", [10]), ("Multiply", [10, 11])], ["relu"],
-        lambda x, v: np.maximum(x, 0) * sigmoid(x),
+        lambda x, v: FORMULAS["silu"](np.maximum(x, 0)),
     ),
-    "gelu": ([("GELU", [DST])], ["gelu_erf"], lambda x, v: x / 2 * (1 + ERF(x / sqrt(2)))),
+    "gelu": ([("GELU", [DST])], ["gelu_erf"], lambda x, v: FORMULAS["gelu_erf"](x)),
     "gelu tanh": (
         [("GELU", [DST], {"mode": "gelu_tanh"})], ["gelu_tanh"],
-        lambda x, v: x / 2 * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        lambda x, v: FORMULAS["gelu_tanh"](x),
     ),
     "elu": (
         [("Elu", [DST], {"alpha": 0.5})], ["elu", 0.5],
@@ -132,12 +127,11 @@ CASES = {
     "tanh": ([("Tanh", [DST])], ["tanh"], lambda x, v: np.tanh(x)),
     "sigmoid, product": (
         [("Sigmoid", [DST]), ("Multiply", [10, OTHER])], ["sigmoid"],
-        lambda x, v: sigmoid(x) * v[OTHER],
+        lambda x, v: FORMULAS["sigmoid"](x) * v[OTHER],
     ),
     "hard swish": ([("HardSwish", [DST])], [], lambda x, v: x * np.clip(x + 3, 0, 6) / 6),
 }  # fmt: skip
 SMOOTH = list(CASES)[list(CASES).index("bias, swish") :]
-ERF = np.vectorize(erf)
 VARIANTS = {
     "": {},
     ", channels first": {"data_format": "NCX"},
@@ -161,10 +155,10 @@ def make_case(name, dtype="f32", **more):
 
 def compute_exact(name, arrays, kind="Convolution", data_format="NXC"):
     """By the oracle and the formula, in float64."""
-    attributes = WINDOW | {"data_format": data_format, "weights_format": FORMATS[kind]}
-    compute = {"Convolution": oracle.convolution, "ConvTranspose": oracle.conv_transpose}[kind]
+    operation, _ = find(kind, data_format)
+    compute = getattr(oracle, operation.func.__name__)
     v = {i: np.asarray(x, np.float64) for i, x in arrays.items()}
-    sums = compute(v[SRC], v[TAPS], **attributes)
+    sums = compute(v[SRC], v[TAPS], **operation.keywords)
     if data_format == "NCX":
         v |= {i: x.reshape(-1, 1, 1) for i, x in v.items() if x.ndim == 1}
     return CASES[name][2](sums, v)

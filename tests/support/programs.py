@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import jax
+from jax.sharding import NamedSharding
+
 from benchmarks import program_text
 
 
@@ -33,6 +36,16 @@ def equations(jaxpr):
                 yield from equations(value)
         else:
             yield eqn
+
+
+def run_sharded(mesh, specs, function, *arguments):
+    """The results, and the text of the program, on arguments that are split so."""
+    placed = [
+        jax.device_put(x, NamedSharding(mesh, spec))
+        for x, spec in zip(arguments, specs, strict=True)
+    ]
+    compiled = jax.jit(function).lower(*placed).compile()
+    return compiled(*placed), compiled.as_text()
 
 
 def collectives(text: str) -> dict[str, int]:

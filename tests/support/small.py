@@ -20,16 +20,19 @@ TO = {
     "kernel": "convolution_backward_weights",
 }
 SLOTS = tuple(TO)
+#: rank -> the largest extent
+LONGEST = {1: 60, 2: 15, 3: 8, 4: 6}
 KINDS = ("dense", "dense", "grouped", "depthwise", "multiplier")
 
 
 def draw(seed: int, count: int, ranks: Sequence = (1, 2, 2, 3), most_channels=24) -> list[Form]:
     """So many, the same for each seed."""
     rng = random.Random(seed)
-    return [_one(rng, ranks, most_channels) for _ in range(count)]
+    return [draw_one(rng, ranks, most_channels) for _ in range(count)]
 
 
-def _one(rng, ranks, most_channels):
+def draw_one(rng: random.Random, ranks: Sequence, most_channels: int) -> Form:
+    """The next one."""
     kind, rank = rng.choice(KINDS), rng.choice(ranks)
     i, o = (rng.randint(1, most_channels) for _ in range(2))
     groups = {"dense": 1, "grouped": rng.choice((2, 3, 4))}.get(kind, rng.choice((3, 8, 16, 20)))
@@ -37,7 +40,7 @@ def _one(rng, ranks, most_channels):
         i, o = 1, 1
     if kind == "multiplier":
         i, o = 1, rng.choice((2, 3))
-    axes = zip(*(_axis(rng, (60, 15, 8)[rank - 1]) for _ in range(rank)), strict=True)
+    axes = zip(*(_axis(rng, LONGEST[rank]) for _ in range(rank)), strict=True)
     return Form(*axes, (groups * i, groups * o), groups, batch=rng.randint(1, 4))
 
 
@@ -89,10 +92,10 @@ def problem(form: Form, slot: str, dtype=np.float32):
     return _lowering.problem_of(slot, *types, geometry, np.dtype(dtype), Target("cpu"))
 
 
-def claims(form: Form, slot: str, name: str) -> bool:
+def claims(form: Form, slot: str, name: str, dtype=np.float32) -> bool:
     """Whether a form of the library's is part of the plan that forcing it makes."""
     try:
-        plan = _lowering.choose_plan(problem(form, slot), "cpu", name)
+        plan = _lowering.choose_plan(problem(form, slot, dtype), "cpu", name)
     except ValueError:
         return False
     return name == _lowering.PORTABLE or name in dict(plan.steps())

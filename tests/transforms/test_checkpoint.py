@@ -57,25 +57,3 @@ def test_a_policy_of_jax_saves_convolutions_of_lax_under_install():
     x, w = integers((2, 3, 5, 5), 1), integers((4, 3, 3, 3), 2)
     with jaxconv.installed():
         assert [count(p) for p in (None, jaxconv.contractions_saveable, DOTS)] == [3, 3, 2]
-
-
-def network(x, w, v):
-    y = jnp.sin(DENSE.op("convolution")(x, w))
-    return jnp.sin(jnp.dot(y.reshape(len(y), -1), v)).sum()
-
-
-def test_policies_combine():
-    """A convolution and a matrix product: each policy saves its own, both together save both."""
-    x, w, t = operands(DENSE, "convolution")
-    v = integers((t[0].size, 2), 3)
-
-    def forward_products(policy):
-        names = primitives(backward_pass(jax.checkpoint(network, policy=policy), x, w, v))
-        gradients = 2  # of each of the two products, with respect to its two factors
-        convolutions = sum(n.startswith("contract_to_") for n in names) - gradients
-        return convolutions, names.count("dot_general") - gradients
-
-    assert forward_products(None) == (1, 1)
-    assert forward_products(DOTS) == (1, 0)
-    assert forward_products(jaxconv.contractions_saveable) == (0, 1)
-    assert forward_products(BOTH) == (0, 0)

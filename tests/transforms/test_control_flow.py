@@ -15,21 +15,15 @@ from tests.support.forms import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     DENSE,
-    EACH_SLOT,
-    FORMS,
     GROUPED,
-    OPS,
     Form,
     alternately,
+    each_slot,
     gradients,
     integers,
     operands,
 )
 from tests.support.timing import takes_at_most
-
-each_op = pytest.mark.parametrize("name", OPS)
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
-each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 @each_slot

@@ -9,17 +9,9 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support.forms import GROUPED, OPS, PUBLISHED, ROLES, gradients, integers, operands
+from tests.support.forms import OPS, PUBLISHED, ROLES, assert_equal, gradients, operands
 
 each_op = pytest.mark.parametrize("name", [name for name in OPS if "transpose" in name])
-#: A kernel whose groups move before the contraction, and one whose groups move after it.
-each_way = pytest.mark.parametrize("name", ["conv_transpose", "conv_transpose_backward_weights"])
-
-
-def test_they_are_told_apart():
-    """By shape."""
-    assert PUBLISHED.shapes["kernel"] == (3, 4, 3, 2)
-    assert GROUPED.shapes["kernel"] == (6, 2, 3, 2)
 
 
 @each_op
@@ -36,21 +28,7 @@ def test_derivatives(name):
     np.testing.assert_array_equal(out, PUBLISHED.exact(name, a, b))
     by_a, by_b = PUBLISHED.exact_gradients(name, a, b, t)
     expected = by_a, by_b, (2 + 3) * by_a, (1 + 3) * by_b
-    for found, one in zip((*first, *second), expected, strict=True):
-        np.testing.assert_array_equal(found, one)
-
-
-@each_way
-def test_vmap(name):
-    """Over each argument and both."""
-    a, b, _ = operands(PUBLISHED, name)
-    many = [integers((3, *x.shape), 8 + n) for n, x in enumerate((a, b))]
-    for axes in ((0, None), (None, 0), (0, 0)):
-        at = [m if axis == 0 else x for m, x, axis in zip(many, (a, b), axes, strict=True)]
-        found = jax.vmap(PUBLISHED.op(name), axes)(*at)
-        for i in range(3):
-            one = (x[i] if axis == 0 else x for x, axis in zip(at, axes, strict=True))
-            np.testing.assert_array_equal(found[i], PUBLISHED.exact(name, *one))
+    assert_equal((*first, *second), expected)
 
 
 @each_op

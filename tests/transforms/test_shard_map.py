@@ -1,6 +1,7 @@
 """Under jax.shard_map the explicit operations are local; autodiff sums where it must."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +19,17 @@ from tests.support.forms import (
     GROUPED,
     ROLES,
     alternately,
+    assert_equal,
     each,
+    each_slot,
     gradients,
     operands,
+    with_gradients,
 )
 from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
 each_form = each("form", FORMS)
 
@@ -88,8 +91,7 @@ def test_autodiff(form, name):
     found = sharded(
         lambda a, b, t: gradients(op, a, b, t), (first, second, result), (first, second)
     )
-    for x, y in zip(found(a, b, t), form.exact_gradients(name, a, b, t), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_equal(found(a, b, t), form.exact_gradients(name, a, b, t))
     text = found.lower(a, b, t).compile().as_text()
     # That psum is linear: its transpose communicates nothing.
     assert collectives(text) == ({} if result == P() else {"all-reduce": 1})
@@ -110,9 +112,7 @@ def test_forward_mode(name):
 
     found = sharded(derivative, (first, second), (result, result))(a, b)
     ones = form.exact(name, np.ones_like(a), b) + form.exact(name, a, np.ones_like(b))
-    expected = form.exact(name, a, b), ones
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_equal(found, (form.exact(name, a, b), ones))
 
 
 @pytest.mark.parametrize("name", FORWARD)
@@ -131,29 +131,20 @@ def test_vmap_inside(name):
     np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
 
 
-@pytest.mark.parametrize("name", ["convolution_backward_weights"])
-def test_beside_automatic_axes(name):
+def test_beside_automatic_axes():
     """Over one axis of a mesh by hand, over the other automatically."""
-    form = replace(GROUPED, batch=8)
+    form, name = replace(GROUPED, batch=8), "convolution_backward_weights"
     mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
     a, b, t = operands(form, name)
-    first, second, result = (spec(slot) for slot in ROLES[name])
 
     def op(a, b):
-        out = form.op(name)(a, b)
-        return lax.psum(out, "d") if result == P() else out
-
-    def everything(a, b, t):
-        return op(a, b), *gradients(op, a, b, t)
+        return lax.psum(form.op(name)(a, b), "d")
 
     split = jax.shard_map(
-        everything, mesh=mesh, axis_names={"d"}, in_specs=(first, second, result),
-        out_specs=(result, first, second),
+        partial(with_gradients, op), mesh=mesh, axis_names={"d"}, in_specs=(P("d"), P("d"), P()),
+        out_specs=(P(), P("d"), P("d")),
     )  # fmt: skip
-    found = jax.jit(split)(a, b, t)
-    expected = form.exact(name, a, b), *form.exact_gradients(name, a, b, t)
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_equal(jax.jit(split)(a, b, t), form.exact_with_gradients(name, a, b, t))
 
 
 @pytest.mark.parametrize("name", FORWARD)
@@ -162,14 +153,9 @@ def test_over_explicit_axes(name):
     form = replace(GROUPED, batch=8)
     mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Explicit,))
     a, b, _ = operands(form, name)
-    first, second, result = (spec(slot) for slot in ROLES[name])
-
-    def local(a, b):
-        out = form.op(name)(a, b)
-        return lax.psum(out, "d") if result == P() else out
-
+    specs = P("d"), P()
     with jax.set_mesh(mesh):
-        placed = (jax.device_put(x, NamedSharding(mesh, s)) for x, s in ((a, first), (b, second)))
-        split = jax.shard_map(local, in_specs=(first, second), out_specs=result)
+        placed = map(jax.device_put, (a, b), (NamedSharding(mesh, spec) for spec in specs))
+        split = jax.shard_map(form.op(name), in_specs=specs, out_specs=P("d"))
         found = jax.jit(split)(*placed)
     np.testing.assert_array_equal(found, form.exact(name, a, b))

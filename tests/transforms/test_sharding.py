@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import jax
@@ -20,11 +21,13 @@ from tests.support.forms import (
     ROLES,
     Form,
     alternately,
+    assert_equal,
     each,
     gradients,
     operands,
+    with_gradients,
 )
-from tests.support.programs import collectives
+from tests.support.programs import collectives, run_sharded
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
@@ -47,29 +50,15 @@ FORMS = {
 }  # fmt: skip
 
 
-def place(spec, x):
-    return jax.device_put(x, NamedSharding(MESH, spec))
-
-
-def run_and_read(f, specs, *arguments):
-    """The results, and the text of the program, on arguments that are sharded so."""
-    placed = [place(spec, x) for spec, x in zip(specs, arguments, strict=True)]
-    compiled = jax.jit(f).lower(*placed).compile()
-    return compiled(*placed), compiled.as_text()
-
-
 def operate(form, name, specs, dtype=np.float32):
     """An operation and its gradients on sharded arguments: exact; the results and collectives."""
     arguments = operands(form, name, dtype, limit=4 if dtype == np.float32 else 2)
 
-    def everything(a, b, t):
-        return form.op(name)(a, b), *gradients(form.op(name), a, b, t)
-
-    found, text = run_and_read(everything, specs, *arguments)
-    expected = form.exact(name, *arguments[:2]), *form.exact_gradients(name, *arguments)
-    for x, y in zip(found, expected, strict=True):
-        assert x.dtype == dtype
-        np.testing.assert_array_equal(x, oracle.round_to(y, dtype))
+    run = partial(with_gradients, form.op(name))
+    found, text = run_sharded(MESH, specs, run, *arguments)
+    assert {x.dtype for x in found} == {np.dtype(dtype)}
+    expected = form.exact_with_gradients(name, *arguments)
+    assert_equal(found, [oracle.round_to(x, dtype) for x in expected])
     return found, collectives(text)
 
 
@@ -199,18 +188,17 @@ def test_spatially_sharded(form, name):
     a, b, t = operands(form, name)
     rows = P(*[None] * form.axis("fine", "X"), "d")
     specs = [P() if slot == "kernel" else rows for slot in ROLES[name]]
-    found, text = run_and_read(form.op(name), specs[:2], a, b)
+    found, text = run_sharded(MESH, specs[:2], form.op(name), a, b)
     np.testing.assert_array_equal(found, form.exact(name, a, b))
     assert set(collectives(text)) == {"collective-permute"}
     assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), a.ndim)
     assert_halos(text, form, a, (8, *[1] * (len(form.fine) - 1)))
 
-    pulled, text = run_and_read(lambda *x: gradients(form.op(name), *x), specs, a, b, t)
+    pulled, text = run_sharded(MESH, specs, partial(gradients, form.op(name)), a, b, t)
     if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
         # else a weights gradient may gather: long rows added up piecewise, or many taps
         assert set(collectives(text)) <= {"collective-permute", "all-reduce"}
-    for x, y in zip(pulled, form.exact_gradients(name, a, b, t), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_equal(pulled, form.exact_gradients(name, a, b, t))
 
 
 COLUMNS = {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")}
@@ -233,17 +221,14 @@ def test_columns_sharded(both, form, name):
     a, b, _ = operands(form, name)
     parts = (4, 2) if both else (1, 8)
     mesh = jax.make_mesh(parts, ("x", "y"), axis_types=(AxisType.Auto,) * 2)
-    split = NamedSharding(mesh, P(*[None] * form.axis("fine", "X"), "x", "y"))
-    placed = [
-        jax.device_put(x, split if slot != "kernel" else NamedSharding(mesh, P()))
-        for slot, x in zip(ROLES[name], (a, b), strict=False)
-    ]
-    compiled = jax.jit(form.op(name)).lower(*placed).compile()
-    np.testing.assert_array_equal(compiled(*placed), form.exact(name, a, b))
-    communication = set(collectives(compiled.as_text()))
+    split = P(*[None] * form.axis("fine", "X"), "x", "y")
+    specs = [split if slot != "kernel" else P() for slot in ROLES[name][:2]]
+    result, text = run_sharded(mesh, specs, form.op(name), a, b)
+    np.testing.assert_array_equal(result, form.exact(name, a, b))
+    communication = set(collectives(text))
     if ROLES[name][2] != "kernel":
         assert communication == {"collective-permute"}
-        assert_halos(compiled.as_text(), form, a, parts)
+        assert_halos(text, form, a, parts)
     elif not (both and form.groups == 6 and form.formats == CHANNELS_FIRST):
         # there a weights gradient may gather
         assert communication <= {"collective-permute", "all-reduce"}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
@@ -21,13 +21,13 @@ from tests.support.forms import (
     GROUPED,
     ROLES,
     alternately,
+    each_slot,
     integers,
     operands,
 )
-from tests.support.programs import collectives, contractions, primitives
+from tests.support.programs import collectives, contractions, primitives, run_sharded
 from tests.support.timing import takes_at_most
 
-each_slot = pytest.mark.parametrize("name", EACH_SLOT)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 # For the first argument, the second and the result: every argument alone and both, with the
@@ -141,20 +141,6 @@ def test_empty(name):
     np.testing.assert_array_equal(found, np.zeros((2, *t.shape)))
 
 
-@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
-def test_bias(name):
-    op = GROUPED.op(name)
-    a, b, t = operands(GROUPED, name)
-    bias = integers((t.shape[1], 3), 5)
-    found = jax.vmap(op, (None, None, 1))(a, b, bias)
-    np.testing.assert_array_equal(found, [GROUPED.exact(name, a, b, x) for x in bias.T])
-    ensemble = integers((3, *b.shape), 6)
-    found = jax.vmap(op, (None, 0, 1))(a, ensemble, bias)
-    np.testing.assert_array_equal(
-        found, [GROUPED.exact(name, a, w, x) for w, x in zip(ensemble, bias.T, strict=True)]
-    )
-
-
 # Beside shardings. A mapped axis and the batch merge into one; the sharded of the two must
 # be the major one, or the merge gathers the other's parts.
 
@@ -163,15 +149,6 @@ AUTO = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 
 #: The first argument alone, the second alone, and both.
 MAPPED = [(0, None, 0), (None, 0, 0), (0, 0, 0)]
-
-
-def compiled_with(shardings, f, *arguments):
-    placed = [
-        jax.device_put(x, NamedSharding(AUTO, spec))
-        for x, spec in zip(arguments, shardings, strict=True)
-    ]
-    compiled = jax.jit(f).lower(*placed).compile()
-    return compiled(*placed), collectives(compiled.as_text())
 
 
 @pytest.mark.parametrize("name", EACH_SLOT)
@@ -193,8 +170,8 @@ def test_beside_a_sharded_batch(form, name):
         pairs = zip(every, given[::2], given[1::2], strict=True)
         return [jax.vmap(form.op(name), places[:2])(a, b) for places, a, b in pairs]
 
-    found, communication = compiled_with([*chain(*specs)], run, *given)
-    assert communication == ({"all-reduce": 1} if ROLES[name][2] == "kernel" else {})
+    found, text = run_sharded(AUTO, [*chain(*specs)], run, *given)
+    assert collectives(text) == ({"all-reduce": 1} if ROLES[name][2] == "kernel" else {})
     for places, a, b, result in zip(every, given[::2], given[1::2], found, strict=True):
         np.testing.assert_array_equal(result, loop(form, name, places, a, b))
 
@@ -214,8 +191,8 @@ def test_over_a_sharded_axis(places, form, name):
     with jax.set_mesh(AUTO):
         vmapped = jax.vmap(lambda a, b: op(a, b), places[:2], spmd_axis_name="d")
         specs = [P() if place is None else P("d") for place in places[:2]]
-        found, communication = compiled_with(specs, vmapped, a, b)
-    assert communication == {}
+        found, text = run_sharded(AUTO, specs, vmapped, a, b)
+    assert collectives(text) == {}
     assert found.sharding.spec[0] == "d"
     np.testing.assert_array_equal(found, loop(form, name, places, a, b))
 
@@ -231,8 +208,8 @@ def test_per_example_gradients_of_sharded_examples(form, name):
         return jax.vjp(lambda b: op(x[None], b), b)[1](t[None])[0]
 
     vmapped = jax.vmap(gradient, spmd_axis_name="d")
-    found, communication = compiled_with([P("d")] * 2, vmapped, a, t)
-    assert communication == {}
+    found, text = run_sharded(AUTO, [P("d")] * 2, vmapped, a, t)
+    assert collectives(text) == {}
     assert found.sharding.spec[0] == "d"
     np.testing.assert_array_equal(
         found,
