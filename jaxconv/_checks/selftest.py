@@ -23,7 +23,7 @@ from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 #: Coarse pixels along an axis, by rank.
 MAX_EXTENTS = (0, 40, 12, 6)
 
-#: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn_call` says why, and avoids it.
+#: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn.py` says why, and avoids it.
 STRIDED = {
     "stride (3, 1), kernel (1, 3)": Layer(
         (67, 4), (1, 3), (3, 1), (1, 1), (0, 1), (0, 1), (32, 48),

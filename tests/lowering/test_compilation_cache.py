@@ -24,9 +24,9 @@ PROGRAM = """
 import json, logging, sys, warnings
 import jax, jax.numpy as jnp, numpy as np
 import jaxconv
-from jaxconv._lowering import isolate
+from jaxconv._lowering.forms import blocks
 
-isolate.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
+blocks.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
 warnings.simplefilter("error")
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.split("/")[-1]))

@@ -20,13 +20,13 @@ from jaxconv import _lowering
 from jaxconv._base import environment
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import onednn_call, onednn_weights
+from jaxconv._lowering.forms import onednn, onednn_weights
 from tests.support import oracle
 
 HERE = pytest.mark.skipif(
     _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
 )
-CALL = onednn_call.TARGET
+CALL = onednn.TARGET
 
 SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
 
@@ -238,7 +238,7 @@ def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, patch
 @pytest.mark.parametrize("channels", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
 def test_an_image_slides_in_blocks_of_rows(channels, patched):
     """A depthwise weights gradient, also for each pair of channels of a small group."""
-    patched(onednn_call, "MAX_TAPS", 40)
+    patched(onednn, "MAX_TAPS", 40)
     (i, o), groups, rng = channels, 64, np.random.default_rng(5)
     src = rng.integers(-3, 4, (2, groups * i, 21, 16)).astype(np.float32)
     diff = rng.integers(-3, 4, (2, groups * o, 8, 10)).astype(np.float32)

@@ -12,8 +12,8 @@ import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.example import example
-from jaxconv._lowering.forms import bits, blocks, phases
+from jaxconv._lowering.cpu.common import example
+from jaxconv._lowering.forms import blocks, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from jaxconv._lowering.problem import Problem
@@ -231,17 +231,17 @@ def test_rows_of_planes_are_vectors(sizes, form):
     ],
 )
 def test_what_each_release_of_jaxlib_is_fast_at(release, slices, monkeypatch):
-    monkeypatch.setattr(bits, "version", {"jaxlib": release}.get)
-    assert bits.slices_floats.__wrapped__() == slices
+    monkeypatch.setattr(blocks, "version", {"jaxlib": release}.get)
+    assert blocks.slices_floats.__wrapped__() == slices
 
 
 @pytest.mark.parametrize("slices", [True, False])
 def test_loops_slice_16_bits_as_numbers_where_xla_does(slices, monkeypatch):
-    monkeypatch.setattr(bits, "slices_floats", lambda: slices)
+    monkeypatch.setattr(blocks, "slices_floats", lambda: slices)
     x = jax.ShapeDtypeStruct((5, 6, 8), BFLOAT16)
 
     def block(x):
-        return blocks.loop_over_groups(2, lambda _, one, other: one, x, x, 4)
+        return blocks.loop_over_groups(2, lambda one, other: one, x, x, 4)
 
     def first_images(x):
         return blocks.slice_along(x, 1, 2, 0)

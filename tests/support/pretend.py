@@ -6,7 +6,7 @@ from jax import lax
 
 from jaxconv import _lowering
 from jaxconv._base.target import Target
-from jaxconv._lowering.forms import plain
+from jaxconv._lowering.forms import reference
 from jaxconv._ops import operate
 
 
@@ -35,7 +35,7 @@ def taken_apart(
     return lax.concatenate(parts, out_spec[1])
 
 
-plain_convolution = plain.conv_general_dilated
+plain_convolution = reference.conv_general_dilated
 
 
 def pretend(monkeypatch, platform):
@@ -48,4 +48,4 @@ def pretend(monkeypatch, platform):
     jitted = jax.jit(lambda *args: operate._compute(*args), static_argnums=0)
     monkeypatch.setattr(operate, "contract", contract)
     monkeypatch.setattr(operate, "_JITTED", dict.fromkeys(operate._JITTED, jitted))
-    monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)
+    monkeypatch.setattr(reference, "conv_general_dilated", taken_apart)

@@ -12,7 +12,7 @@ of its own, above the function that reads it.
 """
 
 from jaxconv._lowering.cpu import to_coarse, to_fine, to_kernel
-from jaxconv._lowering.form import Tables
+from jaxconv._lowering.problem import Tables
 
 TABLES: Tables = {
     "coarse": to_coarse.TABLE,

@@ -1,12 +1,47 @@
 """What several tables have: lines, and questions about sizes."""
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
+
+from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
+from jaxconv._base.typing import DType
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line
-from jaxconv._lowering.forms import convolution, dots, taps, widen
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.forms import convolution, dots, rewrite, taps
+from jaxconv._lowering.problem import Line, Problem
+
+
+def example(
+    result: Slot,
+    pixels: Sequence[int],
+    channels: tuple[int, int],
+    kernel: int = 3,
+    *,
+    groups: int = 1,
+    batch: int = 8,
+    stride: int = 1,
+    dilation: int = 1,
+    pad: int | None = None,
+    dtype: str | DType = "float32",
+    channels_first: bool = False,
+    devices: int = 1,
+    onednn: bool = True,
+) -> Problem:
+    """Describe a contraction by its fine pixels, and the fine and coarse channels of a group.
+
+    Without `pad`, there is half of the kernel at each end. The witnesses of lines are written so.
+    """
+    extent = dilation * (kernel - 1) + 1
+    pad = extent // 2 if pad is None else pad
+    axes = tuple(
+        Axis(fine, kernel, (fine + 2 * pad - extent) // stride + 1, stride, dilation, pad)
+        for fine in pixels
+    )
+    geometry = Geometry(axes, groups, DataLayout(0, 1, ()), KernelLayout(0, 1, ()))
+    geometry = geometry.canonical(channels_first)
+    return Problem(result, geometry, batch, *channels, np.dtype(dtype), devices, onednn)
+
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
 MIN_GROUP_WORK = 4e6
@@ -69,7 +104,7 @@ def _is_slow_as_it_is(p: Problem) -> bool:
 
 IN_FLOAT32 = Line(
     "in-float32",
-    widen.FORM,
+    rewrite.WIDEN,
     _is_slow_as_it_is,
     "a narrow type that would be multiplied slowly as it is",
     example("coarse", (28, 28), (32, 64), dtype="float16"),

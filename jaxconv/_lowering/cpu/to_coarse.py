@@ -13,23 +13,21 @@ from jaxconv._lowering.cpu.common import (
     MIN_WIDENED_CHANNELS,
     ONE_TAP_CHANNELS_FIRST,
     VECTOR_CHANNELS,
+    example,
     is_widened,
     wide_groups,
 )
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
     col2im,
-    dot,
     dots,
     im2col,
     multiply_adds,
     onednn,
-    repeat,
+    rewrite,
     split,
     taps,
 )
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Line, Problem, Table
 
 #: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
 MAX_TERMS = 100
@@ -87,7 +85,7 @@ MAX_MULTIPLIER = 8
 def _multiplies_channels(p: Problem) -> bool:
     """Whether there is one fine channel a group, and oneDNN computes it repeated."""
     few = p.coarse_channels <= MAX_MULTIPLIER
-    return few and all(map(onednn.may_call, repeat.split_multiplier(p)))
+    return few and all(map(onednn.may_call, rewrite.split_multiplier(p)))
 
 
 #: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
@@ -176,7 +174,7 @@ TABLE: Table = (
     ),
     Line(
         "one-dot",
-        dot.FORM,
+        dots.ONE,
         _one_dot,
         "one tap, or windows that tile: one dot",
         example("coarse", (28, 28), (16, 32), 1),
@@ -198,7 +196,7 @@ TABLE: Table = (
     ),
     Line(
         "multiplier",
-        repeat.FORM,
+        rewrite.REPEAT,
         _multiplies_channels,
         "each fine channel repeated: depthwise",
         example("coarse", (28, 28), (1, 2), groups=32),

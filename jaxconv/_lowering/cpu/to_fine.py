@@ -9,12 +9,11 @@ from jaxconv._lowering.cpu.common import (
     MAX_STEM_CHANNELS,
     MIN_SUMMED_PER_RESULT,
     ONE_TAP_CHANNELS_FIRST,
+    example,
     is_widened,
 )
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line, Table
-from jaxconv._lowering.forms import col2im, dot, onednn, phases, split, taps
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.forms import col2im, dots, onednn, phases, split, taps
+from jaxconv._lowering.problem import Line, Problem, Table
 
 
 def _much_data(p: Problem) -> bool:
@@ -75,7 +74,7 @@ TABLE: Table = (
     ),
     Line(
         "one-dot",
-        dot.FORM,
+        dots.ONE,
         _one_dot,
         "one tap: one dot",
         example("fine", (28, 28), (16, 32), 1),

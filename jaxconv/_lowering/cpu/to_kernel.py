@@ -14,24 +14,22 @@ from jaxconv._lowering.cpu.common import (
     MAX_TAPS_AT_ONCE,
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
+    example,
     is_widened,
     wide_groups,
 )
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
-    dot,
     dots,
     im2col,
     multiply_adds,
     onednn,
     onednn_weights,
+    rewrite,
     slide,
     split,
-    swap,
     taps,
 )
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Line, Problem, Table
 
 #: Data of an image for each sum, which each image adds to.
 MIN_DATA_PER_SUM = 8
@@ -110,7 +108,7 @@ MAX_ONE_CORE_SUMS = 96 * 96
 
 def _few_sums(p: Problem) -> bool:
     """Whether a weights gradient has many rows and few sums, which XLA computes in float32."""
-    few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dot.MIN_PART_ROWS
+    few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dots.MIN_PART_ROWS
     return few and p.counted and p.bits < 64 and p.dtype != jnp.bfloat16
 
 
@@ -167,8 +165,8 @@ MIN_GROUP_WINDOWS_BYTES = 4 << 20
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
     [one] = split.split_groups(p)
-    swapped = swap.FORM.fills(one) and _narrow_coarse(one)
-    ways = (one, *(swap.exchange_operands(one) if swapped else ()))
+    swapped = rewrite.SWAP.fills(one) and _narrow_coarse(one)
+    ways = (one, *(rewrite.exchange_operands(one) if swapped else ()))
     alike = p.bits > 16 or is_widened(p)  # no processor with the type has been measured
     if alike and any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):
         return True
@@ -230,14 +228,14 @@ TABLE: Table = (
     ),
     Line(
         "few-sums",
-        dot.IN_PARTS,
+        dots.IN_PARTS,
         _few_sums,
         "one dot of few sums keeps one core busy: several dots side by side, then their sum",
         example("kernel", (28, 28), (16, 32), 1),
     ),
     Line(
         "one-dot",
-        dot.FORM,
+        dots.ONE,
         lambda p: p.dense and (p.pointwise or p.partitioned),
         "one tap, or windows that tile and are split over devices: one dot",
         example("kernel", (28, 28), (64, 512), 1),
@@ -252,7 +250,7 @@ TABLE: Table = (
     FAR,
     Line(
         "narrow-coarse",
-        swap.FORM,
+        rewrite.SWAP,
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
         example("kernel", (28, 28), (64, 2)),

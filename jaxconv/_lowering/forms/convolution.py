@@ -13,9 +13,9 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import UNIT, Geometry
 from jaxconv._base.reshape import merge_groups, move_groups, split_groups
-from jaxconv._lowering import isolate
-from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference, window
+from jaxconv._lowering.forms.blocks import call_apart
+from jaxconv._lowering.problem import Call, Form
 
 
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
@@ -35,7 +35,7 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     if fine.dtype.itemsize == 1:
         # Else XLA gives integers the caller's order of axes: up to 100 times as long.
         convolve = partial(reference.to_coarse, call=call.of(geometry).wide)
-        return isolate.call_apart(convolve, fine, kernel)
+        return call_apart(convolve, fine, kernel)
     return reference.to_coarse(fine, kernel, call.of(geometry).wide)
 
 
@@ -49,7 +49,7 @@ def _pad_if_smaller(fine: Array, geometry: Geometry, sliding: list[int]) -> tupl
         return fine, geometry
     # The barrier keeps XLA from moving the padding back into the convolution.
     fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
-    return fine, window.geometry_of_padded(geometry)
+    return fine, geometry.padded()
 
 
 def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
@@ -67,7 +67,7 @@ def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
     fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
     long = next((n for n, a in enumerate(axes) if a.extent > 2), None)
     padding = [(0, int(n == long)) for n in range(geometry.rank)]
-    out = reference.to_coarse(fine, kernel, call.of(window.geometry_of_padded(geometry)), padding)
+    out = reference.to_coarse(fine, kernel, call.of(geometry.padded()), padding)
     return out if long is None else lax.slice_in_dim(out, 0, axes[long].coarse, axis=1 + long)
 
 
@@ -109,7 +109,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    isolated=(),  # XLA fuses nothing with a convolution
+    isolated=False,  # XLA fuses nothing with a convolution
     eight_bits=True,
     contender=True,
 )

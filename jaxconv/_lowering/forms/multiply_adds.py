@@ -15,7 +15,6 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.reshape import replace_axes, split_groups
 from jaxconv._base.typing import DType, Index
-from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
@@ -24,6 +23,7 @@ from jaxconv._lowering.forms.blocks import (
     sum_over_blocks,
 )
 from jaxconv._lowering.forms.window import Tap
+from jaxconv._lowering.problem import Call, Form
 
 Box = list[range]
 

@@ -25,11 +25,10 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.forms import onednn_call, taps, window
+from jaxconv._lowering.forms import onednn, taps, window
 from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
 from jaxconv._lowering.onednn_here import has_avx512
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Images for which none is cut.
 MIN_IMAGES = 4
@@ -71,18 +70,18 @@ def _choose_block(batch: int, axes: tuple[Axis, ...], fine: int, coarse: int) ->
     images, rows = batch * bands, first.coarse // bands
     row = 4 * line * coarse
     fine_row = 4 * first.stride * math.prod(a.fine for a in axes[1:]) * fine
-    fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= onednn_call.MAX_TAPS
+    fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= onednn.MAX_TAPS
     if not fits or images * rows * fine_row > MAX_FINE_BYTES or coarse > MAX_WHOLE_CHANNELS:
         small = images <= MANY_IMAGES or 2 * IMAGES * rows * row <= MAX_WHOLE_BYTES
         images = find_divisor(images, MANY_IMAGES if small else IMAGES)
     cached = min(MAX_COARSE_BYTES // (images * row), MAX_FINE_BYTES // (images * fine_row))
-    return _Block(bands, images, find_divisor(rows, min(onednn_call.MAX_TAPS // line, cached)))
+    return _Block(bands, images, find_divisor(rows, min(onednn.MAX_TAPS // line, cached)))
 
 
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
     """Whether a call cannot take all axes, or not even the lines of one plane."""
     line = math.prod(a.coarse for a in axes[1:])
-    wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn_call.MAX_TAPS
+    wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn.MAX_TAPS
     return len(axes) > 2 and wide
 
 
@@ -96,16 +95,17 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
     channels = (x.shape[-1] // geometry.groups for x in (fine, coarse))
     bands, images, rows = _choose_block(fine.shape[0], geometry.axes, *channels)
-    padded = window.geometry_of_padded(geometry)
     for n, a in enumerate(geometry.axes):
         # oneDNN has no vector code for pads as large as its kernel, and none that crop.
         pads, cut = (a.pad_low, a.pad_high), n == 0 and rows < a.coarse
         if cut or min(pads) < 0 or max(pads) >= a.span:
             fine = window.pad_axis(fine, geometry, n)
-            axes = (*geometry.axes[:n], padded.axes[n], *geometry.axes[n + 1 :])
+            axes = (*geometry.axes[:n], a.padded(), *geometry.axes[n + 1 :])
             geometry = replace(geometry, axes=axes)
     first = geometry.axes[0]
-    band, block = first.coarse // bands, _take_rows(first, rows)
+    band = first.coarse // bands
+    # All rows are the axis itself; of some, it is padded already.
+    block = first if rows == first.coarse else replace(first, coarse=rows).padded()
     geometry = replace(geometry, axes=(block, *geometry.axes[1:]))
     blocks = band // rows  # of a band
 
@@ -125,14 +125,6 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     kernel = [a.kernel for a in geometry.axes]
     out = out.reshape(out.shape[0], *kernel, -1, out.shape[-1])  # (parts, t, s, i, o)
     return jnp.moveaxis(out, 0, -3).reshape(*kernel, -1, out.shape[-1])
-
-
-def _take_rows(axis: Axis, rows: int) -> Axis:
-    """The axis of some of the rows, which is padded already; of all, the axis itself."""
-    if rows == axis.coarse:
-        return axis
-    axis = replace(axis, coarse=rows)
-    return replace(axis, fine=axis.span - 1 + axis.extent)
 
 
 def _slice(x: Array, image: Index, extents: tuple[int, int], row: Index) -> Array:
@@ -166,21 +158,20 @@ def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
         fine = fine.reshape(*fine.shape[:rank], -1, fine.shape[-1])
     spatial = tuple(range(1, len(axes) + 1))
     layouts = DataLayout(0, len(axes) + 1, spatial), KernelLayout(len(axes) + 1, 0, spatial)
-    pads = [(a.pad_low, max(a.pad_high, 0)) for a in axes]
     fine = lax.optimization_barrier(fine)  # the transposition is one pass, and no loop of its own
     sums = Geometry(tuple(axes), groups, *layouts)
-    return onednn_call.call(fine, coarse, sums, pads, jnp.dtype(jnp.float32))
+    return onednn.convolve(fine, coarse, sums, jnp.dtype(jnp.float32))
 
 
 def _cannot(problem: Problem) -> bool:
-    if not problem.onednn or not onednn_call.is_safe(problem) or problem.bits < 32:
+    if not onednn.may_call(problem) or problem.bits < 32:
         return True
     axes = problem.geometry.axes
     lines = axes[2:] if _goes_by_plane(axes) else axes[1:]
     # Of one image, groups of one channel would be depthwise, of which oneDNN takes the fallback for
     # some sizes. Other groups were swept on AVX2 alone.
     groups_fail = not problem.dense and (problem.coarse_channels == 1 or has_avx512())
-    return groups_fail or math.prod(a.coarse for a in lines) > onednn_call.MAX_TAPS
+    return groups_fail or math.prod(a.coarse for a in lines) > onednn.MAX_TAPS
 
 
 FORM = Form("onednn-weights", {"kernel": to_kernel}, cannot=_cannot, gathers=True, contender=True)

@@ -18,16 +18,15 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.forms import onednn_call, window
+from jaxconv._lowering.forms import onednn, window
 from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Call, Form, Problem
 
 
 def _choose_rows(problem: Problem) -> int:
     """Choose how many coarse rows of an image a block has: all, or a divisor."""
     rows, *others = (a.coarse for a in problem.geometry.axes)
-    return find_divisor(rows, onednn_call.MAX_TAPS // math.prod(others))
+    return find_divisor(rows, onednn.MAX_TAPS // math.prod(others))
 
 
 def _view_rows(problem: Problem) -> tuple[Axis, ...]:
@@ -35,8 +34,7 @@ def _view_rows(problem: Problem) -> tuple[Axis, ...]:
     first, *others = problem.geometry.axes
     rows = _choose_rows(problem)
     if rows < first.coarse:
-        part = replace(first, coarse=rows, pad_low=0)
-        first = replace(part, fine=part.span - 1 + part.extent)
+        first = replace(first, coarse=rows).padded()
     return (first, *others)
 
 
@@ -50,8 +48,7 @@ def split_images(problem: Problem) -> tuple[Problem, ...]:
 
 def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum over blocks of rows of all images."""
-    problem, numerics = call.problem, call.numerics
-    (part,), geometry, groups = call.parts, problem.geometry, problem.geometry.groups
+    problem, geometry, groups = call.problem, call.geometry, call.geometry.groups
     i, o = problem.fine_channels, problem.coarse_channels
     last, batch, at = geometry.canonical(), geometry.data.batch, geometry.data.spatial[0]
     rows, first = _choose_rows(problem), geometry.axes[0]
@@ -72,7 +69,7 @@ def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         data = jnp.broadcast_to(data[..., None], (*data.shape, o))
         kernel = jnp.broadcast_to(kernel[..., None, :], (*kernel.shape[:-1], i, o))
         data, kernel = (x.reshape(*x.shape[:-3], -1) for x in (data, kernel))
-        return part(data, jnp.expand_dims(kernel, -2), numerics.wide)[0]
+        return call.part(data, jnp.expand_dims(kernel, -2), call.numerics.wide)[0]
 
     out = sum_over_blocks(block, fine.shape[batch] * blocks, fine, coarse)
     out = out.reshape(*out.shape[:-1], groups, i, o)

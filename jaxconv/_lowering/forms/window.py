@@ -1,7 +1,6 @@
 """Views of the fine tensor: the pixels that each tap of the kernel reads."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 from jax import Array, lax
@@ -25,18 +24,7 @@ def pad_fine(fine: Array, geometry: Geometry) -> Array:
 def pad_axis(fine: Array, geometry: Geometry, n: int) -> Array:
     """Pad the fine tensor along one spatial axis."""
     axis = geometry.axes[n]
-    return pad_along(fine, geometry.data.spatial[n], axis.pad_low, axis.pad_high)
-
-
-def pad_along(x: Array, at: int, low: int, high: int) -> Array:
-    """Pad axis `at` with zeros, or crop it."""
-    return pad(x, {at: (low, high, 0)})
-
-
-def geometry_of_padded(geometry: Geometry) -> Geometry:
-    """Describe the contraction of the padded tensor, which needs no padding."""
-    axes = (replace(a, fine=a.span - 1 + a.extent, pad_low=0) for a in geometry.axes)
-    return replace(geometry, axes=tuple(axes))
+    return pad(fine, {geometry.data.spatial[n]: (axis.pad_low, axis.pad_high, 0)})
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:
