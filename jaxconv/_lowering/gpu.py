@@ -62,10 +62,7 @@ _LINES: Table = (
         "no backward data form, and strides too large for phases",
     ),
     Line(
-        "odd strides",
-        taps.TAPS,
-        _not_one_convolution,
-        "no backward data form, and too many phases",
+        "odd strides", taps.TAPS, _not_one_convolution, "no backward data form, and too many phases"
     ),
     Line(
         "4-D",

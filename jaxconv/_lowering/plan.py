@@ -26,14 +26,7 @@ from jaxconv._lowering.force import FORMS, PORTABLE, Forced, Measured
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.forms.blocks import are_small, call_apart
 from jaxconv._lowering.normal import Trim, normalise
-from jaxconv._lowering.problem import (
-    Call,
-    Form,
-    Numerics,
-    Problem,
-    Tables,
-    problem_of,
-)
+from jaxconv._lowering.problem import Call, Form, Numerics, Problem, Tables, problem_of
 
 #: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}

@@ -292,6 +292,10 @@ class Form:
         return replace(problem, geometry=geometry)
 
 
+#: Whether a line is to decide about a contraction.
+Condition = Callable[[Problem], bool]
+
+
 @dataclass(frozen=True)
 class Line:
     """A line of a table: where `when` holds, `form` computes, for the reason `why`."""
@@ -299,10 +303,8 @@ class Line:
     name: str
     form: Form
     #: asked only about problems that the form can compute: see `holds`
-    when: Callable[[Problem], bool]
+    when: Condition
     why: str
-    #: a problem about which this line decides, and which another form would compute without it
-    witness: Problem | None = None
 
     def holds(self, problem: Problem) -> bool:
         """Whether the line decides about a contraction, unless an earlier line does."""

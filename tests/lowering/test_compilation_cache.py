@@ -2,9 +2,6 @@
 
 import json
 import logging
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +10,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._lowering import onednn_here
+from tests.support.plugin import prints
 
 HERE = pytest.mark.skipif(
     _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
@@ -49,13 +47,8 @@ print(json.dumps({
 
 
 def run(**environment):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+    out, said = prints(PROGRAM, **environment)
+    return json.loads(out.splitlines()[-1]), said
 
 
 @HERE

@@ -13,12 +13,12 @@ from jaxconv._base.geometry import Axis
 from jaxconv._lowering import gpu
 from jaxconv._lowering.forms import cudnn
 from jaxconv._lowering.plan import choose_plan
-from tests.lowering.test_plans import axis, problem
 from tests.support import exact, oracle
 from tests.support.classes import BF16, CLASSES, F32, F64, OPERATIONS, each_slot
 from tests.support.forms import integers, operands, slow_if
 from tests.support.grid import CASES
 from tests.support.pretend import pretend
+from tests.support.problems import axis, problem
 
 pytestmark = pytest.mark.usefixtures("however_little")
 

@@ -1,4 +1,7 @@
-"""lax's general convolution and its two gradients in NumPy, and calls of it drawn at random."""
+"""lax's general convolution and its two gradients in NumPy, and calls of it drawn at random.
+
+And a depthwise convolution, which lax and this library never lower alike.
+"""
 
 import itertools
 import random
@@ -8,6 +11,22 @@ from functools import partial
 import jax
 import numpy as np
 from jax import lax
+
+import jaxconv
+from tests.support.forms import integers
+
+LAST = ("NHWC", "HWIO", "NHWC")
+X, K = integers((4, 8, 7, 6), 1), integers((3, 3, 1, 12), 2)
+
+
+def depthwise(x, k, **more):
+    return lax.conv_general_dilated(
+        x, k, (2, 1), "SAME", dimension_numbers=LAST, feature_group_count=x.shape[-1], **more
+    )
+
+
+def loss(x, k):
+    return (depthwise(x, k) ** 2).sum()
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,18 @@ def drawn(seed: int) -> Call:
         call = Call(lhs, rhs, arguments)
         if all(room > 0 for room in _rooms(call)):
             return call
+
+
+def both(**arguments):
+    """Ours and lax's, with all but the two arrays."""
+    return (
+        partial(jaxconv.lax.conv_general_dilated, **arguments),
+        partial(lax.conv_general_dilated, **arguments),
+    )
+
+
+def data(lhs, rhs, dtype=np.float32, limit=4):
+    return integers(lhs, 1, dtype, limit), integers(rhs, 2, dtype, limit)
 
 
 def same(ours, theirs):

@@ -86,8 +86,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)). With batch groups, which lax's
     own derivative has, XLA:CPU computes all groups against all.
     """
-    geometry, numerics = call.geometry, call.numerics
-    data, groups = geometry.data, geometry.groups
+    geometry, data, groups = call.geometry, call.geometry.data, call.geometry.groups
     fine, geometry = _pad_if_smaller(fine, geometry, [a.coarse for a in geometry.axes])
     fine = split_groups(fine, groups)  # n, X, g, i
     fine = jnp.moveaxis(fine, (-1, 0), (0, -1))  # i, X, g, n
@@ -97,11 +96,10 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         jnp.moveaxis(coarse, data.batch, -2),
         [(a.pad_low, a.pad_high) for a in geometry.axes],
         lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
+        call.numerics.wide,
         window_strides=[a.dilation for a in geometry.axes],
         rhs_dilation=[a.stride for a in geometry.axes],
         feature_group_count=groups,
-        precision=numerics.precision,
-        preferred_element_type=numerics.sums,
     )
     return jnp.moveaxis(out, 0, -2)  # i, X, (g, o) to X, i, (g, o)
 

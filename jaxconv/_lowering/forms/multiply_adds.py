@@ -152,12 +152,7 @@ def _count_products(together: int, every: int, geometry: Geometry) -> int:
 
 
 def _sum_box(
-    fine: Array,
-    coarse: Array,
-    taps: list[Tap],
-    box: Box,
-    moves: int,
-    geometry: Geometry,
+    fine: Array, coarse: Array, taps: list[Tap], box: Box, moves: int, geometry: Geometry
 ) -> list[Array]:
     """Sum for each tap over a box and the places that the box moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
