@@ -15,50 +15,33 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv._base import jax_names
 from tests.support.forms import each, integers
-from tests.support.lax_oracle import LAST, both, data, same
+from tests.support.lax_oracle import LAST, Call, both, data, gradients, same
 from tests.support.programs import contractions, equations, primitives
 
 BY = {"convolution": ["coarse"], "conv_transpose": ["fine"], "gradient": ["kernel"], "lax": []}
 
 
-def derived(function, lhs, rhs, tangents, cotangent):
-    """The result, both gradients and a directional derivative, in one program."""
-    out, pull = jax.vjp(function, lhs, rhs)
-    return out, pull(cotangent), jax.jvp(function, (lhs, rhs), tangents)[1]
-
-
-def written_out(padding=(), lhs_dilation=None, dimension_numbers=None, **arguments):
-    """lax's, with the padding and the dilation of lhs written out.
-
-    Where it is to crop before and to pad after, XLA:CPU of JAX 0.10 reads beyond lhs.
-    """
-
-    def function(lhs, rhs):
-        numbers = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
-        edges = [(0, 0, 0)] * lhs.ndim
-        for n, axis in enumerate(numbers.lhs_spec[2:]):
-            edges[axis] = (*padding[n], lhs_dilation[n] - 1 if lhs_dilation else 0)
-        lhs = lax.pad(lhs, np.zeros((), lhs.dtype), edges)
-        valid = [(0, 0) for _ in padding]
-        return lax.conv_general_dilated(
-            lhs, rhs, padding=valid, dimension_numbers=numbers, **arguments
-        )
-
-    return function
-
-
-def check(lhs, rhs, by, limit=4, **arguments):
-    """All of a call is lax's, and it is computed by that operation of ours, or by lax."""
+def check(lhs, rhs, by, **arguments):
+    """A call has lax's type, exact values and gradients, and that operation computes it, or lax."""
     ours, theirs = both(**arguments)
-    slots = contractions(jax.make_jaxpr(ours)(lhs, rhs))
-    assert slots == BY[by]
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == BY[by]
+    ones = (1,) * len(arguments["window_strides"])
+    given = {name: value for name, value in arguments.items() if value is not None}
+    call = Call(lhs.shape, rhs.shape, {
+        "lhs_dilation": ones, "rhs_dilation": ones, "dimension_numbers": None,
+        "feature_group_count": 1, "batch_group_count": 1, **given,
+    })  # fmt: skip
+    exact = gradients(call, lhs, rhs, lambda shape: integers(shape, 5, np.float64))
     out = jax.eval_shape(theirs, lhs, rhs)
-    tangents = integers(lhs.shape, 3, lhs.dtype, limit), integers(rhs.shape, 4, rhs.dtype, limit)
-    cotangent = integers(out.shape, 5, out.dtype, limit)
-    run = jax.jit(derived, static_argnums=0)
-    results = [run(f, lhs, rhs, tangents, cotangent) for f in (ours, written_out(**arguments))]
-    assert jax.typeof(results[0][0]) == jax.typeof(out)
-    same(*results)
+
+    def derived(lhs, rhs, cotangent):
+        result, pull = jax.vjp(ours, lhs, rhs)
+        return result, *pull(cotangent)
+
+    results = jax.jit(derived)(lhs, rhs, integers(out.shape, 5))
+    assert jax.typeof(results[0]) == jax.typeof(out)
+    for one, other in zip(results, exact, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 GEOMETRIES = {
@@ -132,7 +115,10 @@ def test_float64_of_numpy_is_float32():
 
 
 def test_an_empty_batch():
-    check(*data((0, 4, 6), (6, 4, 3)), "convolution", window_strides=(1,), padding=[(0, 0)])
+    lhs, rhs = data((0, 4, 6), (6, 4, 3))
+    ours, theirs = both(window_strides=(1,), padding=[(0, 0)])
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == ["coarse"]
+    same(*(jax.vjp(f, lhs, rhs)[1](integers((0, 6, 4), 3)) for f in (ours, theirs)))
 
 
 # Layouts.
@@ -218,13 +204,14 @@ def test_varying_over_a_mesh():
     mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
     arguments = {"window_strides": (1,), "padding": [(7, -1)], "lhs_dilation": (2,)}
     arguments["dimension_numbers"] = ("NHC", "HIO", "NHC")
-    functions = both(**arguments)[0], written_out(**arguments)
-    split = partial(jax.shard_map, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
+    ours, _ = both(**arguments)
+    split = jax.shard_map(ours, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
 
     def loss(function, *arrays):
-        return (split(function)(*arrays) ** 2).sum()
+        return (function(*arrays) ** 2).sum()
 
-    same(*(jax.grad(partial(loss, f), (0, 1))(lhs, rhs) for f in functions))
+    results = (jax.grad(partial(loss, f), (0, 1))(lhs, rhs) for f in (split, ours))
+    jax.tree.map(np.testing.assert_array_equal, *results)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,9 @@ import jax.numpy as jnp
 import pytest
 
 import jaxconv
-from jaxconv import _lowering
 from jaxconv._lowering import onednn_here
-from tests.support.plugin import prints
+from tests.support.plugin import HERE, prints
 
-HERE = pytest.mark.skipif(
-    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
-)
 SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
 CALL = "__onednn$convolution"
 

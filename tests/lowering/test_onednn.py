@@ -13,15 +13,11 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv import _lowering
 from jaxconv._base import environment
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn
-from tests.support.plugin import prints
+from tests.support.plugin import HERE, prints
 
-HERE = pytest.mark.skipif(
-    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
-)
 CALL = onednn.TARGET
 
 SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)

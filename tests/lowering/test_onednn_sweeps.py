@@ -10,16 +10,11 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv import _lowering
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn, onednn_weights
 from tests.support import oracle
-from tests.support.plugin import prints
-
-HERE = pytest.mark.skipif(
-    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
-)
+from tests.support.plugin import HERE, prints
 
 
 @HERE

@@ -10,9 +10,8 @@ import jaxconv
 from jaxconv._lowering.forms import bundle
 from jaxconv._lowering.plan import choose_plan
 from tests.support import exact
-from tests.support.forms import slow_if
 from tests.support.grid import CASES
-from tests.support.pretend import pretend
+from tests.support.pretend import each_part, pretend
 from tests.support.problems import axis, problem
 from tests.support.small import SLOTS
 
@@ -27,18 +26,12 @@ def on_tpu(monkeypatch):
 GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.src_shape[0]]
 
 
-def every_other(first):
-    """A program for each eighth of the cases, the first of which are default tests."""
-    parts = [pytest.param(n, marks=slow_if(n > 1)) for n in range(first, 8, 2)]
-    return pytest.mark.parametrize("part", parts)
-
-
-@every_other(1)
+@each_part(8, 1)
 def test_values_in_16_bits_are_rounded_once(on_tpu, part):
     exact.check_values([(case, BF16, None) for case in GROUPED if not case.bias][part::8])
 
 
-@every_other(0)
+@each_part(8, 0)
 def test_values_and_that_non_finite_ones_stay_in_their_group(on_tpu, part):
     exact.check_contained([(case, F32, None) for case in GROUPED[part::8]])
 

@@ -6,7 +6,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from jaxconv import _lowering
+
 ROOT = Path(__file__).parents[2]
+
+#: For tests of oneDNN's call.
+HERE = pytest.mark.skipif(
+    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
+)
 
 
 def findable(folder, first=""):
