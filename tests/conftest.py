@@ -89,6 +89,6 @@ def patched(monkeypatch):
 @pytest.fixture
 def however_little(patched):
     """For the little data of tests, too, isolate forms."""
-    from jaxconv._lowering import isolate
+    from jaxconv._lowering.forms import blocks
 
-    patched(isolate, "MIN_ELEMENTS", 0)
+    patched(blocks, "MIN_ELEMENTS", 0)

@@ -46,9 +46,18 @@ class Axis:
         return self.stride * (self.coarse - 1) + 1
 
     @property
+    def reach(self) -> int:
+        """The pixels and the padding from the first that any window reads to the last."""
+        return self.span - 1 + self.extent
+
+    @property
     def pad_high(self) -> int:
         """The padding after the fine axis that makes the geometry exact; negative crops."""
-        return self.span - 1 + self.extent - self.fine - self.pad_low
+        return self.reach - self.fine - self.pad_low
+
+    def padded(self) -> "Axis":
+        """The axis of the tensor that is padded already."""
+        return replace(self, fine=self.reach, pad_low=0)
 
     def reversed(self) -> "Axis":
         """The axis with fine and coarse exchanged, and taps in reverse order; only for stride 1."""
@@ -138,6 +147,10 @@ class Geometry:
     def with_groups(self, groups: int) -> "Geometry":
         """The same geometry over another number of groups."""
         return replace(self, groups=groups)
+
+    def padded(self) -> "Geometry":
+        """The same geometry over a fine tensor that is padded already."""
+        return replace(self, axes=tuple(a.padded() for a in self.axes))
 
     def canonical(self, channels_first: bool = False) -> "Geometry":
         """The same geometry with data (N, X, C), or (N, C, X), and kernel (X, fine, coarse)."""

@@ -18,3 +18,8 @@ class Target:
     def alone(self) -> bool:
         """Whether the program is for one device, and this process runs it."""
         return self.devices == 1 and not self.exported
+
+    @property
+    def may_call_onednn(self) -> bool:
+        """Whether a program may call oneDNN; `onednn_here` says if this process may."""
+        return self.platform == "cpu" and self.alone

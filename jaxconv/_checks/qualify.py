@@ -4,7 +4,7 @@ The call is private to XLA. A release that changed the call could answer with wr
 process or wait forever. So sweeps and threads run in other processes, each with a time limit:
 
 - sweeps of named and random cases of the operations and their gradients, all exact. Sweeps run on
-  one core, on which even oneDNN's fallback comes to an end (`onednn_call.py` says why the fallback
+  one core, on which even oneDNN's fallback comes to an end (`onednn.py` says why the fallback
   must not be chosen), while oneDNN prints which of its implementations run, and the C library
   checks its heap;
 - threads that run branches and loops at once on all cores.
@@ -30,9 +30,9 @@ import numpy as np
 import jaxconv
 from jaxconv._checks.cases import ACTIVATIONS, OPERATIONS, compare
 from jaxconv._checks.selfcheck import WIDTH, check_named, draw_case
-from jaxconv._lowering import onednn_here, onednn_verdict
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.cpu import to_coarse, to_kernel
-from jaxconv._lowering.onednn_verdict import Verdict
+from jaxconv._lowering.onednn_here import Verdict
 
 SWEEP_SECONDS, THREADS_SECONDS = 25, 8  # of one sweep, and of the threads
 SEEDS = (1, 2, 3)  # of the sweeps
@@ -59,7 +59,7 @@ def qualify() -> int:
         verdict = Verdict(False, reason)
     else:
         verdict = judge()
-        kept = onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
+        kept = onednn_here.write_verdict(verdict, onednn_here.features(), onednn_here.held_to())
         print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
     good = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
     print(textwrap.fill(f"{good}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))

@@ -82,7 +82,7 @@ def indent(text: str) -> str:
 #: Coarse pixels along an axis, by rank.
 MAX_EXTENTS = (0, 40, 12, 6)
 
-#: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn_call` says why, and avoids it.
+#: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn.py` says why, and avoids it.
 STRIDED = {
     "stride (3, 1), kernel (1, 3)": ((67, 4), (1, 3), (3, 1), (1, 1), (0, 1), (0, 1)),
     "stride 2, kernel (1, 3)": ((67, 31), (1, 3), (2, 2), (1, 1), (0, 1), (0, 1)),

@@ -91,7 +91,7 @@ def as_max_pool(operands: Sequence[Typed], **params: Any) -> MaxPool | str:
 
 def compute(pool: MaxPool, cotangent: Array, operand: Array) -> Array:
     """Compute the gradient of a max pool, given that of its result and its operand."""
-    from jaxconv._lowering.isolate import are_small, call_apart
+    from jaxconv._lowering.forms.blocks import are_small, call_apart
 
     choose = partial(_choose, pool, cotangent.shape)
     spread = partial(_spread, pool, operand.shape)

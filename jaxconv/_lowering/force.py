@@ -1,13 +1,21 @@
-"""`forced`: compute by one form, for tests, or by the forms that `measure` found fastest."""
+"""`forced`: compute by one form, for tests, or by the forms that `measure` found fastest here."""
 
+import json
+import os
+import platform
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
+
+import jax
 
 from jaxconv._base.contexts import FORCED
 from jaxconv._lowering import cpu, tpu
-from jaxconv._lowering.form import Form
 from jaxconv._lowering.forms import reference
-from jaxconv._lowering.measured import Measured
+from jaxconv._lowering.problem import Form, Problem
 
 #: All forms that can be forced on CPU, by name: XLA:CPU may abort on forms of the GPU's table.
 FORMS: dict[str, Form] = {
@@ -25,6 +33,78 @@ FORMS: dict[str, Form] = {
 
 #: The table of the CPU without oneDNN.
 PORTABLE = "portable"
+
+#: Stands for the table's choice among the forms of a contraction.
+CHOSEN = "chosen"
+
+#: A form counts as faster if its time is at most this part of the time of the table's choice.
+MAX_TIME_RATIO = 0.95
+
+
+class Measured:
+    """The times that `jaxconv.measure` found, for `jaxconv.forced` to use.
+
+    Hashed by identity: reuse one instance, or jit recompiles.
+    """
+
+    def __init__(self, milliseconds: Mapping[str, Mapping[str, float]]) -> None:
+        """Take milliseconds by contraction and form, both by name."""
+        self.milliseconds = {name: dict(times) for name, times in milliseconds.items()}
+
+    def form(self, problem: Problem) -> tuple[str | None, str]:
+        """Find the form that was faster than the table's choice, if any, and say both times.
+
+        Programs that XLA splits over several devices are not measured.
+        """
+        times = {} if problem.partitioned else self.milliseconds.get(name_problem(problem), {})
+        fastest = min(times, key=times.__getitem__, default=CHOSEN)
+        if fastest == CHOSEN or times[fastest] > MAX_TIME_RATIO * times.get(CHOSEN, 0.0):
+            return None, ""
+        return fastest, f"measured: {times[fastest]:.3g} ms, by the table {times[CHOSEN]:.3g}"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Add these times to a file, which keeps the times of other contractions and machines.
+
+        If several processes save at once, the last one wins.
+        """
+        every = _read(path)
+        every[_describe_machine()] = every.get(_describe_machine(), {}) | self.milliseconds
+        written = Path(f"{os.fspath(path)}.{uuid4().hex}")
+        written.write_text(json.dumps(every, indent=1))
+        written.replace(path)  # at once, so that nobody reads half a file
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Measured":
+        """Read the times of this machine and these versions from a file; there may be none."""
+        return cls(_read(path).get(_describe_machine(), {}))
+
+    def report(self) -> str:
+        """Write a line for each contraction: milliseconds by form, the fastest first."""
+        return "\n".join(
+            f"{name}: "
+            + ", ".join(f"{s} {ms:.3g}" for s, ms in sorted(times.items(), key=lambda x: x[1]))
+            for name, times in self.milliseconds.items()
+        )
+
+    def __repr__(self) -> str:
+        """Briefly, since jaxprs of forced contractions contain this text."""
+        return f"Measured({len(self.milliseconds)} contractions)"
+
+
+class Asked(Measured):
+    """No times: an instance records the contractions that a program looks up."""
+
+    def __init__(self) -> None:
+        """Start without times or contractions."""
+        super().__init__({})
+        self.problems: dict[str, Problem] = {}
+
+    def form(self, problem: Problem) -> tuple[None, str]:
+        """Record a contraction; None, as for a contraction that was not measured."""
+        if problem.counted and not problem.partitioned:
+            self.problems[name_problem(problem)] = problem
+        return None, ""
+
 
 Forced = str | Measured | None
 
@@ -63,3 +143,62 @@ def forced(form: Forced) -> AbstractContextManager[Any]:
         )
     context: AbstractContextManager[Any] = FORCED(form)
     return context
+
+
+def name_problem(problem: Problem) -> str:
+    """Name a contraction by its sizes, type and layouts, in one line.
+
+    The result's type and the precision, which XLA:CPU hardly heeds, are no part of the name.
+    """
+    axes = " ".join(
+        f"{a.fine}:k{a.kernel}s{a.stride}d{a.dilation}p{a.pad_low}:{a.coarse}"
+        for a in problem.geometry.axes
+    )
+    data, kernel = ("".join(map(str, problem.geometry.layout(s))) for s in ("fine", "kernel"))
+    return (
+        f"to {problem.result} {problem.dtype} batch {problem.batch} groups "
+        f"{problem.geometry.groups} channels {problem.fine_channels}:{problem.coarse_channels} "
+        f"axes {axes} layouts {data} {kernel}"
+    )
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]]:
+    if not Path(path).exists():
+        return {}
+    try:
+        read = json.loads(Path(path).read_text())
+        if not isinstance(read, dict):
+            raise ValueError("no JSON object")
+        if not _is_nested(read, 3):
+            raise ValueError("other entries than milliseconds by machine, contraction and form")
+    except ValueError as error:
+        wrong = f"Measured: {os.fspath(path)} must be a file that `save` wrote; got {error}"
+        raise ValueError(wrong) from None
+    return read
+
+
+def _is_nested(value: object, depth: int) -> bool:
+    """Whether a value is numbers in dicts, nested to this depth."""
+    if depth == 0:
+        return isinstance(value, int | float)
+    return isinstance(value, dict) and all(_is_nested(v, depth - 1) for v in value.values())
+
+
+def _describe_machine() -> str:
+    """Name the processor, the cores in use and the versions."""
+    from jaxconv import __version__  # not set yet when this module is imported
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = f"jaxconv {__version__}, jax {jax.__version__}, jaxlib {version('jaxlib')}"
+    return f"{_describe_processor()}, {cores} cores, {versions}"
+
+
+def _describe_processor() -> str:
+    """Name the processor, its family and its model, which virtual machines do not hide."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+    keys = ("model name", "cpu family", "model", "CPU implementer", "CPU part")  # x86, and Arm
+    return " ".join(fields[key] for key in keys if fields.get(key)) or platform.machine()

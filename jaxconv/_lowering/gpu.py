@@ -9,9 +9,8 @@ compiler shows that the lines help (`python -m benchmarks.compiled`); nothing ha
 """
 
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._lowering.form import Line, Table, Tables
-from jaxconv._lowering.forms import cudnn, dot, dots, phases, taps
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.forms import cudnn, dots, phases, taps
+from jaxconv._lowering.problem import Line, Problem, Table, Tables
 
 
 def _no_backward_data(p: Problem) -> bool:
@@ -34,8 +33,7 @@ def _not_one_convolution(p: Problem) -> bool:
 
 def _one_kind(p: Problem) -> bool:
     """Whether one convolution computes all residues, without zeros in the coarse tensor."""
-    parts = phases.PHASES.parts
-    return parts is not None and _no_backward_data(p) and len(parts(p)) == 1
+    return _no_backward_data(p) and len(phases.split_phases(p)) == 1
 
 
 _LINES: Table = (
@@ -59,15 +57,12 @@ _LINES: Table = (
     ),
     Line(
         "strided, one tap",
-        dot.FORM,
+        dots.ONE,
         _not_one_convolution,
         "no backward data form, and strides too large for phases",
     ),
     Line(
-        "odd strides",
-        taps.TAPS,
-        _not_one_convolution,
-        "no backward data form, and too many phases",
+        "odd strides", taps.TAPS, _not_one_convolution, "no backward data form, and too many phases"
     ),
     Line(
         "4-D",

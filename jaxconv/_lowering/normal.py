@@ -13,6 +13,7 @@ extent if all axes tile then. Operands are cropped; results are padded with zero
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jax import Array, lax
 
@@ -132,16 +133,16 @@ def _replace_axes(geometry: Geometry, axes: list[Axis], units: tuple[int, ...]) 
     return replace(
         geometry,
         axes=tuple(a for n, a in enumerate(axes) if n not in units),
-        data=DataLayout(*_renumber_axes(geometry.data, units)),
-        kernel=KernelLayout(*_renumber_axes(geometry.kernel, units)),
+        data=_renumber_axes(geometry.data, units),
+        kernel=_renumber_axes(geometry.kernel, units),
     )
 
 
-def _renumber_axes(
-    layout: DataLayout | KernelLayout, units: tuple[int, ...]
-) -> tuple[int, int, tuple[int, ...]]:
+Layout = TypeVar("Layout", DataLayout, KernelLayout)
+
+
+def _renumber_axes(layout: Layout, units: tuple[int, ...]) -> Layout:
     gone = [layout.spatial[n] for n in units]
-    one, other, *spatial = (
-        axis - sum(g < axis for g in gone) for axis in layout.spec if axis not in gone
-    )
-    return one, other, tuple(spatial)
+    left = (axis - sum(g < axis for g in gone) for axis in layout.spec if axis not in gone)
+    one, other, *spatial = left
+    return type(layout)(one, other, tuple(spatial))

@@ -1,19 +1,22 @@
 """Whether this process may call oneDNN: the environment, the processor, jaxlib, its caches."""
 
+import json
 import logging
 import os
 import platform
 import warnings
+from collections.abc import Set
 from functools import cache
-from importlib.metadata import version
+from hashlib import sha256
+from importlib.metadata import distribution, version
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from jaxconv._base import environment
 from jaxconv._base.jax_names import persistent_cache_is_on
 from jaxconv._base.typing import DType
-from jaxconv._lowering import onednn_verdict
 
 #: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
 TESTED_RELEASES = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
@@ -78,7 +81,7 @@ def why_impossible() -> str | None:
 @cache
 def _why_untested() -> str | None:
     """Say why the call may be wrong or hang: the verdict of a sweep here, or no sweep."""
-    found = onednn_verdict.read(features(), held_to())
+    found = read_verdict(features(), held_to())
     if found:
         return None if found.good else f"`python -m jaxconv --qualify` found here: {found.text}"
     if version("jaxlib") in TESTED_RELEASES:
@@ -136,3 +139,75 @@ def has_amx() -> bool:
 def held_to() -> str:
     """The instruction set that the environment holds oneDNN to; empty if none."""
     return os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+
+
+# The verdicts of sweeps on this machine, in the user's cache folder, or in JAXCONV_CACHE_DIR. A
+# verdict holds for one build of jaxlib, one set of processor features and one value of
+# ONEDNN_MAX_CPU_ISA.
+
+
+class Verdict(NamedTuple):
+    """Whether the call is right and safe, and a sentence that says so."""
+
+    good: bool
+    text: str
+
+
+def verdict_path() -> Path | None:
+    """Find the file of the verdicts; None where the user has no folder."""
+    try:
+        default = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # there is no home
+        default = None
+    folder = os.environ.get("JAXCONV_CACHE_DIR") or (default and Path(default) / "jaxconv")
+    return Path(folder) / "onednn.json" if folder else None
+
+
+def read_verdict(features: Set[str], held_to: str) -> Verdict | None:
+    """Read the verdict for this jaxlib, these features and this limit; None without a sweep."""
+    file = verdict_path()
+    try:
+        found = _load(file).get(_key(features, held_to)) if file else None
+        return found and Verdict(bool(found["good"]), str(found["text"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        warnings.warn(
+            f"{file} cannot be read and is ignored ({type(error).__name__}: {error}); "
+            "`python -m jaxconv --qualify` writes it anew",
+            stacklevel=2,
+        )
+        return None
+
+
+def write_verdict(verdict: Verdict, features: Set[str], held_to: str) -> Path | None:
+    """Add a verdict to the file, and return the path; None if there is no file."""
+    file = verdict_path()
+    if file is None:
+        return None
+    try:
+        known = dict(_load(file))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    known[_key(features, held_to)] = verdict._asdict()
+    new = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(json.dumps(known, indent=1))
+        new.replace(file)
+    except OSError:
+        return None
+    return file
+
+
+def _load(file: Path) -> Any:
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def _key(features: Set[str], held_to: str) -> str:
+    jaxlib = distribution("jaxlib")
+    # Lists a digest of each installed file, which tells builds of one version apart.
+    build = _digest(jaxlib.read_text("RECORD") or "")
+    return f"{jaxlib.version} {build} {_digest(' '.join(sorted(features)))} {held_to}".strip()
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]

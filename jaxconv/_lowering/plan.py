@@ -22,13 +22,11 @@ from jaxconv._base.reshape import reorder
 from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
-from jaxconv._lowering.force import FORMS, PORTABLE, Forced
-from jaxconv._lowering.form import Call, Form, Tables
+from jaxconv._lowering.force import FORMS, PORTABLE, Forced, Measured
 from jaxconv._lowering.forms import reference
-from jaxconv._lowering.isolate import are_small, call_apart
-from jaxconv._lowering.measured import Measured
+from jaxconv._lowering.forms.blocks import are_small, call_apart
 from jaxconv._lowering.normal import Trim, normalise
-from jaxconv._lowering.problem import Numerics, Problem, problem_of, target_allows_onednn
+from jaxconv._lowering.problem import Call, Form, Numerics, Problem, Tables, problem_of
 
 #: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}
@@ -90,7 +88,7 @@ def lower(
     rounded twice. Accelerators sum in float32 anyway, and for a float32 result XLA:GPU would first
     convert both operands. `tell` is called with the plan.
     """
-    if target_allows_onednn(target):
+    if target.may_call_onednn:
         onednn_here.warn_once()
     platform = target.platform
     problem = problem_of(result, first, second, geometry, dtype, target, finish)
@@ -164,17 +162,16 @@ def _plan(
     if form.any_sizes:
         normal, trim = problem, None
     inner = form.arrange(normal)
-    isolate = inner.result in form.isolated and not inside and platform == "cpu"
-    inner_parts = form.parts(inner) if form.parts else ()
+    isolate = form.isolated and not inside and platform == "cpu"
     may_finish = _may_finish(normal, inner, trim)
+    inner_parts = form.parts(inner)
     if not (form.one_part and may_finish):
         inner_parts = tuple(replace(part, finish=None) for part in inner_parts)
     parts = tuple(
         _plan(part, platform, forced, why_forced, inside or isolate, without)
         for part in inner_parts
     )
-    by_form = form.finishes(inner) or (form.one_part and parts[0].finished)
-    finished = may_finish and by_form
+    finished = may_finish and (form.finishes(inner) or (form.one_part and parts[0].finished))
     return Plan(form, why, inner, normal.geometry, trim, parts, isolate, name, force, finished)
 
 

@@ -1,14 +1,19 @@
-"""One contraction in sizes: what the choice of a form depends on, besides the processor.
+"""One contraction in sizes, and the records that forms and tables are made of.
 
-Nothing in it is traced.
+A choice looks at a `Problem` and at the processor, and at nothing that is traced. A form computes a
+contraction, or rewrites it as others; a line of a table says which form when.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from jax import Array
 
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.finish import Finish
-from jaxconv._base.geometry import OPERANDS, Geometry, Slot
+from jaxconv._base.geometry import OPERANDS, Axis, Geometry, Slot
 from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision, Shape, Typed
 from jaxconv._lowering import onednn_here
@@ -48,12 +53,16 @@ class Problem:
     dtype: DType
     #: number of devices over which XLA itself splits the program
     devices: int = 1
-    #: whether the program may call oneDNN; `onednn_call.is_safe` looks at the sizes
+    #: whether the program may call oneDNN; `is_safe` of `forms/onednn.py` looks at the sizes
     onednn: bool = False
     #: whether the result is interleaved with the results of other contractions
     phase: bool = False
     #: what follows the sum
     finish: Finish | None = None
+
+    def of_axes(self, axes: Sequence[Axis]) -> "Problem":
+        """The same contraction over other axes."""
+        return replace(self, geometry=replace(self.geometry, axes=tuple(axes)))
 
     def shape(self, slot: Slot) -> Shape:
         """The shape of the tensor in a slot."""
@@ -66,10 +75,6 @@ class Problem:
         }
         at = dict(zip(geometry.layout(slot), sizes[slot], strict=True))
         return tuple(at[axis] for axis in range(len(at)))
-
-    def canonical(self, channels_first: bool = False) -> "Problem":
-        """The same contraction with data (N, X, C) or (N, C, X), and a kernel (X, fine, coarse)."""
-        return replace(self, geometry=self.geometry.canonical(channels_first))
 
     @property
     def channels_first(self) -> bool:
@@ -182,10 +187,7 @@ def problem_of(
     target: Target,
     finish: Finish | None = None,
 ) -> Problem:
-    """Describe the contraction of two arrays, or of their types, to a result of this type.
-
-    Float64 sums need float64 operands.
-    """
+    """Describe the contraction of two arrays, or of their types, to a result of this type."""
     shapes = dict(zip(OPERANDS[result], (first.shape, second.shape), strict=True))
     shapes[result] = geometry.shape(result, first.shape, second.shape)
     data, groups = geometry.data, geometry.groups
@@ -196,13 +198,120 @@ def problem_of(
         batch if isinstance(batch, int) else None,
         shapes["fine"][data.channel] // groups,
         shapes["coarse"][data.channel] // groups,
-        dtype if dtype.itemsize == 8 else first.dtype,
+        dtype if dtype.itemsize == 8 else first.dtype,  # float64 sums need float64 operands
         devices=target.devices,
-        onednn=target_allows_onednn(target) and onednn_here.unavailable() is None,
+        onednn=target.may_call_onednn and onednn_here.unavailable() is None,
         finish=finish,
     )
 
 
-def target_allows_onednn(target: Target) -> bool:
-    """Whether a program for this target may call oneDNN; `onednn_here` says if this process may."""
-    return target.platform == "cpu" and target.alone
+#: Computes a part of a rewrite from two operands.
+Part = Callable[[Array, Array, Numerics], Array]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a form is told beside its two operands, which are in the layouts of the problem."""
+
+    #: with a `finish` if the form, or its one part, adds what follows the sum
+    problem: Problem
+    numerics: Numerics
+    #: the parts of a rewrite, planned for this problem
+    parts: tuple[Part, ...] = ()
+    #: the bias and the residual of the `finish`, as far as they are there
+    extras: tuple[Array, ...] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """The geometry of the problem."""
+        return self.problem.geometry
+
+    @property
+    def part(self) -> Part:
+        """The part of a rewrite that has one."""
+        (part,) = self.parts
+        return part
+
+    @property
+    def wide(self) -> "Call":
+        """The same call to a result in the type of sums."""
+        return replace(self, numerics=self.numerics.wide)
+
+    def of(self, geometry: Geometry) -> "Call":
+        """The same call of other sizes or layouts."""
+        return replace(self, problem=replace(self.problem, geometry=geometry))
+
+
+#: How a form computes one result from two operands.
+Emit = Callable[[Array, Array, Call], Array]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute contractions: the record of a file of `forms/`."""
+
+    name: str
+    #: a function for each slot that the form can fill
+    emit: Mapping[Slot, Emit] = field(hash=False)
+    #: whether the form cannot compute a contraction to one of these slots; tables say what is fast
+    cannot: Callable[[Problem], bool] = lambda p: False
+    #: the parts of a rewrite: the contractions that the form makes of a contraction
+    parts: Callable[[Problem], tuple[Problem, ...]] = lambda p: ()
+    #: takes any sizes; for other forms, normal.py leaves out what contributes nothing
+    any_sizes: bool = False
+    #: data (N, X, C), or (N, C, X) if "channels first", and a kernel (X, fine, coarse);
+    #: "any kernel" takes the kernel as it is, and "any" takes all tensors so
+    layouts: Literal["channels last", "channels first", "any kernel", "any"] = "channels last"
+    #: takes 8-bit integers, too, summed in int32
+    eight_bits: bool = False
+    #: cuts or merges axes that XLA may split over devices, which would gather the data of all
+    #: devices; so no line gives the form a program that XLA splits
+    gathers: bool = False
+    #: whether the form has several operations, which XLA must not fuse with neighbours
+    isolated: bool = True
+    #: whether the form adds what follows a sum itself
+    finishes: Callable[[Problem], bool] = lambda p: False
+    #: whether the result is that of the form's only part, which may then add what follows
+    one_part: bool = False
+    #: was the fastest for some layer that a table gives to another form: `measure` times the form
+    contender: bool = False
+
+    def fills(self, problem: Problem) -> bool:
+        """Whether the form can compute a contraction."""
+        if problem.result not in self.emit or (problem.bits == 8 and not self.eight_bits):
+            return False
+        return not self.cannot(problem)
+
+    def arrange(self, problem: Problem) -> Problem:
+        """The same contraction in the layouts that the form takes."""
+        if self.layouts == "any":
+            return problem
+        geometry = problem.geometry.canonical(self.layouts == "channels first")
+        if self.layouts == "any kernel" and problem.result != "kernel":
+            geometry = replace(geometry, kernel=problem.geometry.kernel)
+        return replace(problem, geometry=geometry)
+
+
+#: Whether a line is to decide about a contraction.
+Condition = Callable[[Problem], bool]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table: where `when` holds, `form` computes, for the reason `why`."""
+
+    name: str
+    form: Form
+    #: asked only about problems that the form can compute: see `holds`
+    when: Condition
+    why: str
+
+    def holds(self, problem: Problem) -> bool:
+        """Whether the line decides about a contraction, unless an earlier line does."""
+        gathers = self.form.gathers and problem.partitioned
+        return self.form.fills(problem) and not gathers and self.when(problem)
+
+
+#: The lines for one slot, in order; and the tables of a platform.
+Table = tuple[Line, ...]
+Tables = Mapping[Slot, Table]

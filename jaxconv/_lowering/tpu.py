@@ -5,9 +5,8 @@ least 1.5 on layers that nobody tuned for. Nothing has been timed.
 """
 
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._lowering.form import Line, Table, Tables
-from jaxconv._lowering.forms import bundle, dot, dots, phases, reference
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.forms import bundle, dots, phases, reference
+from jaxconv._lowering.problem import Line, Problem, Table, Tables
 
 #: Channels of a group that are worth a bundle of any groups; and, for more channels, groups of a
 #: bundle and coarse pixels.
@@ -84,8 +83,8 @@ _LINES: Table = (
         _few_channels,
         "groups of few channels: several make one, as wide as the matrix unit",
     ),
-    Line("one tap", dot.FORM, _one_tap, "one tap: one dot"),
-    Line("patches", dot.FORM, _patches, "windows that tile: one dot"),
+    Line("one tap", dots.ONE, _one_tap, "one tap: one dot"),
+    Line("patches", dots.ONE, _patches, "windows that tile: one dot"),
     Line("few images, to fine", phases.FLIP, _taps, "few images: by the reversed kernel"),
     Line("few images", dots.BY_TAP, _taps, "few images and taps: a dot for each tap"),
     Line("all others", reference.FORM, lambda p: True, "one convolution"),

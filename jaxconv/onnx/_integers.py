@@ -19,7 +19,6 @@ from jaxconv._base.dtypes import INT32
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import ArrayLike
 from jaxconv._contract.contractions import contract
-from jaxconv._lowering.forms.window import geometry_of_padded
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import resolve_sizes
 
@@ -97,7 +96,7 @@ def _sum(
     middle, x, w = _middle(w), _to_int8(x), _to_int8(w)
     pads = [(axis.pad_low, axis.pad_high, 0) for axis in geometry.axes]
     x = lax.pad(x, x_zero.astype(jnp.int8), [(0, 0, 0)] * 2 + pads)
-    padded = geometry_of_padded(geometry)
+    padded = geometry.padded()
 
     def sum_with(w: Array) -> Array:
         return contract(

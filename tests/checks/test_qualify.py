@@ -8,8 +8,8 @@ import pytest
 import jaxconv
 from jaxconv import __main__, _lowering
 from jaxconv._checks import qualify
-from jaxconv._lowering import onednn_here, onednn_verdict
-from jaxconv._lowering.onednn_verdict import Verdict
+from jaxconv._lowering import onednn_here
+from jaxconv._lowering.onednn_here import Verdict
 
 POSSIBLE = pytest.mark.skipif(
     onednn_here.why_impossible() is not None, reason=f"{onednn_here.why_impossible()}"
@@ -34,7 +34,7 @@ def forget():
 
 
 def keep(verdict):
-    onednn_verdict.write(verdict, onednn_here.features(), onednn_here.held_to())
+    onednn_here.write_verdict(verdict, onednn_here.features(), onednn_here.held_to())
     forget()
 
 
@@ -53,15 +53,15 @@ def test_a_jaxlib_that_nobody_tested_warns_once(untested):
 
 @POSSIBLE
 def test_a_verdict_decides_and_is_kept_beside_others(untested):
-    onednn_verdict.write(Verdict(False, "of another processor"), {"avx2"}, "")
+    onednn_here.write_verdict(Verdict(False, "of another processor"), {"avx2"}, "")
     keep(Verdict(True, "all exact"))
     assert _lowering.unavailable() is None
     onednn_here.warn_once()  # without a warning
     keep(Verdict(False, "it hangs"))
     assert _lowering.unavailable() == "`python -m jaxconv --qualify` found here: it hangs"
     assert len(json.loads(untested.read_text())) == 2
-    assert onednn_verdict.read({"avx2"}, "") == (False, "of another processor")
-    assert onednn_verdict.read({"avx2"}, "AVX2") is None
+    assert onednn_here.read_verdict({"avx2"}, "") == (False, "of another processor")
+    assert onednn_here.read_verdict({"avx2"}, "AVX2") is None
 
 
 @POSSIBLE
@@ -75,7 +75,7 @@ def test_a_bad_verdict_counts_for_a_known_release(untested, monkeypatch):
 @POSSIBLE
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"KEY": 3}', '{"KEY": {"good": true}}'])
 def test_a_damaged_file_is_ignored_with_a_warning(untested, text):
-    key = onednn_verdict._key(onednn_here.features(), onednn_here.held_to())
+    key = onednn_here._key(onednn_here.features(), onednn_here.held_to())
     untested.write_text(text.replace("KEY", key))
     with pytest.warns(UserWarning, match=r"onednn\.json cannot be read and is ignored"):
         assert _lowering.unavailable().startswith(REASON)
@@ -86,13 +86,13 @@ def test_a_damaged_file_is_ignored_with_a_warning(untested, text):
 def test_without_a_folder_nothing_is_kept(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("JAXCONV_CACHE_DIR", str(tmp_path / "file"))
-    assert onednn_verdict.write(Verdict(True, "all exact"), set(), "") is None
+    assert onednn_here.write_verdict(Verdict(True, "all exact"), set(), "") is None
 
 
 def test_the_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.delenv("JAXCONV_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert onednn_verdict.path() == tmp_path / "jaxconv" / "onednn.json"
+    assert onednn_here.verdict_path() == tmp_path / "jaxconv" / "onednn.json"
 
 
 # How a verdict is found.
@@ -105,7 +105,7 @@ q.MIN_CASES = 1
 #: What is put into the processes, and what the verdict then says.
 SABOTAGE = {
     "config": ("""
-from jaxconv._lowering.forms import onednn_call as c
+from jaxconv._lowering.forms import onednn as c
 dumps = c.json.dumps
 def changed(x):
     x["onednn_conv_config"]["window"]["strides"] = ["2", "2", "2"]
@@ -113,9 +113,9 @@ def changed(x):
 c.json = type("json", (), {"dumps": staticmethod(changed)})
 """, "a process ended with code"),
     "value": ("""
-from jaxconv._lowering.forms import onednn_call as c
-call = c.call
-c.call = lambda *a: call(*a) + 1
+from jaxconv._lowering.forms import onednn as c
+convolve = c.convolve
+c.convolve = lambda *a: convolve(*a) + 1
 """, "integers wrong"),
     "hang": ("import threading; q.sweep = lambda seed: threading.Event().wait()", "it hangs"),
     "spin": ("""

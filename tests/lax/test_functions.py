@@ -3,11 +3,9 @@
 All data are small whole numbers, so that every order of summation gives the same.
 """
 
-import inspect
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export, lax
@@ -17,72 +15,33 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv._base import jax_names
 from tests.support.forms import each, integers
-from tests.support.lax_oracle import same
+from tests.support.lax_oracle import LAST, Call, both, data, gradients, same
 from tests.support.programs import contractions, equations, primitives
 
 BY = {"convolution": ["coarse"], "conv_transpose": ["fine"], "gradient": ["kernel"], "lax": []}
-LAST = ("NHWC", "HWIO", "NHWC")
 
 
-def both(**arguments):
-    """Ours and lax's, with all but the two arrays."""
-    return (
-        partial(jaxconv.lax.conv_general_dilated, **arguments),
-        partial(lax.conv_general_dilated, **arguments),
-    )
-
-
-def derived(function, lhs, rhs, tangents, cotangent):
-    """The result, both gradients and a directional derivative, in one program."""
-    out, pull = jax.vjp(function, lhs, rhs)
-    return out, pull(cotangent), jax.jvp(function, (lhs, rhs), tangents)[1]
-
-
-def written_out(padding=(), lhs_dilation=None, dimension_numbers=None, **arguments):
-    """lax's, with the padding and the dilation of lhs written out.
-
-    Where it is to crop before and to pad after, XLA:CPU of JAX 0.10 reads beyond lhs.
-    """
-
-    def function(lhs, rhs):
-        numbers = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
-        edges = [(0, 0, 0)] * lhs.ndim
-        for n, axis in enumerate(numbers.lhs_spec[2:]):
-            edges[axis] = (*padding[n], lhs_dilation[n] - 1 if lhs_dilation else 0)
-        lhs = lax.pad(lhs, np.zeros((), lhs.dtype), edges)
-        valid = [(0, 0) for _ in padding]
-        return lax.conv_general_dilated(
-            lhs, rhs, padding=valid, dimension_numbers=numbers, **arguments
-        )
-
-    return function
-
-
-def check(lhs, rhs, by, limit=4, **arguments):
-    """All of a call is lax's, and it is computed by that operation of ours, or by lax."""
+def check(lhs, rhs, by, **arguments):
+    """A call has lax's type, exact values and gradients, and that operation computes it, or lax."""
     ours, theirs = both(**arguments)
-    slots = contractions(jax.make_jaxpr(ours)(lhs, rhs))
-    assert slots == BY[by]
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == BY[by]
+    ones = (1,) * len(arguments["window_strides"])
+    given = {name: value for name, value in arguments.items() if value is not None}
+    call = Call(lhs.shape, rhs.shape, {
+        "lhs_dilation": ones, "rhs_dilation": ones, "dimension_numbers": None,
+        "feature_group_count": 1, "batch_group_count": 1, **given,
+    })  # fmt: skip
+    exact = gradients(call, lhs, rhs, lambda shape: integers(shape, 5, np.float64))
     out = jax.eval_shape(theirs, lhs, rhs)
-    tangents = integers(lhs.shape, 3, lhs.dtype, limit), integers(rhs.shape, 4, rhs.dtype, limit)
-    cotangent = integers(out.shape, 5, out.dtype, limit)
-    run = jax.jit(derived, static_argnums=0)
-    results = [run(f, lhs, rhs, tangents, cotangent) for f in (ours, written_out(**arguments))]
-    assert jax.typeof(results[0][0]) == jax.typeof(out)
-    same(*results)
 
+    def derived(lhs, rhs, cotangent):
+        result, pull = jax.vjp(ours, lhs, rhs)
+        return result, *pull(cotangent)
 
-def data(lhs, rhs, dtype=np.float32, limit=4):
-    return integers(lhs, 1, dtype, limit), integers(rhs, 2, dtype, limit)
-
-
-def test_the_signature():
-    ours, theirs = (
-        [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
-        for f in both()
-        for f in [f.func]
-    )
-    assert ours == theirs
+    results = jax.jit(derived)(lhs, rhs, integers(out.shape, 5))
+    assert jax.typeof(results[0]) == jax.typeof(out)
+    for one, other in zip(results, exact, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 GEOMETRIES = {
@@ -153,6 +112,13 @@ def test_float64_of_numpy_is_float32():
     lhs, rhs = data((1, 2, 9), (3, 2, 4), np.float64)
     ours, theirs = both(window_strides=(1,), padding=[(-1, 2)], lhs_dilation=(2,))
     same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+def test_an_empty_batch():
+    lhs, rhs = data((0, 4, 6), (6, 4, 3))
+    ours, theirs = both(window_strides=(1,), padding=[(0, 0)])
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == ["coarse"]
+    same(*(jax.vjp(f, lhs, rhs)[1](integers((0, 6, 4), 3)) for f in (ours, theirs)))
 
 
 # Layouts.
@@ -238,13 +204,14 @@ def test_varying_over_a_mesh():
     mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
     arguments = {"window_strides": (1,), "padding": [(7, -1)], "lhs_dilation": (2,)}
     arguments["dimension_numbers"] = ("NHC", "HIO", "NHC")
-    functions = both(**arguments)[0], written_out(**arguments)
-    split = partial(jax.shard_map, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
+    ours, _ = both(**arguments)
+    split = jax.shard_map(ours, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
 
     def loss(function, *arrays):
-        return (split(function)(*arrays) ** 2).sum()
+        return (function(*arrays) ** 2).sum()
 
-    same(*(jax.grad(partial(loss, f), (0, 1))(lhs, rhs) for f in functions))
+    results = (jax.grad(partial(loss, f), (0, 1))(lhs, rhs) for f in (split, ours))
+    jax.tree.map(np.testing.assert_array_equal, *results)
 
 
 @pytest.mark.parametrize(
@@ -271,147 +238,6 @@ def test_precision(lhs_dilation):
     ours, _ = both(**arguments, precision=("highest", "default"))
     *_, contraction = equations(jax.make_jaxpr(ours)(lhs, rhs))
     assert contraction.params["precision"] == (lax.Precision.HIGHEST, lax.Precision.DEFAULT)
-
-
-# What is handed to lax, as it is.
-
-
-X, K = (2, 4, 6), (6, 4, 3)
-HANDED = {
-    "int32": ((X, K, np.int32), {}),
-    "int8 to int8": ((X, K, np.int8), {}),
-    "int8 to int32, dilated": (
-        (X, K, np.int8),
-        {"preferred_element_type": np.int32, "lhs_dilation": (2,)},
-    ),
-    "int8 to int32, in groups of the batch": (
-        (X, (6, 4, 3), np.int8),
-        {"preferred_element_type": np.int32, "batch_group_count": 2},
-    ),
-    "int16 to int32": ((X, K, np.int16), {"preferred_element_type": np.int32}),
-    "int8 to float32": ((X, K, np.int8), {"preferred_element_type": np.float32}),
-    "bool": ((X, K, np.bool_), {}),
-    "complex64": ((X, K, np.complex64), {}),
-    "float8": ((X, K, jnp.float8_e4m3fn), {}),
-    "bfloat16 to float16": ((X, K, jnp.bfloat16), {"preferred_element_type": jnp.float16}),
-    "float16 to bfloat16": ((X, K, jnp.float16), {"preferred_element_type": jnp.bfloat16}),
-    "a dot algorithm": ((X, K), {"precision": lax.DotAlgorithmPreset.F32_F32_F32}),
-    "the name of one": ((X, K), {"precision": "F32_F32_F32"}),
-    "no spatial axis": (((2, 4), (6, 4)), {"window_strides": (), "padding": []}),
-    "no input channels": (((2, 0, 6), (6, 0, 3)), {}),
-    "no output channels": ((X, (0, 4, 3)), {}),
-    "no images": (((2, 4, 0), K), {"padding": [(2, 2)]}),
-    "no result": ((X, (6, 4, 7)), {}),
-    "no dilated result": ((X, (6, 4, 3)), {"lhs_dilation": (2,), "padding": [(-9, 0)]}),
-}
-
-
-@each("handed", HANDED)
-def test_handed_to_lax(handed):
-    """By `jaxconv.lax`, and where `install` is asked."""
-    tensors, arguments = handed
-    lhs, rhs = data(*tensors)
-    ours, theirs = both(**{"window_strides": (1,), "padding": [(0, 0)]} | arguments)
-    assert primitives(jax.make_jaxpr(ours)(lhs, rhs)) == ["conv_general_dilated"]
-    same(ours(lhs, rhs), theirs(lhs, rhs))
-    of_parts = {"coarse"} if np.iscomplexobj(lhs) else set()  # three real convolutions
-    assert {row.to for row in jaxconv.explain(theirs, lhs, rhs).rows} == {None, *of_parts}
-    text = jax.jit(theirs).lower(lhs, rhs).as_text()
-    with jaxconv.installed():
-        lowered = jax.jit(theirs).lower(lhs, rhs).as_text()
-    assert (lowered == text) != np.iscomplexobj(lhs)  # which lax lowers to three convolutions
-
-
-def test_an_empty_batch_is_not():
-    lhs, rhs = data((0, 4, 6), K)
-    check(lhs, rhs, "convolution", window_strides=(1,), padding=[(0, 0)])
-
-
-def test_weak_types():
-    """Of two weak operands lax makes a weak result; of one, none."""
-    lhs, rhs = jnp.full(X, 2.0), jnp.full(K, 3.0)
-    ours, theirs = both(window_strides=(1,), padding="VALID")
-    assert theirs(lhs, rhs).weak_type
-    same(ours(lhs, rhs), theirs(lhs, rhs))
-    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
-    same(ours(lhs, jnp.ones(K)), theirs(lhs, jnp.ones(K)))
-    assert contractions(jax.make_jaxpr(ours)(lhs, jnp.ones(K))) == ["coarse"]
-
-
-def test_an_out_sharding_on_no_explicit_mesh():
-    automatic = NamedSharding(jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,)), P())
-    lhs, rhs = data(X, K)
-    ours, theirs = both(window_strides=(1,), padding="VALID", out_sharding=automatic)
-    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
-    same(ours(lhs, rhs), theirs(lhs, rhs))
-
-
-def test_an_out_sharding_in_any_layout():
-    with jax.set_mesh(EXPLICIT):
-        lhs, rhs = data(X, K)
-        lhs = jax.device_put(lhs, NamedSharding(EXPLICIT, P("d")))
-        ours, theirs = both(
-            window_strides=(1,), padding="VALID", out_sharding=P(None, "d"),
-            dimension_numbers=("NCH", "OIH", "CNH"),
-        )  # fmt: skip
-        assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == ["coarse"]
-        same(ours(lhs, rhs), theirs(lhs, rhs))
-
-
-F32 = np.float32
-MALFORMED = {
-    "one stride too many": {"window_strides": (1, 1)},
-    "a stride of 0": {"lhs_dilation": (0,)},
-    "a fractional stride": {"window_strides": (1.5,)},
-    "an unknown padding": {"padding": "FULL"},
-    "one pair too many": {"padding": [(0, 0), (0, 0)]},
-    "no pairs": {"padding": [1]},
-    "dilations by name of padding": {"lhs_dilation": (2,), "padding": "SAME"},
-    "one dilation too many": {"rhs_dilation": (1, 1)},
-    "no dilation": {"rhs_dilation": (0,)},
-    "groups that do not divide": {"feature_group_count": 3},
-    "no groups": {"feature_group_count": 0},
-    "weights of all groups": {"feature_group_count": 2},
-    "weights of all groups, dilated": {"feature_group_count": 2, "lhs_dilation": (2,)},
-    "a precision": {"precision": "exact"},
-    "a narrower type": {"preferred_element_type": jnp.bfloat16},
-    "an integer type": {"preferred_element_type": jnp.int32},
-    "no type": {"preferred_element_type": "float33"},
-    "unequal types": {"rhs": np.zeros(K, np.float16)},
-    "unequal ranks": {"rhs": np.zeros((6, 4), F32)},
-    "unequal ranks, by numbers": {
-        "rhs": np.zeros((6, 4), F32),
-        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
-    },
-    "an axis twice": {
-        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 1), (0, 1, 2), (0, 1, 2))
-    },
-    "layouts": {"dimension_numbers": ("NCH", "OIW", "NCH")},
-    "crops": {"padding": [(-4, -4)]},
-    "no array": {"lhs": [[[1.0] * 6] * 4] * 2},
-}  # fmt: skip
-
-
-@each("change", MALFORMED)
-def test_malformed_arguments_get_the_error_of_lax(change):
-    lhs, rhs = data(X, K)
-    ours, theirs = both(
-        **{"lhs": lhs, "rhs": rhs, "window_strides": (1,), "padding": [(0, 0)]} | change
-    )
-    with pytest.raises((AttributeError, TypeError, ValueError, RuntimeError)) as expected:
-        theirs()
-    with pytest.raises(expected.type) as got:
-        ours()
-    # Behind the first line stands where it happened.
-    assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
-
-
-def test_equal_numbers_of_other_types_are_other_arguments():
-    """A call that lax refuses is refused after one like it that was compiled."""
-    lhs, rhs = data(X, K)
-    jaxconv.lax.conv_general_dilated(lhs, rhs, (1,), "VALID", feature_group_count=1)
-    with pytest.raises((NotImplementedError, TypeError)):
-        jaxconv.lax.conv_general_dilated(lhs, rhs, (1.0,), "VALID", feature_group_count=1)
 
 
 # Flax's layers.

@@ -2,21 +2,15 @@
 
 import json
 import logging
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import jaxconv
-from jaxconv import _lowering
 from jaxconv._lowering import onednn_here
+from tests.support.plugin import HERE, prints
 
-HERE = pytest.mark.skipif(
-    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
-)
 SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
 CALL = "__onednn$convolution"
 
@@ -24,9 +18,9 @@ PROGRAM = """
 import json, logging, sys, warnings
 import jax, jax.numpy as jnp, numpy as np
 import jaxconv
-from jaxconv._lowering import isolate
+from jaxconv._lowering.forms import blocks
 
-isolate.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
+blocks.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
 warnings.simplefilter("error")
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.split("/")[-1]))
@@ -49,13 +43,8 @@ print(json.dumps({
 
 
 def run(**environment):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+    out, said = prints(PROGRAM, **environment)
+    return json.loads(out.splitlines()[-1]), said
 
 
 @HERE

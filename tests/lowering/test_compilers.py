@@ -3,7 +3,6 @@
 `benchmarks/compilers.py` says what to install. The tests of a compiler that is missing are skipped.
 """
 
-import os
 import re
 from dataclasses import replace
 from math import prod
@@ -13,58 +12,33 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from benchmarks import compilers, program_text
+from benchmarks import compilers
 from tests.support.classes import CLASSES, OPERATIONS, each_slot
+from tests.support.compilers import (
+    BF16,
+    REQUIRED,
+    TARGET,
+    each_platform,
+    facts,
+    on_gpu,
+    on_tpu,
+    split_over_eight,
+)
 from tests.support.forms import CHANNELS_FIRST, ROLES, Form
 from tests.support.programs import collectives
 
-BF16 = jnp.bfloat16
-TARGET = {"cuda": "h100", "tpu": "v5e"}
-
-
-REQUIRED = os.environ.get("JAXCONV_REQUIRE_COMPILERS") == "1"
-
 if not REQUIRED and not any(map(compilers.is_here, TARGET)):
     pytest.skip("XLA's compilers for GPU and TPU are missing", allow_module_level=True)
-
-
-def needs(platform):
-    """Skip where a compiler is missing; a run that must not skip (CI) fails without it."""
-    skipped = not REQUIRED and not compilers.is_here(platform)
-    return pytest.mark.skipif(skipped, reason=f"XLA's compiler for {platform} is missing")
-
-
-on_gpu, on_tpu = needs("cuda"), needs("tpu")
-each_platform = pytest.mark.parametrize(
-    "platform", [pytest.param("cuda", marks=on_gpu), pytest.param("tpu", marks=on_tpu)]
-)
 
 
 @pytest.fixture(autouse=True)
 def as_users_compile(optimised_where_timed):
     """Programs are judged as optimised."""
     jax.config.update("jax_disable_most_optimizations", False)
-
-
-def compiled(platform, function, *types):
-    """A program for devices that are not here."""
-    return jax.jit(function).lower(*types).compile(compiler_options=compilers.OPTIONS[platform])
-
-
-def facts(platform, function, *types):
-    """The numbers of a program for one device, and its memory."""
-    where = compilers.sharding(platform, TARGET[platform])
-    here = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where) for x in types]
-    program = compiled(platform, function, *here)
-    found = program_text.facts(program.as_text())
-    return found | {
-        "text": program.as_text(),
-        "temp_bytes": program.memory_analysis().temp_size_in_bytes,
-    }
 
 
 # GPU: every contraction is cuDNN's.
@@ -237,27 +211,6 @@ EIGHT = {
     "depthwise, strided": replace(DEPTHWISE, **STRIDED),
     "grouped, channels first": replace(GROUPED, formats=CHANNELS_FIRST),
 }
-SPLITS = {
-    "batch": {"fine": "N", "coarse": "N"},
-    "rows": {"fine": "X", "coarse": "X"},
-    "groups": {"fine": "C", "coarse": "C", "kernel": "O"},
-    "channels of the coarse tensor": {"coarse": "C", "kernel": "O"},
-    "channels of the fine tensor": {"fine": "C", "kernel": "I"},
-}
-
-
-def split_over_eight(platform, form, split, op, kind=AxisType.Auto, more=None):
-    """A program of an operation of fine and kernel and its gradients, arrays split so."""
-    found = compilers.devices(platform, TARGET[platform], compilers.EIGHT[platform])
-    mesh = Mesh(np.array(found).reshape(8), ("d",), axis_types=(kind,))
-
-    def placed(slot):
-        letter = SPLITS[split].get(slot)
-        spec = P() if letter is None else P(*[None] * form.axis(slot, letter), "d")
-        return jax.ShapeDtypeStruct(form.shapes[slot], BF16, sharding=NamedSharding(mesh, spec))
-
-    with jax.set_mesh(mesh):
-        return compiled(platform, op, *map(placed, more or ("fine", "kernel", "coarse")))
 
 
 def both_ways(op):
@@ -303,11 +256,11 @@ def test_what_is_communicated(platform, name, split, expected):
 @pytest.mark.parametrize(("name", "split"), [("dense", "batch"), ("depthwise", "rows")])
 def test_explicit_axes_communicate_the_same(platform, name, split):
     op = both_ways(EIGHT[name].op("convolution"))
-    texts = [
-        split_over_eight(platform, EIGHT[name], split, op, kind).as_text()
+    automatic, explicit = (
+        collectives(split_over_eight(platform, EIGHT[name], split, op, kind).as_text())
         for kind in (AxisType.Auto, AxisType.Explicit)
-    ]
-    assert collectives(texts[0]) == collectives(texts[1])
+    )
+    assert automatic == explicit
 
 
 @each_platform

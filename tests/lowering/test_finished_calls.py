@@ -8,7 +8,7 @@ import pytest
 
 import jaxconv
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import onednn_call
+from jaxconv._lowering.forms import onednn
 from tests.support import oracle
 from tests.support.activations import ALPHA, EXACT, FORMULAS, POINTS, SMOOTH
 from tests.support.forms import integers
@@ -107,5 +107,5 @@ def test_smooth_functions_in_the_call(activation):
     assert np.isnan(spoilt[0, 3, 5]).all()
     assert np.isnan(spoilt).sum() == 9 * 32
     if onednn_here.unavailable() is None and onednn_here.multiplies(jnp.dtype(BF16)):
-        named = onednn_call.FUSED.get(activation, "BIAS")
+        named = onednn.FUSED.get(activation, "BIAS")
         assert named in apply.lower(x).as_text()

@@ -13,12 +13,12 @@ from jaxconv._base.geometry import Axis
 from jaxconv._lowering import gpu
 from jaxconv._lowering.forms import cudnn
 from jaxconv._lowering.plan import choose_plan
-from tests.lowering.test_plans import axis, problem
 from tests.support import exact, oracle
 from tests.support.classes import BF16, CLASSES, F32, F64, OPERATIONS, each_slot
-from tests.support.forms import integers, operands, slow_if
+from tests.support.forms import integers, operands
 from tests.support.grid import CASES
-from tests.support.pretend import pretend
+from tests.support.pretend import each_part, pretend
+from tests.support.problems import axis, problem
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
@@ -136,13 +136,7 @@ def on_gpu(monkeypatch):
 UNBIASED = [case for case in CASES if not case.bias]
 
 
-def every_other(first):
-    """A program for each 24th of the cases, the first of which are default tests."""
-    parts = [pytest.param(n, marks=slow_if(n > 1)) for n in range(first, 24, 2)]
-    return pytest.mark.parametrize("part", parts)
-
-
-@every_other(0)
+@each_part(24, 0)
 def test_values_and_where_non_finite_ones_are_read(on_gpu, part):
     exact.check_contained([(case, F32, None) for case in CASES[part::24]])
 
@@ -163,7 +157,7 @@ def test_values_of_large_strides(on_gpu, groups, dilations, data_format):
     np.testing.assert_array_equal(got, oracle.conv_transpose(src, weights, **attributes))
 
 
-@every_other(1)
+@each_part(24, 1)
 def test_values_in_16_bits_are_rounded_once(on_gpu, part):
     """Even in 4-D. (On CPU: here a 16-bit convolution is rounded once by itself.)"""
     exact.check_values([(case, BF16, None) for case in UNBIASED[part::24]])

@@ -8,8 +8,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv._lowering.example import example
 from jaxconv._lowering.plan import choose_plan
+from tests.support.problems import example
 
 LAST, FIRST = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 

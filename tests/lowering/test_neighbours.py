@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv._lowering import isolate
+from jaxconv._lowering.forms import blocks
 from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, operands
 from tests.support.timing import takes_at_most
 
@@ -86,7 +86,7 @@ def test_no_loop_holds_work_of_both(form, way, op):
 )
 def test_a_loop_would_hold_work_of_both_if_inlined(form, way, op, patched):
     """What the test above looks for is there, and it is the function that prevents it."""
-    patched(isolate, "MIN_ELEMENTS", math.inf)
+    patched(blocks, "MIN_ELEMENTS", math.inf)
     text = program(form, way, op)
     assert " call(" not in text
     assert any(work(loop, way) - {"transpose"} for loop in loops(text))

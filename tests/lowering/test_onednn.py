@@ -1,10 +1,7 @@
 """oneDNN's call: where it is used, that it is exact, and that only its vector code runs."""
 
-import os
 import re
-import subprocess
 import sys
-from collections import Counter
 from functools import partial
 
 import jax
@@ -16,17 +13,12 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv import _lowering
 from jaxconv._base import environment
-from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import onednn_call, onednn_weights
-from tests.support import oracle
+from jaxconv._lowering.forms import onednn
+from tests.support.plugin import HERE, prints
 
-HERE = pytest.mark.skipif(
-    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
-)
-CALL = onednn_call.TARGET
+CALL = onednn.TARGET
 
 SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
 
@@ -54,18 +46,11 @@ def test_on_by_default_and_off_by_name():
         assert not calls(jaxconv.convolution, *types())
 
 
-def python(code, **environment):
-    """What a program prints, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 REASON = "from jaxconv import _lowering; print(_lowering.unavailable())"
+
+
+def python(code, **environment):
+    return prints(code, **environment)[0]
 
 
 def test_the_environment_turns_it_off():
@@ -197,64 +182,6 @@ def test_bfloat16_is_widened_where_onednn_fails_in_it(shapes, attributes, widene
     assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
 
 
-@HERE
-@pytest.mark.parametrize("dilations", [1, (1, 2)])
-@pytest.mark.parametrize(("batch", "rows"), [(1, 20), (6, 15)])
-def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, patched):
-    """Bands of one image; of six, three at a time, and some rows of each. A NaN of the fine tensor
-    reaches the taps that read it, and one of the coarse tensor the results of its channel."""
-    patched(onednn_weights, "MAX_WHOLE_BYTES", 1 << 10)
-    patched(onednn_weights, "MAX_COARSE_BYTES", 1 << 12)
-    patched(onednn_weights, "IMAGES", 4)
-    patched(onednn_weights, "MANY_IMAGES", 4)
-    rng, attributes = np.random.default_rng(4), {"strides": 2, "dilations": dilations}
-    attributes |= {"pads_begin": (1, 2), "pads_end": (2, 3)}
-    shape = (batch, 2 * rows, 19, 16)
-    src = rng.integers(-3, 4, shape).astype(np.float32)
-    dst = jax.eval_shape(partial(jaxconv.convolution, **attributes), src, np.ones((3, 4, 16, 24)))
-    diff = rng.integers(-3, 4, dst.shape).astype(np.float32)
-
-    def gradient(src, diff):
-        weights = 3, 4, 16, 24
-        return jaxconv.convolution_backward_weights(src, diff, weights, **attributes)
-
-    with jaxconv.forced("onednn-weights"):
-        assert "stablehlo.while" in jax.jit(gradient).lower(src, diff).as_text()
-        compiled = jax.jit(gradient)
-        expected = oracle.convolution_backward_weights(src, diff, (3, 4, 16, 24), **attributes)
-        np.testing.assert_array_equal(compiled(src, diff), expected)
-        src[0, 0, 9, 5] = np.nan  # no window's third row reads the first
-        found = np.asarray(compiled(src, diff))
-        pixel, ones = np.isnan(src).astype(float), np.ones_like(diff)
-        reads = oracle.convolution_backward_weights(pixel, ones, found.shape, **attributes) > 0
-        np.testing.assert_array_equal(np.isnan(found), reads)
-        src[0, 0, 9, 5], diff[0, 0, 0, 7] = 0, np.nan
-        bad = np.isnan(np.asarray(compiled(src, diff)))
-        assert bad[..., 7].any()
-        assert not bad[..., np.arange(24) != 7].any()
-
-
-@HERE
-@pytest.mark.parametrize("channels", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
-def test_an_image_slides_in_blocks_of_rows(channels, patched):
-    """A depthwise weights gradient, also for each pair of channels of a small group."""
-    patched(onednn_call, "MAX_TAPS", 40)
-    (i, o), groups, rng = channels, 64, np.random.default_rng(5)
-    src = rng.integers(-3, 4, (2, groups * i, 21, 16)).astype(np.float32)
-    diff = rng.integers(-3, 4, (2, groups * o, 8, 10)).astype(np.float32)
-    attributes = {"strides": (3, 2), "dilations": (1, 2), "pads_begin": (2, 3), "pads_end": (2, 4)}
-    attributes |= {"groups": groups, "data_format": "NCX", "weights_format": "OIX"}
-
-    def gradient(src, diff):
-        return jaxconv.convolution_backward_weights(src, diff, (groups * o, i, 3, 3), **attributes)
-
-    with jaxconv.forced("slide"):
-        assert calls(gradient, src, diff)
-        found = gradient(src, diff)
-    expected = oracle.convolution_backward_weights(src, diff, (groups * o, i, 3, 3), **attributes)
-    np.testing.assert_array_equal(found, expected)
-
-
 # Everything around it.
 
 
@@ -345,99 +272,3 @@ for dtype in (jnp.bfloat16, jnp.float16, jnp.float32):
     assert found.item() == {taps}, found
 """
     python(code)
-
-
-# What runs. On one core even oneDNN's fallback comes to an end, and can be counted.
-
-SWEEP = """
-import sys
-import numpy as np
-import jax, jax.numpy as jnp
-import jaxconv
-from jaxconv._checks import selfcheck
-from jaxconv import _lowering
-from jaxconv._base.geometry import OPERANDS
-from tests.support.small import SLOTS, TO, claims, draw, expected, kind, tensors
-
-assert _lowering.unavailable() is None, _lowering.unavailable()
-if {named} and (wrong := selfcheck.check_named()):
-    sys.exit("; ".join(wrong))
-calls = []
-problems = draw({seed}, {count})
-# 3-D depthwise is called undilated alone, and few draws are.
-volumes = [p for p in draw({seed}, 20 * {count}, (3,)) if kind(p) == "depthwise"]
-problems += [p for p in volumes if max(p.dilations) == 1][: {count} // 5]
-for number, problem in enumerate(problems):
-    dtype = (jnp.float32, jnp.bfloat16, jnp.bfloat16, jnp.float16)[number % 4]
-    drawn = tensors(problem)
-    for slot in SLOTS:
-        dtype = jnp.float32 if slot == "kernel" else dtype
-        # forced, so that what is too little work is tried, too
-        if claims(problem, slot, "onednn-weights" if slot == "kernel" else "onednn"):
-            given = [jnp.asarray(drawn[s], dtype) for s in OPERANDS[slot]]
-            order = "XIO"
-            if slot != "kernel" and number % 3 == 0:  # a kernel of any order
-                order = "OIX"
-                given[1] = jnp.moveaxis(given[1], (-1, -2), (0, 1))
-            exact = expected(problem, slot, drawn)
-            calls.append((problem, slot, dtype, given, exact, order))
-for some in (calls[n : n + 20] for n in range(0, len(calls), 20)):  # a program for many calls
-    def one(problem, slot, order, operands):
-        with jaxconv.forced("onednn-weights" if slot == "kernel" else "onednn"):
-            more = {{"preferred_element_type": jnp.float32, "weights_format": order}}
-            return problem.op(TO[slot], **more)(*operands)
-
-    run = jax.jit(lambda many: [one(p, s, o, x) for (p, s, *_, o), x in zip(some, many)])
-    results = run([c[3] for c in some])
-    for (problem, slot, dtype, _, exact, _), found in zip(some, results):
-        if not np.array_equal(found, exact):
-            sys.exit(f"wrong {{slot}} in {{np.dtype(dtype)}}: {{problem}}")
-"""
-
-
-def sweep(seed, count, held_to, named=False):
-    """How often each implementation of oneDNN's ran, over random problems, all of them exact.
-
-    With `named`, also over those of the self-test.
-    """
-    held = {"ONEDNN_MAX_CPU_ISA": held_to} if held_to else {}
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + SWEEP.format(
-        seed=seed, count=count, named=named
-    )
-    quick = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
-    out = python(code, ONEDNN_VERBOSE="1", XLA_FLAGS=quick, **HEAP_CHECK, **held)
-    ran = re.findall(r"^onednn_verbose.*,exec,cpu,convolution,([^,]*),", out, re.MULTILINE)
-    return Counter(ran)
-
-
-def demand_vector_code(counts, count, held_to):
-    assert sum(counts.values()) > count  # most problems call it at least twice
-    assert not [name for name in counts if "gemm" in name or "ref" in name], counts
-    if held_to == "AVX2":
-        assert not [name for name in counts if "avx512" in name], counts
-
-
-#: On a processor without AVX-512 both would be the same.
-each_held = pytest.mark.parametrize(
-    "held_to", [None, "AVX2"] if "avx512f" in onednn_here.features() else [None], ids=str
-)
-
-
-@HERE
-@each_held
-def test_only_vector_code_runs(held_to):
-    demand_vector_code(sweep(11, 30, held_to), 30, held_to)
-
-
-@HERE
-@pytest.mark.slow
-@each_held
-def test_only_vector_code_runs_at_length(held_to):
-    demand_vector_code(sweep(100, 90, held_to, named=True), 90, held_to)
-
-
-@HERE
-def test_eight_threads_neither_wait_forever_nor_differ():
-    """Independent branches, a loop and a gradient; a hang runs into the time limit."""
-    code = "from jaxconv._checks import qualify as q; q.THREADS_SECONDS = 4; q.stress()"
-    assert int(python(code)) >= 8

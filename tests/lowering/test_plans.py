@@ -12,34 +12,16 @@ import pytest
 import jaxconv
 from benchmarks import random_layers
 from jaxconv import _lowering
-from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._base.geometry import Axis, DataLayout, KernelLayout
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.example import example
-from jaxconv._lowering.forms import bits, blocks, phases
+from jaxconv._lowering.forms import blocks, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
-from jaxconv._lowering.problem import Problem
 from tests.support import small
+from tests.support.problems import WITNESSES, axis, example, problem
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
 DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
-
-
-def problem(result, axes, groups=1, fine=16, coarse=32, batch=8, **more):
-    rank = len(axes)
-    geometry = Geometry(
-        tuple(axes), groups,
-        DataLayout(0, rank + 1, tuple(range(1, rank + 1))),
-        KernelLayout(rank + 1, rank, tuple(range(rank))),
-    )  # fmt: skip
-    dtype = more.pop("dtype", DTYPES[0])
-    return Problem(result, geometry, batch, fine, coarse, dtype, **more)
-
-
-def axis(fine=28, kernel=3, stride=1, dilation=1, pad=None):
-    extent = dilation * (kernel - 1) + 1
-    pad = extent // 2 if pad is None else pad
-    return Axis(fine, kernel, (fine + 2 * pad - extent) // stride + 1, stride, dilation, pad)
 
 
 def names(found):
@@ -84,22 +66,25 @@ def test_one_isolates_and_none_within_it():
         isolated(choose_plan(asked, "cpu"), False)
 
 
-LINES = [
-    pytest.param(slot, line, id=f"{slot}: {line.name}")
+LINES = {
+    f"{slot}: {line.name}": line
     for slot, table in _lowering.TABLES["cpu"].items()
     for line in table[:-1]  # nothing computes what a last line computes
-]
+}
 
 
-@pytest.mark.parametrize(("slot", "line"), LINES)
-def test_a_line_alone_decides_about_its_witness(slot, line):
-    assert line.witness is not None, "a line has a witness"
-    witness = replace(line.witness, result=slot)
+def test_each_line_has_a_witness():
+    assert set(WITNESSES) == set(LINES)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_alone_decides_about_its_witness(name):
+    line, witness = LINES[name], WITNESSES[name]
     chosen = choose_plan(witness, "cpu")
     assert line.holds(normalise(witness)[0]), "the condition, or the form, leaves the witness out"
-    assert chosen.line == f"{slot}: {line.name}", "an earlier line decides about the witness"
+    assert chosen.line == name, "an earlier line decides about the witness"
     assert chosen.form is line.form
-    other = choose_plan(witness, "cpu", without=chosen.line)
+    other = choose_plan(witness, "cpu", without=name)
     assert names(other) != names(chosen), f"{other.line} gives the witness the same form"
 
 
@@ -229,17 +214,17 @@ def test_rows_of_planes_are_vectors(sizes, form):
     ],
 )
 def test_what_each_release_of_jaxlib_is_fast_at(release, slices, monkeypatch):
-    monkeypatch.setattr(bits, "version", {"jaxlib": release}.get)
-    assert bits.slices_floats.__wrapped__() == slices
+    monkeypatch.setattr(blocks, "version", {"jaxlib": release}.get)
+    assert blocks.slices_floats.__wrapped__() == slices
 
 
 @pytest.mark.parametrize("slices", [True, False])
 def test_loops_slice_16_bits_as_numbers_where_xla_does(slices, monkeypatch):
-    monkeypatch.setattr(bits, "slices_floats", lambda: slices)
+    monkeypatch.setattr(blocks, "slices_floats", lambda: slices)
     x = jax.ShapeDtypeStruct((5, 6, 8), BFLOAT16)
 
     def block(x):
-        return blocks.loop_over_groups(2, lambda _, one, other: one, x, x, 4)
+        return blocks.loop_over_groups(2, lambda one, other: one, x, x, 4)
 
     def first_images(x):
         return blocks.slice_along(x, 1, 2, 0)

@@ -9,11 +9,10 @@ import pytest
 import jaxconv
 from jaxconv._lowering.forms import bundle
 from jaxconv._lowering.plan import choose_plan
-from tests.lowering.test_plans import axis, names, problem
 from tests.support import exact
-from tests.support.forms import slow_if
 from tests.support.grid import CASES
-from tests.support.pretend import pretend
+from tests.support.pretend import each_part, pretend
+from tests.support.problems import axis, problem
 from tests.support.small import SLOTS
 
 F32, BF16 = np.float32, jnp.bfloat16
@@ -27,18 +26,12 @@ def on_tpu(monkeypatch):
 GROUPED = [case for case in CASES if case.attributes.get("groups", 1) > 1 and case.form.batch]
 
 
-def every_other(first):
-    """A program for each eighth of the cases, the first of which are default tests."""
-    parts = [pytest.param(n, marks=slow_if(n > 1)) for n in range(first, 8, 2)]
-    return pytest.mark.parametrize("part", parts)
-
-
-@every_other(1)
+@each_part(8, 1)
 def test_values_in_16_bits_are_rounded_once(on_tpu, part):
     exact.check_values([(case, BF16, None) for case in GROUPED if not case.bias][part::8])
 
 
-@every_other(0)
+@each_part(8, 0)
 def test_values_and_that_non_finite_ones_stay_in_their_group(on_tpu, part):
     exact.check_contained([(case, F32, None) for case in GROUPED[part::8]])
 
@@ -106,7 +99,7 @@ def test_an_infinity_makes_no_nan_in_another_group(on_tpu, op, bad):
     ],
 )
 def test_lines_of_the_table(asked, found):
-    assert names(choose_plan(asked, None)) == found
+    assert [name for name, _ in choose_plan(asked, None).steps()] == found
 
 
 def test_a_bundle_fits_the_matrix_unit():
@@ -119,5 +112,5 @@ def test_a_bundle_fits_the_matrix_unit():
 @pytest.mark.parametrize("slot", SLOTS)
 def test_a_symbolic_batch(slot):
     asked = problem(slot, [axis()] * 2, 32, 4, 4, batch=None)
-    assert names(choose_plan(asked, None))[0] == "bundle"
-    assert names(choose_plan(replace(asked, batch=0), None)) == ["zeros"]
+    assert choose_plan(asked, None).form.name == "bundle"
+    assert choose_plan(replace(asked, batch=0), None).form.name == "zeros"

@@ -12,10 +12,27 @@ import jax
 import numpy as np
 from jax import lax
 
+import jaxconv
 from tests.support import oracle, small
+from tests.support.forms import integers
 
 #: Of lhs, rhs and the result, beside spatial ones.
 _AXES = ("NC", "OI", "NC")
+
+# A depthwise convolution, which lax and this library never lower alike.
+
+LAST = ("NHWC", "HWIO", "NHWC")
+X, K = integers((4, 8, 7, 6), 1), integers((3, 3, 1, 12), 2)
+
+
+def depthwise(x, k, **more):
+    return lax.conv_general_dilated(
+        x, k, (2, 1), "SAME", dimension_numbers=LAST, feature_group_count=x.shape[-1], **more
+    )
+
+
+def loss(x, k):
+    return (depthwise(x, k) ** 2).sum()
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,18 @@ def drawn(seed: int) -> Call:
         rooms = list(_rooms(call))
         if min(rooms) > 0 and math.prod(rooms) < 1000:
             return call
+
+
+def both(**arguments):
+    """Ours and lax's, with all but the two arrays."""
+    return (
+        partial(jaxconv.lax.conv_general_dilated, **arguments),
+        partial(lax.conv_general_dilated, **arguments),
+    )
+
+
+def data(lhs, rhs, dtype=np.float32, limit=4):
+    return integers(lhs, 1, dtype, limit), integers(rhs, 2, dtype, limit)
 
 
 def same(ours, theirs):

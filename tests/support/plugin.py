@@ -1,4 +1,4 @@
-"""Programs for which JAX finds the entry point of this very package, installed or not."""
+"""Programs in processes of their own, for which JAX finds this package's entry point or not."""
 
 import os
 import subprocess
@@ -6,7 +6,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from jaxconv import _lowering
+
 ROOT = Path(__file__).parents[2]
+
+#: For tests of oneDNN's call.
+HERE = pytest.mark.skipif(
+    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
+)
 
 
 def findable(folder, first=""):
@@ -28,3 +37,14 @@ def python(*words, path, told=None, **more):
         [sys.executable, *map(str, words)],
         env=environment, capture_output=True, text=True, timeout=240, **more,
     )  # fmt: skip
+
+
+def prints(code, **environment):
+    """What a program prints, and what it says on stderr, in a process with this one's packages."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, done.stderr

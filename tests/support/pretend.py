@@ -2,12 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 
 from jaxconv import _lowering
 from jaxconv._base.target import Target
-from jaxconv._lowering.forms import plain
+from jaxconv._lowering.forms import reference
 from jaxconv._ops import operate
+from tests.support.forms import slow_if
 
 
 def taken_apart(
@@ -35,7 +37,7 @@ def taken_apart(
     return lax.concatenate(parts, out_spec[1])
 
 
-plain_convolution = plain.conv_general_dilated
+plain_convolution = reference.conv_general_dilated
 
 
 def pretend(monkeypatch, platform):
@@ -48,4 +50,10 @@ def pretend(monkeypatch, platform):
     jitted = jax.jit(lambda *args: operate._compute(*args), static_argnums=0)
     monkeypatch.setattr(operate, "contract", contract)
     monkeypatch.setattr(operate, "_JITTED", dict.fromkeys(operate._JITTED, jitted))
-    monkeypatch.setattr(plain, "conv_general_dilated", taken_apart)
+    monkeypatch.setattr(reference, "conv_general_dilated", taken_apart)
+
+
+def each_part(count, first):
+    """Parametrize by every other of so many parts of the cases, of which one is no slow test."""
+    parts = [pytest.param(n, marks=slow_if(n > 1)) for n in range(first, count, 2)]
+    return pytest.mark.parametrize("part", parts)

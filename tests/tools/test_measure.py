@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.contexts import FORCED
-from jaxconv._lowering import measured
+from jaxconv._lowering import force
 from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
 from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, ROLES, operands
@@ -39,7 +39,7 @@ def briefly(monkeypatch):
 
 def names(function, *args):
     """Of the contractions that a function asks forms for."""
-    asked = measured.Asked()
+    asked = force.Asked()
     with jaxconv.forced(asked):
         jax.jit(function).lower(*args)
     return list(asked.problems)
@@ -47,7 +47,7 @@ def names(function, *args):
 
 def faster(function, *args, ratio=0.5, form=OTHER):
     """As if another form had been measured to be faster, for all that a function contracts."""
-    found = {name: {measured.CHOSEN: 2.0, form: 2.0 * ratio} for name in names(function, *args)}
+    found = {name: {force.CHOSEN: 2.0, form: 2.0 * ratio} for name in names(function, *args)}
     return jaxconv.Measured(found)
 
 
@@ -63,7 +63,7 @@ def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
     found = jaxconv.measure(form.op(op), first, second)
     assert list(found.milliseconds) == names(form.op(op), first, second)
     [times] = found.milliseconds.values()
-    assert measured.CHOSEN in times
+    assert force.CHOSEN in times
     assert all(0 < ms < 1e4 for ms in times.values())
     assert found.report().startswith(f"to {ROLES[op][-1]} float32 batch 3 ")
     with jaxconv.forced(found):
@@ -156,7 +156,7 @@ def test_a_contender_that_fails_is_none(briefly, monkeypatch):
     failing.add("im2col")
     [others] = measure_dense().milliseconds.values()
     assert set(times) - set(others) == {"im2col"}
-    failing.add(measured.CHOSEN)
+    failing.add(force.CHOSEN)
     with pytest.raises(jax.errors.JaxRuntimeError):
         measure_dense()
 
@@ -229,7 +229,7 @@ def test_a_file_has_each_machine_and_version(tmp_path, monkeypatch):
     jaxconv.Measured({"two": {"chosen": 3.0}}).save(path)
     both = {"one": {"chosen": 2.0, "direct": 1.0}, "two": {"chosen": 3.0}}
     assert jaxconv.Measured.load(path).milliseconds == both
-    monkeypatch.setattr(measured, "_describe_machine", lambda: "elsewhere")
+    monkeypatch.setattr(force, "_describe_machine", lambda: "elsewhere")
     assert jaxconv.Measured.load(path).milliseconds == {}
     jaxconv.Measured({"one": {"chosen": 4.0}}).save(str(path))
     assert jaxconv.Measured.load(path).milliseconds == {"one": {"chosen": 4.0}}
@@ -266,7 +266,7 @@ def test_what_is_hopeless_compiles_long_or_takes_much_memory_is_left_out(
     assert len(times) > 1
     monkeypatch.setattr(_measure, limit, value)
     [times] = measure_dense().milliseconds.values()
-    assert list(times) == [measured.CHOSEN]
+    assert list(times) == [force.CHOSEN]
 
 
 def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):

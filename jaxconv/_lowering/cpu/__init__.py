@@ -1,7 +1,6 @@
 """CPU: which form computes which contraction.
 
-    to_coarse.py, to_fine.py, to_kernel.py   a table for the result in each slot
-    common.py                                the lines that several of these have
+`to_coarse.py`, `to_fine.py` and `to_kernel.py` have a table for the result in each slot.
 
 The first line that holds, and whose form can compute the contraction, decides. Contractions to the
 fine tensor are mostly rewritten as contractions to the coarse tensor. oneDNN, where jaxlib carries
@@ -12,10 +11,6 @@ of its own, above the function that reads it.
 """
 
 from jaxconv._lowering.cpu import to_coarse, to_fine, to_kernel
-from jaxconv._lowering.form import Tables
+from jaxconv._lowering.problem import Tables
 
-TABLES: Tables = {
-    "coarse": to_coarse.TABLE,
-    "fine": to_fine.TABLE,
-    "kernel": to_kernel.TABLE,
-}
+TABLES: Tables = {"coarse": to_coarse.TABLE, "fine": to_fine.TABLE, "kernel": to_kernel.TABLE}

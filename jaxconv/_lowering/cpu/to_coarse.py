@@ -1,35 +1,140 @@
-"""CPU, to coarse: the forward pass, and data gradients that were rewritten."""
+"""CPU, to coarse: the forward pass, and data gradients that were rewritten.
 
-from jaxconv._lowering.cpu.common import (
-    ALL_OTHERS,
-    FAR,
-    IN_FLOAT32,
-    MAX_COARSE_CHANNELS,
-    MAX_GROUP_CHANNELS,
-    MAX_STEM_CHANNELS,
-    MAX_TAPS_AT_ONCE,
-    MIN_COARSE_PER_FINE,
-    MIN_SUMMED_PER_RESULT,
-    MIN_WIDENED_CHANNELS,
-    ONE_TAP_CHANNELS_FIRST,
-    VECTOR_CHANNELS,
-    is_widened,
-    wide_groups,
-)
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line, Table
+First what several tables have: limits, questions about sizes, and lines.
+"""
+
+import math
+from collections.abc import Callable
+
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import (
     col2im,
-    dot,
+    convolution,
     dots,
     im2col,
     multiply_adds,
     onednn,
-    repeat,
+    rewrite,
     split,
     taps,
 )
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Condition, Line, Problem, Table
+
+#: Multiply-adds of a group in float32 that are worth a contraction of its own.
+MIN_GROUP_WORK = 4e6
+
+#: Summed channels of a group for which multiply-adds beat other forms.
+MAX_GROUP_CHANNELS = 8
+
+#: Fine channels of a stem, or of a layer that makes many of few.
+MAX_STEM_CHANNELS = 4
+
+#: Channels that fill a vector of AVX2.
+VECTOR_CHANNELS = 8
+
+#: Summed channels for each result channel for which adding windows up is faster.
+MIN_SUMMED_PER_RESULT = 8
+
+#: Coarse channels for each fine channel of a layer that makes many of few.
+MIN_COARSE_PER_FINE = 10
+
+#: Taps for which multiply-adds read the data from memory as fast as from a cache.
+MAX_TAPS_AT_ONCE = 9
+
+#: Coarse channels that are not worth im2col's windows.
+MAX_COARSE_CHANNELS = 16
+
+
+def _image_by_image(p: Problem) -> bool:
+    """Whether channels come first, and copies of the weights have at most half the data's elements.
+
+    Each image has a copy. To coarse, the weights themselves are one of the copies.
+    """
+    i, o, images = p.fine_channels, p.coarse_channels, p.batch or math.inf
+    copies = 1 - 1 / images if p.result == "coarse" else 1
+    return p.channels_first and 2 * copies * i * o <= p.positions * (i + o)
+
+
+def wide_groups(p: Problem) -> bool:
+    """Whether each of several groups is much work, in a type that is multiplied as it is."""
+    return p.counted and p.bits > 16 and p.work >= MIN_GROUP_WORK * p.geometry.groups
+
+
+#: Channels of a 16-bit type that are worth copies in float32; and bytes of these copies, since the
+#: pages of more are mapped anew at each call.
+MIN_WIDENED_CHANNELS, MAX_WIDENED_BYTES = 32, 32 << 20
+
+
+def is_widened(p: Problem) -> bool:
+    """Whether the processor multiplies the operands in float32, not in 16 bits."""
+    return p.bits == 16 and not onednn_here.multiplies(p.dtype)
+
+
+def _is_slow_as_it_is(p: Problem) -> bool:
+    """Whether XLA would multiply integers one by one, or widen windows of 16 bits at each dot."""
+    fewest = min(p.fine_channels, p.coarse_channels)
+    if p.bits == 8:
+        return not p.dense or fewest <= MAX_STEM_CHANNELS
+    many = p.dense and fewest >= MIN_WIDENED_CHANNELS
+    return is_widened(p) and many and p.counted and p.bytes_of_data <= MAX_WIDENED_BYTES
+
+
+IN_FLOAT32 = Line(
+    "in-float32",
+    rewrite.WIDEN,
+    _is_slow_as_it_is,
+    "a narrow type that would be multiplied slowly as it is",
+)
+
+ONE_TAP_CHANNELS_FIRST = Line(
+    "one-tap-channels-first",
+    dots.BY_IMAGE,
+    _image_by_image,
+    "one tap, channels first: a dot for each image, and no transposition",
+)
+
+FAR = Line(
+    "tap-by-tap", taps.TAPS, taps.reaches_far, "windows that reach over far more padding than data"
+)
+
+ALL_OTHERS = Line("all-others", convolution.FORM, lambda p: True, "one convolution")
+
+
+def portable_lines(
+    few_terms: Condition,
+    stay_multiplied: Condition,
+    most_taps: Callable[[Problem], int],
+    wide: Condition,
+    dots_win: Condition,
+) -> Table:
+    """The lines without oneDNN, or for what it cannot compute, to coarse and to kernel.
+
+    Few terms `stay_multiplied` over devices where dots need no fewer of the data of others. Groups
+    of more than `most_taps` are too many to write out one by one.
+    """
+
+    def dots_only(p: Problem) -> bool:
+        split_over_devices = p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
+        return split_over_devices and not stay_multiplied(p)
+
+    def many_taps(p: Problem) -> bool:
+        return not p.dense and p.taps > most_taps(p)
+
+    gathered = "a grouped convolution would gather the batch of all devices (openxla/xla#47945)"
+    few = "few channels a group: multiply-adds instead of XLA's scalar loops"
+    many = "grouped, and too many taps for one program: a loop over pieces of the kernel"
+    alone = "one contraction for each group is twice as fast as one for all"
+    faster = "dots are several times faster than XLA's convolution here"
+    return (
+        Line("grouped-sharded", dots.BY_TAP, dots_only, gathered),
+        Line("few-terms", multiply_adds.FORM, few_terms, few),
+        Line("many-taps", split.PIECES, many_taps, many),
+        Line("wide-groups", split.GROUPS, wide, alone),
+        Line("dots-of-windows", im2col.FORM, dots_win, faster),
+    )
+
+
+# The table.
 
 #: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
 MAX_TERMS = 100
@@ -87,7 +192,7 @@ MAX_MULTIPLIER = 8
 def _multiplies_channels(p: Problem) -> bool:
     """Whether there is one fine channel a group, and oneDNN computes it repeated."""
     few = p.coarse_channels <= MAX_MULTIPLIER
-    return few and all(map(onednn.may_call, repeat.split_multiplier(p)))
+    return few and all(map(onednn.may_call, rewrite.split_multiplier(p)))
 
 
 #: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
@@ -125,20 +230,6 @@ def _costs_to_widen(p: Problem) -> bool:
     return is_widened(p) and few and coarse >= MIN_WIDENED_CHANNELS
 
 
-def _dots_only(p: Problem) -> bool:
-    """Whether the stride is 1, or the contraction too much for multiply-adds.
-
-    At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
-    """
-    split_over_devices = p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
-    return split_over_devices and (not p.strided or not _few_terms(p))
-
-
-def _many_taps(p: Problem) -> bool:
-    """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (MAX_TERMS if p.depthwise else taps.MAX_TAPS)
-
-
 def _dots_of_windows(p: Problem) -> bool:
     """Whether dots win: groups; 16 bits; small images, and few channels that give many."""
     return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widens(p)))
@@ -172,86 +263,33 @@ TABLE: Table = (
         split.BLOCKS,
         _much_data,
         "much data is read again and again: in blocks that a cache holds",
-        example("coarse", (56, 56), (1, 1), groups=256, onednn=False),
     ),
-    Line(
-        "one-dot",
-        dot.FORM,
-        _one_dot,
-        "one tap, or windows that tile: one dot",
-        example("coarse", (28, 28), (16, 32), 1),
-    ),
-    Line(
-        "few-results",
-        col2im.FORM,
-        _few_results,
-        "few result channels: a dot, and added windows",
-        example("coarse", (28, 28), (64, 2)),
-    ),
+    Line("one-dot", dots.ONE, _one_dot, "one tap, or windows that tile: one dot"),
+    Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
     FAR,
     Line(
         "few-terms-channels-first",
         multiply_adds.CHANNELS_FIRST,
         few_terms_channels_first,
         "few channels: multiply-adds, and no transposition",
-        example("coarse", (28, 28), (1, 1), groups=32, channels_first=True),
     ),
     Line(
-        "multiplier",
-        repeat.FORM,
-        _multiplies_channels,
-        "each fine channel repeated: depthwise",
-        example("coarse", (28, 28), (1, 2), groups=32),
+        "multiplier", rewrite.REPEAT, _multiplies_channels, "each fine channel repeated: depthwise"
     ),
-    Line(
-        "onednn",
-        onednn.FORM,
-        _pays_for_onednn,
-        "oneDNN, which jaxlib carries",
-        example("coarse", (28, 28), (16, 32)),
-    ),
-    # The portable forms: without oneDNN, or for what it cannot compute.
-    Line(
-        "grouped-sharded",
-        dots.BY_TAP,
-        _dots_only,
-        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
-        example("coarse", (28, 28), (16, 16), groups=4, devices=4, onednn=False),
-    ),
-    Line(
-        "few-terms",
-        multiply_adds.FORM,
-        _few_terms,
-        "few channels a group: multiply-adds instead of XLA's scalar loops",
-        example("coarse", (28, 28), (1, 1), groups=32, onednn=False),
-    ),
-    Line(
-        "many-taps",
-        split.PIECES,
-        _many_taps,
-        "grouped, and too many taps for one program: a loop over pieces of the kernel",
-        example("coarse", (56, 56), (1, 1), 31, groups=32, onednn=False),
-    ),
-    Line(
-        "wide-groups",
-        split.GROUPS,
-        wide_groups,
-        "one contraction for each group is twice as fast as one for all",
-        example("coarse", (28, 28), (64, 64), groups=4, onednn=False),
-    ),
-    Line(
-        "dots-of-windows",
-        im2col.FORM,
-        _dots_of_windows,
-        "dots are several times faster than XLA's convolution here",
-        example("coarse", (14, 14), (64, 64), onednn=False),
+    Line("onednn", onednn.FORM, _pays_for_onednn, "oneDNN, which jaxlib carries"),
+    *portable_lines(
+        few_terms=_few_terms,
+        # At stride 1, dots exchange halos; multiply-adds would gather rows that are split.
+        stay_multiplied=lambda p: p.strided and _few_terms(p),
+        most_taps=lambda p: MAX_TERMS if p.depthwise else taps.MAX_TAPS,
+        wide=wide_groups,
+        dots_win=_dots_of_windows,
     ),
     Line(
         "3-D",
         taps.FIRST_AXIS,
         lambda p: p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
-        example("coarse", (14, 14, 14), (32, 32), onednn=False),
     ),
     ALL_OTHERS,
 )

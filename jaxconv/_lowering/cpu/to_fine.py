@@ -2,19 +2,17 @@
 
 import math
 
-from jaxconv._lowering.cpu import to_coarse
-from jaxconv._lowering.cpu.common import (
+from jaxconv._lowering.cpu.to_coarse import (
     ALL_OTHERS,
     IN_FLOAT32,
     MAX_STEM_CHANNELS,
     MIN_SUMMED_PER_RESULT,
     ONE_TAP_CHANNELS_FIRST,
+    few_terms_channels_first,
     is_widened,
 )
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line, Table
-from jaxconv._lowering.forms import col2im, dot, onednn, phases, split, taps
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.forms import col2im, dots, onednn, phases, split, taps
+from jaxconv._lowering.problem import Line, Problem, Table
 
 
 def _much_data(p: Problem) -> bool:
@@ -60,67 +58,24 @@ def _spread(p: Problem) -> bool:
     """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
     pixels = math.prod(a.stride for a in p.geometry.axes)
     few = not p.dense and p.strided and p.bits > 16 and pixels <= phases.MAX_SEPARATE_RESIDUES
-    return few and all(map(to_coarse.few_terms_channels_first, phases.spread_problem(p)))
+    return few and all(map(few_terms_channels_first, phases.spread_problem(p)))
 
 
 TABLE: Table = (
     ONE_TAP_CHANNELS_FIRST,
     IN_FLOAT32,
-    Line(
-        "much-data",
-        split.BLOCKS,
-        _much_data,
-        "much data is copied: in blocks",
-        example("fine", (112, 112), (1, 1), groups=256, channels_first=True),
-    ),
-    Line(
-        "one-dot",
-        dot.FORM,
-        _one_dot,
-        "one tap: one dot",
-        example("fine", (28, 28), (16, 32), 1),
-    ),
+    Line("much-data", split.BLOCKS, _much_data, "much data is copied: in blocks"),
+    Line("one-dot", dots.ONE, _one_dot, "one tap: one dot"),
     Line(
         "few-pixels",
         col2im.FORM,
         _few_pixels,
         "few pixels: a dot reads the weights, which are most of the data, as they lie",
-        example("fine", (7, 7), (256, 256), batch=1),
     ),
-    Line(
-        "stride-1",
-        phases.FLIP,
-        lambda p: True,
-        "a convolution by the reversed kernel",
-        example("fine", (28, 28), (16, 32)),
-    ),
-    Line(
-        "few-results",
-        col2im.FORM,
-        _few_results,
-        "few result channels: a dot, and added windows",
-        example("fine", (64, 64), (3, 96), 7, stride=2),
-    ),
-    Line(
-        "spread",
-        phases.SPREAD,
-        _spread,
-        "few channels a group, channels first: as stride 1",
-        example("fine", (56, 56), (1, 1), groups=64, stride=2, channels_first=True),
-    ),
-    Line(
-        "strided",
-        phases.PHASES,
-        lambda p: True,
-        "stride-1 convolutions, one a kind of residues",
-        example("fine", (56, 56), (16, 32), stride=2),
-    ),
-    Line(
-        "tap-by-tap",
-        taps.TAPS,
-        lambda p: True,
-        "too many phases",
-        example("fine", (160, 160), (4, 4), 9, stride=16, dilation=19),
-    ),
+    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
+    Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
+    Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
+    Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
+    Line("tap-by-tap", taps.TAPS, lambda p: True, "too many phases"),
     ALL_OTHERS,
 )

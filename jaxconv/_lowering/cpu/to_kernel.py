@@ -4,7 +4,7 @@ import math
 
 import jax.numpy as jnp
 
-from jaxconv._lowering.cpu.common import (
+from jaxconv._lowering.cpu.to_coarse import (
     ALL_OTHERS,
     FAR,
     IN_FLOAT32,
@@ -15,23 +15,19 @@ from jaxconv._lowering.cpu.common import (
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
     is_widened,
+    portable_lines,
     wide_groups,
 )
-from jaxconv._lowering.example import example
-from jaxconv._lowering.form import Line, Table
 from jaxconv._lowering.forms import (
-    dot,
     dots,
-    im2col,
     multiply_adds,
     onednn,
     onednn_weights,
-    slide,
+    rewrite,
     split,
-    swap,
     taps,
 )
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Line, Problem, Table
 
 #: Data of an image for each sum, which each image adds to.
 MIN_DATA_PER_SUM = 8
@@ -76,7 +72,7 @@ def _slides(p: Problem) -> bool:
     small = p.pairs == 1 and p.positions < MIN_CALL_PIXELS
     if p.taps <= MAX_FACTORS or p.pairs > MAX_SLIDING_PAIRS or small:
         return False
-    [part] = slide.split_images(p)
+    [part] = onednn_weights.split_images(p)
     return onednn.may_call(part) and part.taps >= min(MIN_BLOCK_PIXELS, p.positions)
 
 
@@ -110,7 +106,7 @@ MAX_ONE_CORE_SUMS = 96 * 96
 
 def _few_sums(p: Problem) -> bool:
     """Whether a weights gradient has many rows and few sums, which XLA computes in float32."""
-    few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dot.MIN_PART_ROWS
+    few = p.pairs <= MAX_ONE_CORE_SUMS and p.pixels >= dots.MIN_PART_ROWS
     return few and p.counted and p.bits < 64 and p.dtype != jnp.bfloat16
 
 
@@ -149,17 +145,6 @@ def _narrow_coarse(p: Problem) -> bool:
     return p.pixels * (i - o) >= 2 * i * o  # two copies of the result, for each tap
 
 
-def _dots_only(p: Problem) -> bool:
-    """Whether a program is split over devices, and the groups are too much for multiply-adds."""
-    split_over_devices = p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
-    return split_over_devices and not _few_terms(p)
-
-
-def _many_taps(p: Problem) -> bool:
-    """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (MAX_FACTORS if _few_pairs(p) else taps.MAX_TAPS)
-
-
 #: Bytes of windows in 16 bits that are worth a contraction for each group.
 MIN_GROUP_WINDOWS_BYTES = 4 << 20
 
@@ -167,8 +152,8 @@ MIN_GROUP_WINDOWS_BYTES = 4 << 20
 def _wide_groups(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
     [one] = split.split_groups(p)
-    swapped = swap.FORM.fills(one) and _narrow_coarse(one)
-    ways = (one, *(swap.exchange_operands(one) if swapped else ()))
+    swapped = rewrite.SWAP.fills(one) and _narrow_coarse(one)
+    ways = (one, *(rewrite.exchange_operands(one) if swapped else ()))
     alike = p.bits > 16 or is_widened(p)  # no processor with the type has been measured
     if alike and any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):
         return True
@@ -204,93 +189,57 @@ TABLE: Table = (
         dots.BY_IMAGE,
         _few_sums_an_image,
         "one tap, channels first: a dot for each image, and no transposition",
-        example("kernel", (28, 28), (16, 32), 1, channels_first=True),
     ),
     IN_FLOAT32,
     Line(
         "depthwise-weights",
-        slide.FORM,
+        onednn_weights.SLIDE,
         _slides,
         "a depthwise weights gradient: each image of the coarse tensor as oneDNN's kernel",
-        example("kernel", (28, 28), (1, 1), 9, groups=512),
     ),
     Line(
         "rows",
         multiply_adds.CHANNELS_FIRST,
         _rows,
         "a depthwise weights gradient, channels first: rows of pixels, and no transposition",
-        example("kernel", (64, 64), (1, 1), groups=128, batch=4, channels_first=True),
     ),
     Line(
         "much-data",
         split.BLOCKS,
         _much_data,
         "much data is copied, or read again: in blocks that a cache holds",
-        example("kernel", (56, 56), (1, 1), 7, groups=128),
     ),
     Line(
         "few-sums",
-        dot.IN_PARTS,
+        dots.IN_PARTS,
         _few_sums,
         "one dot of few sums keeps one core busy: several dots side by side, then their sum",
-        example("kernel", (28, 28), (16, 32), 1),
     ),
     Line(
         "one-dot",
-        dot.FORM,
+        dots.ONE,
         lambda p: p.dense and (p.pointwise or p.partitioned),
         "one tap, or windows that tile and are split over devices: one dot",
-        example("kernel", (28, 28), (64, 512), 1),
     ),
     Line(
         "onednn-weights",
         onednn_weights.FORM,
         _pays_for_onednn,
         "a weights gradient: oneDNN, with images as channels",
-        example("kernel", (28, 28), (16, 32)),
     ),
     FAR,
     Line(
         "narrow-coarse",
-        swap.FORM,
+        rewrite.SWAP,
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
-        example("kernel", (28, 28), (64, 2)),
     ),
-    Line(
-        "grouped-sharded",
-        dots.BY_TAP,
-        _dots_only,
-        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
-        example("kernel", (28, 28), (16, 16), groups=4, devices=4, onednn=False),
-    ),
-    Line(
-        "few-terms",
-        multiply_adds.FORM,
-        _few_terms,
-        "few channels a group: multiply-adds instead of XLA's scalar loops",
-        example("kernel", (28, 28), (1, 1), groups=32),
-    ),
-    Line(
-        "many-taps",
-        split.PIECES,
-        _many_taps,
-        "grouped, and too many taps for one program: a loop over pieces of the kernel",
-        example("kernel", (28, 28), (2, 2), 11, groups=32, onednn=False),
-    ),
-    Line(
-        "wide-groups",
-        split.GROUPS,
-        _wide_groups,
-        "one contraction for each group is twice as fast as one for all",
-        example("kernel", (28, 28), (64, 64), groups=4, stride=2),
-    ),
-    Line(
-        "dots-of-windows",
-        im2col.FORM,
-        _dots_of_windows,
-        "dots are several times faster than XLA's convolution here",
-        example("kernel", (28, 28), (3, 16), batch=1),
+    *portable_lines(
+        few_terms=_few_terms,
+        stay_multiplied=_few_terms,
+        most_taps=lambda p: MAX_FACTORS if _few_pairs(p) else taps.MAX_TAPS,
+        wide=_wide_groups,
+        dots_win=_dots_of_windows,
     ),
     ALL_OTHERS,
 )

@@ -1,18 +1,16 @@
 """The forms: each file has ways to compute a contraction in lax, and their records.
 
-onednn.py, onednn_call.py   oneDNN; its private call, and the sizes where it is safe
-onednn_weights.py           weights gradients by the same call, with images as channels
-dot.py, dots.py             one dot; a dot for each tap, or for each image
+onednn.py                   oneDNN by its private call, and the sizes where it is safe
+onednn_weights.py           weights gradients by the same call: images as channels, or as kernels
+dots.py                     one dot; a dot for each tap, or for each image
 im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
 multiply_adds.py            few channels a group
-repeat.py                   channel multipliers as depthwise
-widen.py                    8-bit and 16-bit types in float32
+rewrite.py                  channel multipliers as depthwise; fine and coarse exchanged; float32
 convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
-reference.py, plain.py      XLA's convolution in any layout, and zeros; lax's own lowering
+reference.py                XLA's convolution in any layout, as lax itself lowers it; and zeros
 cudnn.py                    GPU: the convolutions that cuDNN has
 phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
-slide.py, swap.py           weights gradients: images as kernels; fine and coarse exchanged
 bundle.py                   TPU: groups of few channels, several in one
 split.py, taps.py           by group, block or piece; by tap
-window.py, blocks.py, bits.py   functions that several forms use
+window.py, blocks.py        functions that several forms use
 """

@@ -1,8 +1,11 @@
-"""Loops over parts of a contraction: groups, sums over blocks, and blocks side by side."""
+"""Loops over parts of a contraction, and what XLA:CPU is kept from: to convert, and to fuse."""
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, reduce, wraps
+from functools import cache, partial, reduce, wraps
+from importlib.metadata import version
 
 import jax
 import jax.numpy as jnp
@@ -10,49 +13,22 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Geometry
+from jaxconv._base.jax_names import set_xla_metadata
 from jaxconv._base.reshape import merge_groups, split_groups
-from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Emit
-from jaxconv._lowering.forms import bits
-from jaxconv._lowering.isolate import call_apart
-
-
-def _count_all(first: Array, geometry: Geometry) -> int:
-    return geometry.groups
-
-
-def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
-    """Make a channels-last form for one group a form for all groups, each contiguous.
-
-    The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
-    memory of the form and of moving the groups to the front.
-    """
-
-    def decorate(form: Emit) -> Emit:
-        @wraps(form)
-        def each(first: Array, second: Array, call: Call) -> Array:
-            geometry = call.geometry
-            if geometry.groups == 1:
-                return form(first, second, call)
-            alone = call.of(replace(geometry, groups=1))
-
-            def one(first: Array, second: Array) -> Array:
-                return form(first, second, alone)
-
-            def compute(count: int, *operands: Array) -> Array:
-                moved = (jnp.moveaxis(split_groups(x, count), -2, 0) for x in operands)
-                return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
-
-            return loop_over_groups(most(first, geometry), compute, first, second, geometry.groups)
-
-        return each
-
-    return decorate
+from jaxconv._base.typing import DType, Index
+from jaxconv._lowering.problem import Call, Emit
 
 
 def find_divisor(total: int, most: int) -> int:
     """Find the largest divisor of `total` that is at most `most`, or 1."""
     return next(n for n in range(max(min(most, total), 1), 0, -1) if total % n == 0)
+
+
+def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
+    """Slice `size` elements along an axis; all elements are `x` itself."""
+    if size == x.shape[axis]:
+        return x
+    return to_floats(lax.dynamic_slice_in_dim(sliceable(x), start, size, axis), x.dtype)
 
 
 def sum_over_blocks(
@@ -104,34 +80,26 @@ def concatenate_blocks(
     return out
 
 
-def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
-    """Slice `size` elements along an axis; all elements are `x` itself."""
-    if size == x.shape[axis]:
-        return x
-    return bits.to_floats(lax.dynamic_slice_in_dim(bits.sliceable(x), start, size, axis), x.dtype)
-
-
 def loop_over_groups(
-    most: int,
-    form: Callable[[int, Array, Array], Array],
+    size: int,
+    form: Callable[[Array, Array], Array],
     first: Array,
     second: Array,
     groups: int,
     side_by_side: int = 1,
 ) -> Array:
-    """Call `form(groups, first, second)` in a loop over equal parts of at most `most` groups.
+    """Call `form(first, second)` in a loop over parts of `size` groups, a divisor of `groups`.
 
     Groups are on the last axis of the operands and of the result. XLA may compute up to
     `side_by_side` parts at a time.
     """
-    size = find_divisor(groups, most)
     if size == groups:
-        return form(groups, first, second)
-    parts = [split_groups(bits.sliceable(x), groups // size) for x in (first, second)]
+        return form(first, second)
+    parts = [split_groups(sliceable(x), groups // size) for x in (first, second)]
 
     def part(n: Array) -> Array:
         operands = (lax.dynamic_index_in_dim(x, n, -2, keepdims=False) for x in parts)
-        return form(size, *(bits.to_floats(x, first.dtype) for x in operands))
+        return form(*(to_floats(x, first.dtype) for x in operands))
 
     side = find_divisor(groups // size, side_by_side)
 
@@ -141,3 +109,110 @@ def loop_over_groups(
     out = lax.map(some, jnp.arange(groups // size // side))
     out = out.reshape(groups // size, *out.shape[2:])
     return merge_groups(jnp.moveaxis(out, 0, -2))
+
+
+def _count_all(first: Array, geometry: Geometry) -> int:
+    return geometry.groups
+
+
+def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
+    """Make a channels-last form for one group a form for all groups, each contiguous.
+
+    The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
+    memory of the form and of moving the groups to the front.
+    """
+
+    def decorate(form: Emit) -> Emit:
+        @wraps(form)
+        def each(first: Array, second: Array, call: Call) -> Array:
+            geometry = call.geometry
+            if geometry.groups == 1:
+                return form(first, second, call)
+            alone = call.of(replace(geometry, groups=1))
+            size = find_divisor(geometry.groups, most(first, geometry))
+
+            def one(first: Array, second: Array) -> Array:
+                return form(first, second, alone)
+
+            def compute(*operands: Array) -> Array:
+                moved = (jnp.moveaxis(split_groups(x, size), -2, 0) for x in operands)
+                return merge_groups(jnp.moveaxis(jax.vmap(one)(*moved), 0, -2))
+
+            return loop_over_groups(size, compute, first, second, geometry.groups)
+
+        return each
+
+    return decorate
+
+
+def unless_finite(out: Array, otherwise: Callable[[], Array]) -> Array:
+    """Give a result in which zeros may have met infinities, or if so what `otherwise` computes.
+
+    Such a product is NaN, and no product with a factor that is not finite is finite. So a result
+    that is finite throughout is right.
+    """
+    safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, otherwise)
+    return safe
+
+
+# Functions apart. A form of several XLA operations is fast as written: operands are in memory, and
+# one loop writes the result. XLA's fusion would put the normalisation or activation before a
+# convolution inside the convolution's loop, to be computed again for every tap, and the whole sum
+# inside each consumer of the sum: training steps took up to four times as long. A barrier does not
+# help, since XLA:CPU drops barriers before fusion. A function that is not inlined helps: fusion
+# never crosses the border of a function. Forms are isolated on CPU only.
+
+#: Elements of both operands that are worth the time to compile another function.
+MIN_ELEMENTS = 1 << 12
+
+
+def call_apart(function: Callable[..., Array], *operands: Array | int) -> Array:
+    """Call a function of one result that XLA does not inline."""
+    # JAX writes the attribute at the operation that makes the value: the call.
+    out: Array = set_xla_metadata(jax.jit(function)(*operands), inlineable="false")
+    return out
+
+
+def are_small(*operands: Array) -> bool:
+    """Whether operands are too small for another function; not if the batch is symbolic."""
+    known = all(isinstance(n, int) for x in operands for n in x.shape)
+    return known and sum(math.prod(x.shape) for x in operands) < MIN_ELEMENTS
+
+
+# Floats as integers of the same size: XLA:CPU moves 16-bit floats by way of float32.
+
+#: The first release of jaxlib that was seen to slice 16-bit floats in a loop as they are. Earlier
+#: ones convert the whole tensor to float32 before the loop.
+SLICES_FLOATS = (0, 11, 2)
+
+_BITS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
+
+
+def movable(x: Array) -> Array:
+    """Cast 16-bit floats to integers."""
+    return of_floats(x) if x.dtype.itemsize == 2 else x
+
+
+def sliceable(x: Array) -> Array:
+    """Cast 16-bit floats to integers where XLA:CPU would convert all of `x` before a loop.
+
+    Elsewhere a loop of multiply-adds takes up to four times as long with integers.
+    """
+    return x if slices_floats() else movable(x)
+
+
+@cache
+def slices_floats() -> bool:
+    """Whether XLA:CPU slices 16-bit floats in a loop, and does not convert them before."""
+    numbers = re.findall(r"\d+", version("jaxlib"))  # also of "0.13.0rc1"
+    return tuple(map(int, numbers[: len(SLICES_FLOATS)])) >= SLICES_FLOATS
+
+
+def of_floats(x: Array) -> Array:
+    """Cast floats to integers of the same size."""
+    return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
+
+
+def to_floats(x: Array, dtype: DType) -> Array:
+    """Cast integers back to floats of `dtype`; floats stay."""
+    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)

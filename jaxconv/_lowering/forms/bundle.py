@@ -4,9 +4,9 @@ The unit multiplies 128 lanes by 128, and a group of a few channels fills few la
 groups make a bundle, whose kernel is zero outside of the groups' own blocks. A weights gradient
 computes all pairs of channels of a bundle, and keeps the pairs within groups.
 
-To fine and to coarse, foreign channels are multiplied by zero, which makes NaN of an infinity. No
-product with a factor that is not finite is finite. So a result that is finite throughout is right;
-any other result is computed again, group by group. A weights gradient mixes nothing.
+To fine and to coarse, foreign channels are multiplied by zero, which makes NaN of an infinity. So a
+result that is not finite throughout is computed again, group by group. A weights gradient mixes
+nothing.
 """
 
 from dataclasses import replace
@@ -17,9 +17,8 @@ from jax import Array, lax
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import reorder, replace_axes, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.forms.blocks import find_divisor
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.forms.blocks import find_divisor, unless_finite
+from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Channels of a bundle, fine or coarse, at most.
 LANES = 128
@@ -53,11 +52,9 @@ def _with_taps_first(geometry: Geometry) -> Geometry:
 
 def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute the gradient of each bundle, and keep the blocks of its groups."""
-    problem, numerics = call.problem, call.numerics
-    (part,) = call.parts
-    geometry = problem.geometry
+    problem, geometry = call.problem, call.geometry
     count, groups = count_groups(problem), geometry.groups
-    out = part(fine, coarse, numerics)  # X, (b, i), (G, b, o)
+    out = call.part(fine, coarse, call.numerics)  # X, (b, i), (G, b, o)
     *extents, _, _ = out.shape
     out = out.reshape(
         *extents, count, problem.fine_channels, groups // count, count, problem.coarse_channels
@@ -74,11 +71,10 @@ def _own_pairs(count: int) -> Array:
 
 def to_data(first: Array, kernel: Array, call: Call) -> Array:
     """Compute all bundles, or group by group where infinities would cross within bundles."""
-    problem, numerics = call.problem, call.numerics
+    geometry, numerics = call.geometry, call.numerics
     bundles, group = call.parts
-    geometry = problem.geometry
     kernel = reorder(kernel, geometry.kernel.spec, _with_taps_first(geometry).kernel.spec)
-    out = bundles(first, _spread(kernel, geometry.groups, count_groups(problem)), numerics)
+    out = bundles(first, _spread(kernel, geometry.groups, count_groups(call.problem)), numerics)
     channel = geometry.data.channel
 
     def group_by_group() -> Array:
@@ -95,8 +91,7 @@ def to_data(first: Array, kernel: Array, call: Call) -> Array:
         each = jnp.moveaxis(lax.map(one, jnp.arange(geometry.groups)), 0, channel)
         return replace_axes(each, channel, 2, (out.shape[channel],))
 
-    safe: Array = lax.cond(jnp.isfinite(out).all(), lambda: out, group_by_group)
-    return safe
+    return unless_finite(out, group_by_group)
 
 
 def _spread(kernel: Array, groups: int, count: int) -> Array:

@@ -11,12 +11,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Axis
-from jaxconv._base.reshape import replace_axes
+from jaxconv._base.reshape import pad, replace_axes
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Emit, Form
-from jaxconv._lowering.forms import dot, taps, window
+from jaxconv._lowering.forms import dots, taps, window
 from jaxconv._lowering.forms.blocks import concatenate_blocks, slice_along
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Call, Emit, Form, Numerics, Problem
 
 #: Windows that are made at once, and windows of a block of images where there are more: the C
 #: library maps buffers above 32 MiB anew at each call. And windows of one image.
@@ -54,10 +53,10 @@ def _make_windows(data: Array, kernel: Array, summed: int, kept: int, numerics: 
         summed, kept = 0, 1 + rank
     rest = [axis for axis in range(kernel.ndim) if axis != summed]
     if summed == 1 + rank:
-        out = dot.contract_last(data, kernel.reshape(-1, channels), numerics)
+        out = dots.contract_last(data, kernel.reshape(-1, channels), numerics)
     else:
         rows = jnp.moveaxis(kernel, summed, 0).reshape(channels, -1)
-        out = dot.contract_channels(data, rows, numerics)
+        out = dots.contract_channels(data, rows, numerics)
     out = out.reshape(*data.shape[:-1], *(kernel.shape[axis] for axis in rest))
     order = [axis for axis in rest if axis != kept] + [kept]
     return lax.transpose(out, (*range(1 + rank), *(1 + rank + rest.index(axis) for axis in order)))
@@ -90,13 +89,13 @@ def _add_windows(x: Array, axis: Axis, at: int) -> Array:
     """Add up the windows of one axis: of coarse pixels in `at`, and of taps right behind."""
     stride = axis.stride
     shifts, step = -(-axis.kernel // stride), axis.dilation if stride == 1 else 1
-    x = window.pad_along(x, at + 1, 0, shifts * stride - axis.kernel)
+    x = pad(x, {at + 1: (0, shifts * stride - axis.kernel, 0)})
     x = replace_axes(x, at + 1, 1, (shifts, stride))
     last = step * (shifts - 1)
     shifted = (lax.index_in_dim(x, m, at + 1, keepdims=False) for m in range(shifts))
-    terms = [window.pad_along(y, at, step * m, last - step * m) for m, y in enumerate(shifted)]
+    terms = [pad(y, {at: (step * m, last - step * m, 0)}) for m, y in enumerate(shifted)]
     out = replace_axes(reduce(lax.add, terms), at, 2, ((axis.coarse + last) * stride,))
-    return window.pad_along(out, at, -axis.pad_low, axis.pad_low + axis.fine - out.shape[at])
+    return pad(out, {at: (-axis.pad_low, axis.pad_low + axis.fine - out.shape[at], 0)})
 
 
 def _cannot(problem: Problem) -> bool:

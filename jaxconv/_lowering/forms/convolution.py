@@ -13,9 +13,9 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import UNIT, Geometry
 from jaxconv._base.reshape import merge_groups, move_groups, split_groups
-from jaxconv._lowering import isolate
-from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference, window
+from jaxconv._lowering.forms.blocks import call_apart
+from jaxconv._lowering.problem import Call, Form
 
 
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
@@ -35,7 +35,7 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     if fine.dtype.itemsize == 1:
         # Else XLA gives integers the caller's order of axes: up to 100 times as long.
         convolve = partial(reference.to_coarse, call=call.of(geometry).wide)
-        return isolate.call_apart(convolve, fine, kernel)
+        return call_apart(convolve, fine, kernel)
     return reference.to_coarse(fine, kernel, call.of(geometry).wide)
 
 
@@ -49,7 +49,7 @@ def _pad_if_smaller(fine: Array, geometry: Geometry, sliding: list[int]) -> tupl
         return fine, geometry
     # The barrier keeps XLA from moving the padding back into the convolution.
     fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
-    return fine, window.geometry_of_padded(geometry)
+    return fine, geometry.padded()
 
 
 def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
@@ -67,7 +67,7 @@ def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
     fine = lax.optimization_barrier(window.pad_fine(fine, geometry))
     long = next((n for n, a in enumerate(axes) if a.extent > 2), None)
     padding = [(0, int(n == long)) for n in range(geometry.rank)]
-    out = reference.to_coarse(fine, kernel, call.of(window.geometry_of_padded(geometry)), padding)
+    out = reference.to_coarse(fine, kernel, call.of(geometry.padded()), padding)
     return out if long is None else lax.slice_in_dim(out, 0, axes[long].coarse, axis=1 + long)
 
 
@@ -86,8 +86,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     Groups stay feature groups, (i, X, (g, n)) by (X, n, (g, o)). With batch groups, which lax's
     own derivative has, XLA:CPU computes all groups against all.
     """
-    geometry, numerics = call.geometry, call.numerics
-    data, groups = geometry.data, geometry.groups
+    geometry, data, groups = call.geometry, call.geometry.data, call.geometry.groups
     fine, geometry = _pad_if_smaller(fine, geometry, [a.coarse for a in geometry.axes])
     fine = split_groups(fine, groups)  # n, X, g, i
     fine = jnp.moveaxis(fine, (-1, 0), (0, -1))  # i, X, g, n
@@ -97,11 +96,10 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         jnp.moveaxis(coarse, data.batch, -2),
         [(a.pad_low, a.pad_high) for a in geometry.axes],
         lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
+        call.numerics.wide,
         window_strides=[a.dilation for a in geometry.axes],
         rhs_dilation=[a.stride for a in geometry.axes],
         feature_group_count=groups,
-        precision=numerics.precision,
-        preferred_element_type=numerics.sums,
     )
     return jnp.moveaxis(out, 0, -2)  # i, X, (g, o) to X, i, (g, o)
 
@@ -109,7 +107,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 FORM = Form(
     "convolution",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    isolated=(),  # XLA fuses nothing with a convolution
+    isolated=False,  # XLA fuses nothing with a convolution
     eight_bits=True,
     contender=True,
 )

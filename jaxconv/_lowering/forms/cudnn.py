@@ -19,8 +19,8 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import pad
-from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import reference
+from jaxconv._lowering.problem import Call, Form
 
 #: Work that even padding may cause, in multiples of the needed work.
 MAX_WORK_RATIO = 1.5
@@ -82,5 +82,5 @@ FORM = Form(
     {"coarse": to_coarse, "fine": reference.to_fine, "kernel": reference.to_kernel},
     layouts="any",
     eight_bits=True,
-    isolated=(),
+    isolated=False,
 )

@@ -18,15 +18,17 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.typing import Index
-from jaxconv._lowering import isolate
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.forms import bits, dot, window
+from jaxconv._lowering.forms import dots, window
 from jaxconv._lowering.forms.blocks import (
+    call_apart,
     concatenate_blocks,
     map_groups,
+    movable,
     slice_along,
     sum_over_blocks,
+    to_floats,
 )
+from jaxconv._lowering.problem import Call, Form
 
 #: Windows that are written at once, and windows in a block where there are more. The C library maps
 #: buffers above 32 MiB anew at each call, and to touch new pages takes longer than the dot.
@@ -63,18 +65,16 @@ def _count_groups(fine: Array, geometry: Geometry) -> int:
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Multiply the windows by the kernel."""
     geometry, numerics = call.geometry, call.numerics
-    source = window.pad_fine(bits.movable(fine), geometry)
+    source = window.pad_fine(movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
-    def product(start: Index, size: int) -> Array:
+    def product(start: Index) -> Array:
         windows = _write_windows(source, geometry, along, start, size, source.ndim - 1)
-        return dot.contract_channels(bits.to_floats(windows, fine.dtype), weights, numerics)
+        return dots.contract_channels(to_floats(windows, fine.dtype), weights, numerics)
 
     along, size = _choose_block(fine, geometry)
     total = geometry.axes[along].coarse
-    return concatenate_blocks(
-        lambda start: product(start, size), size, total, 1 + along, fine, kernel
-    )
+    return concatenate_blocks(product, size, total, 1 + along, fine, kernel)
 
 
 @map_groups(_count_groups)
@@ -89,18 +89,18 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         view = replace(geometry, data=data._replace(spatial=spatial))
 
     def pad_and_move(fine: Array) -> Array:
-        padded = window.pad_fine(bits.movable(fine), geometry)
+        padded = window.pad_fine(movable(fine), geometry)
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
     # Otherwise XLA would move and pad the pixels of each tap, in a loop for each tap.
-    source = isolate.call_apart(pad_and_move, fine)
+    source = call_apart(pad_and_move, fine)
 
     def product(start: Index, size: int) -> Array:
         channel = 0 if by_channel else source.ndim - 1
         windows = _write_windows(source, view, along, start, size, channel)
         block = slice_along(coarse, start, size, data.spatial[along])
-        multiply = dot.contract_first_rows if by_channel else dot.contract_rows
-        return multiply(bits.to_floats(windows, fine.dtype), block, numerics)
+        multiply = dots.contract_first_rows if by_channel else dots.contract_rows
+        return multiply(to_floats(windows, fine.dtype), block, numerics)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize
@@ -120,8 +120,8 @@ def _write_windows(
     """Write the windows of `size` coarse pixels along one axis: taps become channels."""
     axes, spatial = list(geometry.axes), geometry.data.spatial
     axes[along] = axis = replace(axes[along], coarse=size)
-    begin, extent = start * axis.stride, axis.span - 1 + axis.extent
-    windows = lax.dynamic_slice_in_dim(source, begin, extent, axis=spatial[along])
+    begin = start * axis.stride
+    windows = lax.dynamic_slice_in_dim(source, begin, axis.reach, axis=spatial[along])
     narrow = source.dtype.itemsize == 2 or source.shape[channel] < MIN_CHANNELS
     most = MAX_TAPS_AT_ONCE_NARROW if narrow and geometry.rank < 3 else MAX_TAPS_AT_ONCE
     if math.prod(a.kernel for a in axes) <= most:
@@ -132,7 +132,7 @@ def _write_windows(
         join = partial(_join_taps, axis=axes[n], at=spatial[n], channel=channel)
         # Apart, or XLA would join the taps of all axes in one loop, which is what takes long.
         apart = n > 0 and axes[n].kernel > 1
-        windows = isolate.call_apart(join, windows) if apart else join(windows)
+        windows = call_apart(join, windows) if apart else join(windows)
     return windows
 
 
@@ -145,9 +145,7 @@ def _join_taps(source: Array, *, axis: Axis, at: int, channel: int) -> Array:
     runs, left = divmod(axis.kernel, step)
     shift = step * axis.dilation // axis.stride
     starts = replace(axis, kernel=step, coarse=axis.coarse + (runs - 1) * shift)
-    neighbours = isolate.call_apart(
-        partial(_join_taps, axis=starts, at=at, channel=channel), source
-    )
+    neighbours = call_apart(partial(_join_taps, axis=starts, at=at, channel=channel), source)
     joined = replace(axis, stride=1, dilation=shift)
     reads = [
         *_read_taps(neighbours, joined, 0, runs, at),

@@ -6,7 +6,7 @@ Multiply-adds also partition on a sharded batch, which a grouped convolution gat
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import reduce
 
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.reshape import replace_axes, split_groups
 from jaxconv._base.typing import DType, Index
-from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
@@ -24,6 +23,7 @@ from jaxconv._lowering.forms.blocks import (
     sum_over_blocks,
 )
 from jaxconv._lowering.forms.window import Tap
+from jaxconv._lowering.problem import Call, Form
 
 Box = list[range]
 
@@ -152,21 +152,18 @@ def _count_products(together: int, every: int, geometry: Geometry) -> int:
 
 
 def _sum_box(
-    fine: Array,
-    coarse: Array,
-    taps: list[Tap],
-    box: Box,
-    moves: int,
-    geometry: Geometry,
+    fine: Array, coarse: Array, taps: list[Tap], box: Box, moves: int, geometry: Geometry
 ) -> list[Array]:
     """Sum for each tap over a box and the places that the box moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
-    places = [_move_box(box, _count_rows(geometry) - 1, by) for by in range(moves)]
+    at = _count_rows(geometry) - 1
+    moved = (range(box[at].start + by, box[at].stop + by, box[at].step) for by in range(moves))
+    places = [_replace_range(box, at, pixels) for pixels in moved]
     products = []
     for tap in taps:
         reads = [list(map(_pixels_of_tap, tap, box, axes)) for box in places]
         terms = [
-            _slice_box(fine, read, spatial) * _slice_box(coarse, box, spatial)
+            window.slice_box(fine, read, spatial) * window.slice_box(coarse, box, spatial)
             for read, box in zip(reads, places, strict=True)
         ]
         products.append(reduce(lax.add, terms))
@@ -224,24 +221,10 @@ def _replace_range(box: Box, at: int, places: range) -> Box:
     return [*box[:at], places, *box[at + 1 :]]
 
 
-def _move_box(box: Box, at: int, by: int) -> Box:
-    """Move a box by `by` pixels along one axis."""
-    places = box[at]
-    return _replace_range(box, at, range(places.start + by, places.stop + by, places.step))
-
-
 def _pixels_of_tap(tap: int, places: range, axis: Axis) -> range:
     """Find the pixels of the padded fine tensor that a tap reads for some coarse pixels."""
     start, last = (axis.stride * place + axis.dilation * tap for place in (places[0], places[-1]))
     return range(start, last + 1, axis.stride * places.step)
-
-
-def _slice_box(x: Array, box: Box, spatial: Sequence[int]) -> Array:
-    """Slice a box out of a tensor."""
-    starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for at, places in zip(spatial, box, strict=True):
-        starts[at], limits[at], strides[at] = places[0], places[-1] + 1, places.step
-    return lax.slice(x, starts, limits, strides)
 
 
 def _widen(x: Array, dtype: DType) -> Array:

@@ -1,13 +1,222 @@
-"""oneDNN's forward convolution."""
+"""oneDNN's forward convolution, which jaxlib's x86-64 Linux wheels carry, by XLA's custom call.
 
+XLA:CPU sends no convolution to oneDNN by itself, but it runs a program that contains the call. The
+name of the call and the format of its configuration are private to XLA. `onednn_here.py` lists the
+releases of jaxlib whose call was tested; with other releases, the portable forms take over. A
+public way to have XLA:CPU use oneDNN for convolutions would replace both files.
+
+oneDNN chooses an implementation by the sizes. Its vector code is exact and fast. Its fallback, a
+matrix product within parallel loops, may wait for itself forever in XLA's thread pool. So the call
+serves only sizes for which tests, which count the implementations that run, found no fallback on
+any set of processor features from AVX2 on. Types that the processor lacks are widened first, since
+such a type would end the process.
+"""
+
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import UNIT, KernelLayout
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.forms import onednn_call, window
-from jaxconv._lowering.problem import Problem
+from jaxconv._base import meshes
+from jaxconv._base.finish import NOTHING, SELECTING
+from jaxconv._base.geometry import UNIT, Geometry, KernelLayout
+from jaxconv._base.typing import DType
+from jaxconv._lowering.forms import window
+from jaxconv._lowering.onednn_here import has_amx, has_avx512, multiplies
+from jaxconv._lowering.problem import Call, Form, Problem
+
+#: The call in XLA's oldest calling convention for it, with its configuration in JSON.
+TARGET, API_VERSION = "__onednn$convolution", 1
+
+
+# Sizes that are safe.
+
+#: Elements of a tensor whose bytes XLA or oneDNN would count in 31 bits.
+TOO_MANY_ELEMENTS = 1 << 29
+
+
+def may_call(problem: Problem) -> bool:
+    """Whether a program may call oneDNN, and tests covered the sizes of a contraction."""
+    sized = problem.onednn and problem.counted and not problem.empty
+    if not sized or problem.bits == 64 or problem.rank > 3:
+        return False
+    shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
+    if any(math.prod(shape) >= TOO_MANY_ELEMENTS for shape in shapes):
+        return False
+    if problem.result == "coarse" and problem.taps > MAX_TAPS:
+        return False
+    return not (problem.depthwise and problem.rank > 2) or (
+        # Dilated, oneDNN takes the fallback; undilated, the code of 2-D. Swept on AVX2 alone.
+        not problem.dilated and not has_avx512()
+    )
+
+
+#: Taps that tests covered, and taps with which bfloat16 is not widened; also those along the last
+#: axis of a depthwise kernel.
+MAX_TAPS, MAX_TAPS_BFLOAT16, MAX_ROW_TAPS_BFLOAT16 = 1024, 256, 14
+
+
+def _fails_in_bfloat16(kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN 3.7 to 3.12 fail in bfloat16, so that the operands must be widened.
+
+    - With 2,048 taps, the process ends.
+    - From one padded channel to several, the sums are wrong.
+    - If the last axis is padded before, and as much is left unread after, oneDNN copies the padded
+      rows into a buffer without the padding, and writes beyond the buffer.
+    - Of depthwise kernels with 15 taps or more along the last axis, of stride 1, oneDNN's generator
+      of code (brdgmm, for AVX-512) finds no free register in some sizes, and tries forever.
+    - If the last axis is strided, groups take the fallback for some dilations and wide pads.
+    """
+    fine, coarse = (kernel.shape[at] for at in geometry.kernel[1::-1])
+    taps, last = math.prod(a.kernel for a in geometry.axes), geometry.axes[-1]
+    depthwise = geometry.groups == coarse > 1
+    wide = max(last.pad_low, last.pad_high) > last.extent // 2
+    return (
+        taps > MAX_TAPS_BFLOAT16
+        or (fine == 1 and not depthwise)
+        or last.pad_low + last.pad_high == 0 < last.pad_low
+        or (depthwise and last.stride == 1 and last.kernel > MAX_ROW_TAPS_BFLOAT16)
+        or (geometry.groups > 1 and last.stride > 1 and (last.dilation > 1 or wide))
+    )
+
+
+#: Elements of bfloat16 in a row of an AMX tile.
+TILE_ROW_ELEMENTS = 32
+
+
+def _fails_with_amx(kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN 3.7 to 3.12 fail in bfloat16 on a processor with AMX.
+
+    Others reported these failures. On a Xeon with AMX, 360 random contractions were exact, and one
+    of them was wrong without this function, by the second item.
+
+    - A stride above the number of taps, dilated or not: sums overwrite data that is yet to be read
+      (uxlfoundation/oneDNN#5494). This item may go when all tested releases of jaxlib carry 3.13.
+    - A strided axis, the last one, with a single result (pytorch/pytorch#169688, of 3-D, open).
+    - Products whose rows do not fill tiles: a tile goes on with the next row, of another pixel,
+      image or group, times zero. A NaN there leaks (uxlfoundation/oneDNN#5717, fixed after
+      3.13.1). Kernels of one tap are such products, and single results, which oneDNN computes as
+      an inner product. Kernels of several taps leak for a few channel counts, too, to results of
+      the neighbouring pixel. They are left as they are: `docs/versions.md` lists them.
+    """
+    axes, taps = geometry.axes, math.prod(a.kernel for a in geometry.axes)
+    row = taps * kernel.shape[geometry.kernel.fine]
+    products = taps == 1 or all(a.coarse == 1 for a in axes)
+    return (
+        any(a.stride > a.kernel for a in axes)
+        or (axes[-1].coarse == 1 < axes[-1].stride)
+        or (products and row % TILE_ROW_ELEMENTS > 0)
+    )
+
+
+def _takes_operands(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
+    """Whether oneDNN multiplies a type in these sizes as it is."""
+    if not multiplies(dtype) or dtype != jnp.bfloat16:
+        return multiplies(dtype)
+    fails = has_amx() and _fails_with_amx(kernel, geometry)
+    return not fails and not _fails_in_bfloat16(kernel, geometry)
+
+
+# The call itself.
+
+
+def convolve(
+    data: Array,
+    kernel: Array,
+    geometry: Geometry,
+    dtype: DType,
+    fused: Sequence[str] = (),
+    extras: Sequence[Array] = (),
+) -> Array:
+    """Contract (N, X, (g, i)) with a kernel in any layout to (N, X, (g, o)).
+
+    `fused` are XLA's names of what follows the sum in the call, and `extras` the tensors that this
+    takes.
+    """
+    if not _takes_operands(data.dtype, kernel, geometry):
+        data, kernel = (x.astype(jnp.float32) for x in (data, kernel))
+    rank, axes, layout = geometry.rank, geometry.axes, geometry.kernel
+    tensor = {"batch_dim": 0, "feature_dim": rank + 1, "spatial_dims": list(range(1, rank + 1))}
+    weights = {
+        "input_feature_dim": layout.fine,
+        "output_feature_dim": layout.coarse,
+        "spatial_dims": list(layout.spatial),
+        # Read only if --xla_cpu_experimental_onednn_custom_call is set and the kernel is constant:
+        # XLA of JAX 0.12 then packs the kernel, and without a shape the process would end.
+        "shape": list(kernel.shape),
+    }
+    window_of = {
+        "size": [a.kernel for a in axes],
+        "pad_left": [a.pad_low for a in axes],
+        "pad_right": [max(a.pad_high, 0) for a in axes],  # an end that is cropped is not read
+        "strides": [a.stride for a in axes],
+        "window_dilations": [a.dilation for a in axes],
+    }
+    config: dict[str, Any] = {
+        "dims": rank + 2,
+        "input": {"dims": rank + 2, "data": tensor},
+        "kernel": {"dims": rank + 2, "filter": weights},
+        "output": {"dims": rank + 2, "data": tensor},
+        "window": window_of,
+        "feature_groups": geometry.groups,
+    }
+    if fused:
+        config["fusions"] = {"ops": list(fused)}
+        extras = [x.astype(data.dtype) for x in extras]
+    # bfloat16 in, bfloat16 or float32 out, rounded once; and float32 in, float32 out.
+    out_dtype = dtype if data.dtype == jnp.bfloat16 == dtype else jnp.dtype(jnp.float32)
+    shape = (data.shape[0], *(a.coarse for a in axes), kernel.shape[layout.coarse])
+    result = jax.ShapeDtypeStruct(shape, out_dtype)
+    call = jax.ffi.ffi_call(
+        TARGET,
+        result,
+        custom_call_api_version=API_VERSION,
+        legacy_backend_config=json.dumps({"onednn_conv_config": config}),
+    )
+    # The type of the call's result lacks the mesh axes over which the operands vary.
+    return meshes.vary_alike(call(data, kernel, *extras), data, kernel)[0]
+
+
+# What follows the sum.
+
+#: Activations that the call computes as they are defined, by XLA's names. Of NaN, the call's ReLU
+#: and ReLU6 make 0, and a training that diverges would go on in silence; its GELU by erf makes NaN
+#: of infinity.
+FUSED = {"tanh": "TANH", "sigmoid": "SIGMOID", "silu": "SWISH", "gelu_tanh": "GELU_TANH"}
+
+
+def gains_by_finishing(problem: Problem) -> bool:
+    """Whether the call is faster if it finishes the sums than XLA's one pass over the sums.
+
+    In bfloat16, the sums are float32 otherwise, twice as many bytes. In float32, an activation
+    takes that pass anyway.
+    """
+    finish = problem.finish
+    if finish is None or problem.result != "coarse" or not multiplies(problem.dtype):
+        return False
+    return problem.bits == 16 or (finish.activation is None and not finish.residual)
+
+
+def _convolve_and_finish(fine: Array, kernel: Array, call: Call) -> Array:
+    """Call oneDNN with what it may compute of a finish, compute the rest, and round once."""
+    geometry, dtype, extras = call.geometry, call.numerics.dtype, call.extras
+    finish = call.problem.finish or NOTHING
+    native = fine.dtype == jnp.bfloat16 == dtype and _takes_operands(fine.dtype, kernel, geometry)
+    wide = finish.residual and extras[-1].dtype != fine.dtype
+    rest = replace(finish, bias=False, residual=wide)
+    fused = ["BIAS"] * finish.bias + ["BINARY_ADD"] * (finish.residual and not wide)
+    added = extras[: len(fused)]
+    name = finish.activation and finish.activation.name
+    if native and name in FUSED:
+        return convolve(fine, kernel, geometry, dtype, [*fused, FUSED[name]], added)
+    sums = dtype if name in (None, *SELECTING) and not wide else jnp.dtype(jnp.float32)
+    out = convolve(fine, kernel, geometry, sums, fused, added)
+    return rest.apply(out, extras[len(fused) :], geometry.data.channel, dtype)
 
 
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
@@ -17,7 +226,8 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
     if depthwise and geometry.rank == 1:
         layout = KernelLayout(layout.coarse + 1, layout.fine + 1, (0, layout.spatial[0] + 1))
-        plane = replace(replace(geometry, axes=(UNIT, *geometry.axes)).canonical(), kernel=layout)
+        plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()
+        plane = replace(plane, kernel=layout)
         fine, kernel = lax.expand_dims(fine, (1,)), lax.expand_dims(kernel, (0,))
         extras = tuple(lax.expand_dims(x, (1,)) if x.ndim > 1 else x for x in call.extras)
         out = to_coarse(fine, kernel, replace(call.of(plane), extras=extras))
@@ -26,14 +236,8 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     deep = any(max(a.pad_low, a.pad_high) >= a.extent for a in axes)
     flat = any(a.kernel == 1 for a in axes)
     if deep or (depthwise and (flat or any(a.dilation > 1 for a in axes))):
-        fine, geometry = window.pad_fine(fine, geometry), window.geometry_of_padded(geometry)
-    pads = [(a.pad_low, max(a.pad_high, 0)) for a in geometry.axes]
-    return onednn_call.call_and_finish(fine, kernel, pads, call.of(geometry))
-
-
-def may_call(problem: Problem) -> bool:
-    """Whether the call may compute a contraction, or the parts of a rewrite."""
-    return problem.onednn and onednn_call.is_safe(problem)
+        fine, geometry = window.pad_fine(fine, geometry), geometry.padded()
+    return _convolve_and_finish(fine, kernel, call.of(geometry))
 
 
 FORM = Form(
@@ -41,7 +245,7 @@ FORM = Form(
     {"coarse": to_coarse},
     cannot=lambda p: not may_call(p),
     layouts="any kernel",  # oneDNN reorders any kernel to a layout of its own
-    isolated=(),
-    finishes=onednn_call.gains_by_finishing,
+    isolated=False,
+    finishes=gains_by_finishing,
     contender=True,
 )

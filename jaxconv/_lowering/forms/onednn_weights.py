@@ -24,12 +24,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.forms import onednn_call, taps, window
-from jaxconv._lowering.forms.blocks import find_divisor, sum_over_blocks
+from jaxconv._lowering.forms import onednn, taps, window
+from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
 from jaxconv._lowering.onednn_here import has_avx512
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Images for which none is cut.
 MIN_IMAGES = 4
@@ -71,18 +71,18 @@ def _choose_block(batch: int, axes: tuple[Axis, ...], fine: int, coarse: int) ->
     images, rows = batch * bands, first.coarse // bands
     row = 4 * line * coarse
     fine_row = 4 * first.stride * math.prod(a.fine for a in axes[1:]) * fine
-    fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= onednn_call.MAX_TAPS
+    fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= onednn.MAX_TAPS
     if not fits or images * rows * fine_row > MAX_FINE_BYTES or coarse > MAX_WHOLE_CHANNELS:
         small = images <= MANY_IMAGES or 2 * IMAGES * rows * row <= MAX_WHOLE_BYTES
         images = find_divisor(images, MANY_IMAGES if small else IMAGES)
     cached = min(MAX_COARSE_BYTES // (images * row), MAX_FINE_BYTES // (images * fine_row))
-    return _Block(bands, images, find_divisor(rows, min(onednn_call.MAX_TAPS // line, cached)))
+    return _Block(bands, images, find_divisor(rows, min(onednn.MAX_TAPS // line, cached)))
 
 
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
     """Whether a call cannot take all axes, or not even the lines of one plane."""
     line = math.prod(a.coarse for a in axes[1:])
-    wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn_call.MAX_TAPS
+    wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn.MAX_TAPS
     return len(axes) > 2 and wide
 
 
@@ -96,16 +96,17 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
     channels = (x.shape[-1] // geometry.groups for x in (fine, coarse))
     bands, images, rows = _choose_block(fine.shape[0], geometry.axes, *channels)
-    padded = window.geometry_of_padded(geometry)
     for n, a in enumerate(geometry.axes):
         # oneDNN has no vector code for pads as large as its kernel, and none that crop.
         pads, cut = (a.pad_low, a.pad_high), n == 0 and rows < a.coarse
         if cut or min(pads) < 0 or max(pads) >= a.span:
             fine = window.pad_axis(fine, geometry, n)
-            axes = (*geometry.axes[:n], padded.axes[n], *geometry.axes[n + 1 :])
+            axes = (*geometry.axes[:n], a.padded(), *geometry.axes[n + 1 :])
             geometry = replace(geometry, axes=axes)
     first = geometry.axes[0]
-    band, block = first.coarse // bands, _take_rows(first, rows)
+    band = first.coarse // bands
+    # All rows are the axis itself; of some, it is padded already.
+    block = first if rows == first.coarse else replace(first, coarse=rows).padded()
     geometry = replace(geometry, axes=(block, *geometry.axes[1:]))
     blocks = band // rows  # of a band
 
@@ -125,14 +126,6 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     kernel = [a.kernel for a in geometry.axes]
     out = out.reshape(out.shape[0], *kernel, -1, out.shape[-1])  # (parts, t, s, i, o)
     return jnp.moveaxis(out, 0, -3).reshape(*kernel, -1, out.shape[-1])
-
-
-def _take_rows(axis: Axis, rows: int) -> Axis:
-    """The axis of some of the rows, which is padded already; of all, the axis itself."""
-    if rows == axis.coarse:
-        return axis
-    axis = replace(axis, coarse=rows)
-    return replace(axis, fine=axis.span - 1 + axis.extent)
 
 
 def _slice(x: Array, image: Index, extents: tuple[int, int], row: Index) -> Array:
@@ -166,21 +159,96 @@ def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
         fine = fine.reshape(*fine.shape[:rank], -1, fine.shape[-1])
     spatial = tuple(range(1, len(axes) + 1))
     layouts = DataLayout(0, len(axes) + 1, spatial), KernelLayout(len(axes) + 1, 0, spatial)
-    pads = [(a.pad_low, max(a.pad_high, 0)) for a in axes]
     fine = lax.optimization_barrier(fine)  # the transposition is one pass, and no loop of its own
     sums = Geometry(tuple(axes), groups, *layouts)
-    return onednn_call.call(fine, coarse, sums, pads, jnp.dtype(jnp.float32))
+    return onednn.convolve(fine, coarse, sums, jnp.dtype(jnp.float32))
 
 
 def _cannot(problem: Problem) -> bool:
-    if not problem.onednn or not onednn_call.is_safe(problem) or problem.bits < 32:
+    if not onednn.may_call(problem) or problem.bits < 32:
         return True
     axes = problem.geometry.axes
     lines = axes[2:] if _goes_by_plane(axes) else axes[1:]
     # Of one image, groups of one channel would be depthwise, of which oneDNN takes the fallback for
     # some sizes. Other groups were swept on AVX2 alone.
     groups_fail = not problem.dense and (problem.coarse_channels == 1 or has_avx512())
-    return groups_fail or math.prod(a.coarse for a in lines) > onednn_call.MAX_TAPS
+    return groups_fail or math.prod(a.coarse for a in lines) > onednn.MAX_TAPS
 
 
 FORM = Form("onednn-weights", {"kernel": to_kernel}, cannot=_cannot, gathers=True, contender=True)
+
+
+# Depthwise: the coarse pixels of an image slide over its fine pixels.
+#
+#     dW[t, c] = sum over images n of
+#         (sum over q of fine[n, stride*q + dilation*t, c] * coarse[n, q, c])
+#
+# The inner sum is itself a depthwise contraction to coarse: its kernel is the coarse image, its
+# results are the taps, and stride and dilation are exchanged. oneDNN computes such a contraction
+# for each image, or for some rows of a large image. A group of several channels has a depthwise
+# channel for each pair of a fine and a coarse channel: the data of a block is copied for each.
+
+
+def _choose_rows(problem: Problem) -> int:
+    """Choose how many coarse rows of an image a block has: all, or a divisor."""
+    rows, *others = (a.coarse for a in problem.geometry.axes)
+    return find_divisor(rows, onednn.MAX_TAPS // math.prod(others))
+
+
+def _view_rows(problem: Problem) -> tuple[Axis, ...]:
+    """The axes of a block; if an image has several, the first axis is padded before."""
+    first, *others = problem.geometry.axes
+    rows = _choose_rows(problem)
+    if rows < first.coarse:
+        first = replace(first, coarse=rows).padded()
+    return (first, *others)
+
+
+def split_images(problem: Problem) -> tuple[Problem, ...]:
+    channels = problem.geometry.groups * problem.fine_channels * problem.coarse_channels
+    axes = tuple(a.exchanged() for a in _view_rows(problem))
+    geometry = replace(problem.geometry.canonical(), axes=axes).with_groups(channels)
+    part = replace(problem, result="coarse", geometry=geometry, batch=1)
+    return (replace(part, fine_channels=1, coarse_channels=1),)
+
+
+def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
+    """Sum over blocks of rows of all images."""
+    problem, geometry, groups = call.problem, call.geometry, call.geometry.groups
+    i, o = problem.fine_channels, problem.coarse_channels
+    last, batch, at = geometry.canonical(), geometry.data.batch, geometry.data.spatial[0]
+    rows, first = _choose_rows(problem), geometry.axes[0]
+    blocks = first.coarse // rows
+    if blocks > 1:
+        fine = window.pad_axis(fine, geometry, 0)
+
+    def read(x: Array, n: Index, step: int, count: int) -> Array:
+        """Read some rows of an image, with the channels last and the groups apart."""
+        x = slice_along(x, lax.div(jnp.int32(n), jnp.int32(blocks)), 1, batch)
+        x = slice_along(x, lax.rem(jnp.int32(n), jnp.int32(blocks)) * step, count, at)
+        return split_groups(reorder(x, geometry.data.spec, last.data.spec), groups)
+
+    def block(n: Index) -> Array:
+        data = read(fine, n, rows * first.stride, _view_rows(problem)[0].fine)
+        kernel = read(coarse, n, rows, rows)[0]
+        # For each pair of channels of a group, (g, i, o).
+        data = jnp.broadcast_to(data[..., None], (*data.shape, o))
+        kernel = jnp.broadcast_to(kernel[..., None, :], (*kernel.shape[:-1], i, o))
+        data, kernel = (x.reshape(*x.shape[:-3], -1) for x in (data, kernel))
+        return call.part(data, jnp.expand_dims(kernel, -2), call.numerics.wide)[0]
+
+    out = sum_over_blocks(block, fine.shape[batch] * blocks, fine, coarse)
+    out = out.reshape(*out.shape[:-1], groups, i, o)
+    out = merge_groups(jnp.swapaxes(out, -3, -2))  # X, i, (g, o)
+    return reorder(out, last.kernel.spec, geometry.kernel.spec)
+
+
+SLIDE = Form(
+    "slide",
+    {"kernel": images_to_kernel},
+    cannot=lambda p: p.dense or not p.counted or p.empty or p.rank > 2,
+    layouts="any",
+    gathers=True,
+    parts=split_images,
+    contender=True,
+)

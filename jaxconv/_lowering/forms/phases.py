@@ -24,8 +24,7 @@ from jax import Array, lax
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
 from jaxconv._base.reshape import merge_groups, move_groups, pad, replace_axes, transpose
-from jaxconv._lowering.form import Call, Form
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Contractions in one program; a dilated kernel may need more.
 MAX_PARTS = 64
@@ -39,10 +38,6 @@ MAX_RESIDUES = 1 << 16
 
 
 # Stride 1.
-
-
-def _flip_problem(problem: Problem) -> tuple[Problem, ...]:
-    return (_exchange_roles(problem, problem.geometry.axes, problem.fine_channels),)
 
 
 def _exchange_roles(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Problem:
@@ -62,8 +57,7 @@ def _exchange_roles(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Prob
 
 def flip(coarse: Array, kernel: Array, call: Call) -> Array:
     """Contract to coarse by the reversed kernel."""
-    (part,) = call.parts
-    return part(coarse, _reverse_kernel(kernel, call.geometry), call.numerics)
+    return call.part(coarse, _reverse_kernel(kernel, call.geometry), call.numerics)
 
 
 def _reverse_kernel(kernel: Array, geometry: Geometry) -> Array:
@@ -82,9 +76,9 @@ FLIP = Form(
     "flip",
     {"fine": flip},
     cannot=lambda p: p.strided,
-    parts=_flip_problem,
+    parts=lambda p: (_exchange_roles(p, p.geometry.axes, p.fine_channels),),
     layouts="any",
-    isolated=(),
+    isolated=False,
     one_part=True,
 )
 
@@ -187,7 +181,7 @@ def _combine_kinds(kinds: Kinds) -> Iterator[tuple[Kind, ...]]:
     return (choice for choice in product(*kinds) if all(kind.axis.kernel for kind in choice))
 
 
-def _split_phases(problem: Problem) -> tuple[Problem, ...]:
+def split_phases(problem: Problem) -> tuple[Problem, ...]:
     problem = replace(problem, phase=True)
     return tuple(
         _exchange_roles(
@@ -264,4 +258,4 @@ def _too_many(problem: Problem) -> bool:
     return sum(1 for _ in _combine_kinds(_kinds_of_axes(problem))) > MAX_PARTS
 
 
-PHASES = Form("phases", {"fine": phases}, cannot=_too_many, parts=_split_phases)
+PHASES = Form("phases", {"fine": phases}, cannot=_too_many, parts=split_phases)

@@ -4,6 +4,7 @@ Every other form must give the same results. Zeros, where nothing is summed, are
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,9 +12,9 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Slot
+from jaxconv._base.jax_names import Primitive, find_lowering_rule, infer_result_aval, mlir
 from jaxconv._base.reshape import move_groups
-from jaxconv._lowering.form import Call, Emit, Form
-from jaxconv._lowering.forms import plain
+from jaxconv._lowering.problem import Call, Emit, Form, Numerics
 
 
 def convolve(
@@ -21,6 +22,7 @@ def convolve(
     rhs: Array,
     padding: Sequence[tuple[int, int]],
     numbers: lax.ConvDimensionNumbers,
+    numerics: Numerics,
     **params: Any,
 ) -> Array:
     """Call `lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
@@ -29,34 +31,31 @@ def convolve(
     computes with other memory (openxla/xla#48713).
     """
     padding = list(padding)
-    dilations = params.get("lhs_dilation") or [1] * len(padding)
+    dilations = params.get("lhs_dilation", [1] * len(padding))
     for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
         if low < 0 < high and dilation == 1:
             at = numbers.lhs_spec[2 + n]
             beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
-    return plain.conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **params)
+    types = {"precision": numerics.precision, "preferred_element_type": numerics.dtype}
+    return conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **types, **params)
 
 
 def to_coarse(
-    fine: Array,
-    kernel: Array,
-    call: Call,
-    padding: Sequence[tuple[int, int]] | None = None,
+    fine: Array, kernel: Array, call: Call, padding: Sequence[tuple[int, int]] | None = None
 ) -> Array:
     """Convolve, with the geometry's padding unless `padding` is given."""
-    geometry, numerics = call.geometry, call.numerics
+    geometry = call.geometry
     return convolve(
         fine,
         kernel,
         padding or [(a.pad_low, a.pad_high) for a in geometry.axes],
         lax.ConvDimensionNumbers(geometry.data.spec, geometry.kernel.spec, geometry.data.spec),
+        call.numerics,
         window_strides=[a.stride for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
         feature_group_count=geometry.groups,
-        precision=numerics.precision,
-        preferred_element_type=numerics.dtype,
     )
 
 
@@ -78,26 +77,24 @@ def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
 
 def spread(coarse: Array, kernel: Array, spec: tuple[int, ...], call: Call) -> Array:
     """Convolve to fine, by a kernel whose axes `spec` gives as lax numbers them."""
-    geometry, numerics = call.geometry, call.numerics
+    geometry = call.geometry
     return convolve(
         coarse,
         # outermost, not under a transpose: so XLA:GPU recognises a data gradient
         lax.rev(kernel, geometry.kernel.spatial),
         [(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
         lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
+        call.numerics,
         window_strides=[1] * geometry.rank,
         lhs_dilation=[a.stride for a in geometry.axes],
         rhs_dilation=[a.dilation for a in geometry.axes],
         feature_group_count=geometry.groups,
-        precision=numerics.precision,
-        preferred_element_type=numerics.dtype,
     )
 
 
 def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Slide the coarse tensor, dilated by the stride, over the fine tensor by the dilation."""
-    geometry, numerics = call.geometry, call.numerics
-    data, layout = geometry.data, geometry.kernel
+    geometry, data, layout = call.geometry, call.geometry.data, call.geometry.kernel
     return convolve(
         fine,
         coarse,
@@ -107,11 +104,10 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
             (data.channel, data.batch, *data.spatial),
             (layout.fine, layout.coarse, *layout.spatial),
         ),
+        call.numerics,
         window_strides=[a.dilation for a in geometry.axes],
         rhs_dilation=[a.stride for a in geometry.axes],
         batch_group_count=geometry.groups,
-        precision=numerics.precision,
-        preferred_element_type=numerics.dtype,
     )
 
 
@@ -121,7 +117,7 @@ FORM = Form(
     any_sizes=True,
     layouts="any",
     eight_bits=True,
-    isolated=(),
+    isolated=False,
 )
 
 
@@ -143,5 +139,39 @@ ZEROS = Form(
     cannot=lambda p: not p.empty,
     layouts="any",
     eight_bits=True,
-    isolated=(),
+    isolated=False,
 )
+
+
+# lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that lowering. A
+# convolution that a form emits must not come back to the rule of `jaxconv.install`. So forms have a
+# primitive of their own: JAX's caches of lowerings would not see a Python context.
+
+#: Has the name of lax's primitive, which jaxprs and profiles show.
+PRIMITIVE = Primitive("conv_general_dilated")
+
+
+def conv_general_dilated(
+    lhs: Array,
+    rhs: Array,
+    *,
+    padding: Sequence[tuple[int, int]],
+    numbers: lax.ConvDimensionNumbers,
+    **params: Any,
+) -> Array:
+    """`jax.lax.conv_general_dilated` for lowerings, which give all arguments in lax's types."""
+    steps = {
+        name: tuple(params.pop(name, (1,) * len(padding)))
+        for name in ("window_strides", "lhs_dilation", "rhs_dilation")
+    }
+    groups = {"feature_group_count": 1, "batch_group_count": 1}
+    params = {"padding": tuple(padding), "dimension_numbers": numbers} | groups | steps | params
+    out: Array = PRIMITIVE.bind(lhs, rhs, **params, out_sharding=None)
+    return out
+
+
+# Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
+PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
+# lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
+PRIMITIVE.def_abstract_eval(partial(infer_result_aval, lax.conv_general_dilated_p))
+mlir.register_lowering(PRIMITIVE, find_lowering_rule(lax.conv_general_dilated_p, None))

@@ -14,7 +14,6 @@ from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.geometry import Axis
 from jaxconv._base.reshape import reorder
 from jaxconv._base.typing import Index
-from jaxconv._lowering.form import Call, Form, Part
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
     concatenate_blocks,
@@ -23,7 +22,7 @@ from jaxconv._lowering.forms.blocks import (
     slice_along,
     sum_over_blocks,
 )
-from jaxconv._lowering.problem import Numerics, Problem
+from jaxconv._lowering.problem import Call, Form, Part, Problem
 
 #: Taps in one piece of a kernel, with one fine channel a group, and with more. With twice as many,
 #: depthwise 31 x 31 takes twice as long; with half as many, 17 x 17 with 16 channels a group.
@@ -45,25 +44,13 @@ def split_groups(problem: Problem) -> tuple[Problem, ...]:
 
 def groups_to_result(first: Array, second: Array, call: Call) -> Array:
     """Compute one group after the other."""
-    problem, (part,) = call.problem, call.parts
-    dtype = split_groups(problem)[0].dtype
+    dtype = split_groups(call.problem)[0].dtype
 
-    def widened(first: Array, second: Array, numerics: Numerics) -> Array:
-        return part(first.astype(dtype), second.astype(dtype), numerics)
+    def widened(first: Array, second: Array) -> Array:
+        return call.part(first.astype(dtype), second.astype(dtype), call.numerics)
 
-    side = GROUPS_SIDE_BY_SIDE if problem.result == "kernel" else 1
-    return _compute_groups(1, widened, first, second, call, side)
-
-
-def _compute_groups(
-    most: int, part: Part, first: Array, second: Array, call: Call, side_by_side: int = 1
-) -> Array:
-    """Compute the part, of at most `most` groups at a time."""
-
-    def of_groups(_: int, first: Array, second: Array) -> Array:
-        return part(first, second, call.numerics)
-
-    return loop_over_groups(most, of_groups, first, second, call.geometry.groups, side_by_side)
+    side = GROUPS_SIDE_BY_SIDE if call.problem.result == "kernel" else 1
+    return loop_over_groups(1, widened, first, second, call.geometry.groups, side)
 
 
 GROUPS = Form(
@@ -124,51 +111,47 @@ def _split_blocks(problem: Problem) -> tuple[Problem, ...]:
 
 def blocks_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum over blocks of images, for some groups at a time."""
-    geometry, (part,) = call.geometry, call.parts
+    geometry, batch = call.geometry, call.geometry.data.batch
     images, groups = _choose_block(call.problem)
-    batch, last = geometry.data.batch, geometry.canonical()
+    last = geometry.canonical()
+
+    def of_groups(first: Array, second: Array) -> Array:
+        return call.part(first, second, call.numerics.wide)
 
     def block(n: Index) -> Array:
         first, second = (
             reorder(slice_along(x, n * images, images, batch), geometry.data.spec, last.data.spec)
             for x in (fine, coarse)
         )
-        return _compute_groups(groups, part, first, second, call.wide)
+        return loop_over_groups(groups, of_groups, first, second, geometry.groups)
 
     out = sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
-def blocks_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
-    """Compute some images and groups after the other."""
-    geometry, (part,) = call.geometry, call.parts
+def blocks_to_data(first: Array, kernel: Array, call: Call) -> Array:
+    """Compute some images after the other; to coarse, for some groups at a time."""
+    geometry, batch = call.geometry, call.geometry.data.batch
     images, groups = _choose_block(call.problem)
-    batch, last = geometry.data.batch, geometry.canonical()
-    kernel = reorder(kernel, geometry.kernel.spec, last.kernel.spec)
+    inner = _split_blocks(call.problem)[0].geometry
+    kernel = reorder(kernel, geometry.kernel.spec, inner.kernel.spec)
+
+    def of_groups(data: Array, kernel: Array) -> Array:
+        return call.part(data, kernel, call.numerics)
 
     def block(start: Index) -> Array:
-        data = reorder(slice_along(fine, start, images, batch), geometry.data.spec, last.data.spec)
-        out = _compute_groups(groups, part, data, kernel, call)
-        return reorder(out, last.data.spec, geometry.data.spec)
+        data = slice_along(first, start, images, batch)
+        data = reorder(data, geometry.data.spec, inner.data.spec)
+        out = loop_over_groups(groups, of_groups, data, kernel, geometry.groups)
+        return reorder(out, inner.data.spec, geometry.data.spec)
 
-    extent = fine.shape[batch]
-    return concatenate_blocks(block, images, extent, batch, fine, kernel, apart=True)
-
-
-def blocks_to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
-    """Compute some images after the other."""
-    (part,), batch = call.parts, call.geometry.data.batch
-    images, _ = _choose_block(call.problem)
-
-    def block(start: Index) -> Array:
-        return part(slice_along(coarse, start, images, batch), kernel, call.numerics)
-
-    return concatenate_blocks(block, images, coarse.shape[batch], batch, coarse, kernel)
+    extent, apart = first.shape[batch], call.problem.result == "coarse"
+    return concatenate_blocks(block, images, extent, batch, first, kernel, apart=apart)
 
 
 BLOCKS = Form(
     "by block",
-    {"kernel": blocks_to_kernel, "fine": blocks_to_fine, "coarse": blocks_to_coarse},
+    {"kernel": blocks_to_kernel, "fine": blocks_to_data, "coarse": blocks_to_data},
     cannot=lambda p: not p.counted or _choose_block(p) == (p.batch, p.geometry.groups),
     layouts="any",
     gathers=True,
@@ -190,10 +173,9 @@ def _choose_piece(problem: Problem) -> tuple[int, int]:
 
 def _problem_of_piece(problem: Problem, size: int) -> Problem:
     at, _ = _choose_piece(problem)
-    axes = list(window.geometry_of_padded(problem.geometry).axes)
-    axis = replace(axes[at], kernel=size)
-    axes[at] = replace(axis, fine=axis.span - 1 + axis.extent)
-    return replace(problem, geometry=replace(problem.geometry, axes=tuple(axes)))
+    axes = [a.padded() for a in problem.geometry.axes]
+    axes[at] = replace(axes[at], kernel=size).padded()
+    return problem.of_axes(axes)
 
 
 def _split_pieces(problem: Problem) -> tuple[Problem, ...]:
@@ -206,9 +188,8 @@ def _split_pieces(problem: Problem) -> tuple[Problem, ...]:
 
 def pieces_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum over pieces of the kernel."""
-    problem, numerics = call.problem, call.numerics
-    geometry = problem.geometry
-    at, size = _choose_piece(problem)
+    geometry, numerics = call.geometry, call.numerics
+    at, size = _choose_piece(call.problem)
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.pad_fine(fine, geometry)
 
@@ -228,23 +209,19 @@ def pieces_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
 
 def pieces_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute one piece of the kernel after the other; the last may overlap its neighbour."""
-    problem, numerics = call.problem, call.numerics
-    geometry = problem.geometry
-    (part,) = call.parts
-    at, size = _choose_piece(problem)
-    axis = geometry.axes[at]
-    fine = window.pad_fine(fine, geometry)
+    at, size = _choose_piece(call.problem)
+    axis = call.geometry.axes[at]
+    fine = window.pad_fine(fine, call.geometry)
 
     def piece(start: Index) -> Array:
-        return part(_read_taps(fine, axis, at, start, size), coarse, numerics)
+        return call.part(_read_taps(fine, axis, at, start, size), coarse, call.numerics)
 
     return concatenate_blocks(piece, size, axis.kernel, at, fine, coarse)
 
 
 def _read_taps(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
     """Slice the pixels of the padded fine tensor that `size` taps along an axis read."""
-    piece = replace(axis, kernel=size)
-    extent = piece.span - 1 + piece.extent
+    extent = replace(axis, kernel=size).reach
     return lax.dynamic_slice_in_dim(fine, axis.dilation * start, extent, axis=1 + at)
 
 

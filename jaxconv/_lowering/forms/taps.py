@@ -10,11 +10,10 @@ from functools import reduce
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Geometry
+from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.reshape import pad, replace_axes
-from jaxconv._lowering.form import Call, Form
 from jaxconv._lowering.forms import window
-from jaxconv._lowering.problem import Problem
+from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Taps that a program may write out one by one.
 MAX_TAPS = 256
@@ -31,48 +30,33 @@ MAX_PADDED_RATIO = 1000
 def reaches_far(problem: Problem) -> bool:
     """Whether windows reach over little else than padding."""
     axes = problem.geometry.axes
-    reach = [a.span - 1 + a.extent for a in axes]
+    reach = [a.reach for a in axes]
     tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
     return max(reach) >= 2**31 or math.prod(reach) > MAX_PADDED_RATIO * tensors
 
 
 def _split_taps(problem: Problem) -> tuple[Problem, ...]:
-    return tuple(
-        replace(problem, geometry=_geometry_of_tap(problem.geometry, tap))
-        for tap in window.taps(problem.geometry)
-    )
+    def of_tap(a: Axis, t: int) -> Axis:
+        return replace(a, kernel=1, dilation=1, pad_low=a.pad_low - a.dilation * t)
 
-
-def _geometry_of_tap(geometry: Geometry, tap: window.Tap) -> Geometry:
-    axes = (
-        replace(a, kernel=1, dilation=1, pad_low=a.pad_low - a.dilation * t)
-        for a, t in zip(geometry.axes, tap, strict=True)
-    )
-    return replace(geometry, axes=tuple(axes))
+    axes, taps = problem.geometry.axes, window.taps(problem.geometry)
+    return tuple(problem.of_axes(list(map(of_tap, axes, tap))) for tap in taps)
 
 
 def taps_to_data(data: Array, kernel: Array, call: Call) -> Array:
     """Sum the parts of all taps, to fine or to coarse."""
-    problem, numerics = call.problem, call.numerics
-    geometry = problem.geometry
-    ones = tuple(1 for _ in geometry.axes)
+    wide, ones = call.numerics.wide, (1,) * call.geometry.rank
     terms = (
-        part(
-            data,
-            window.weights_of_tap(tap, kernel).reshape(*ones, *kernel.shape[-2:]),
-            numerics.wide,
-        )
-        for tap, part in zip(window.taps(geometry), call.parts, strict=True)
+        part(data, window.weights_of_tap(tap, kernel).reshape(*ones, *kernel.shape[-2:]), wide)
+        for tap, part in zip(window.taps(call.geometry), call.parts, strict=True)
     )
     return reduce(lax.add, terms)
 
 
 def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Put the weights of all taps side by side."""
-    problem, numerics = call.problem, call.numerics
-    geometry = problem.geometry
-    shape = geometry.shape("kernel", fine.shape, coarse.shape)
-    return jnp.stack([part(fine, coarse, numerics) for part in call.parts]).reshape(shape)
+    shape = call.geometry.shape("kernel", fine.shape, coarse.shape)
+    return jnp.stack([part(fine, coarse, call.numerics) for part in call.parts]).reshape(shape)
 
 
 TAPS = Form(
@@ -95,11 +79,9 @@ def _merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
 
 def axis_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum the part over the taps of the first axis."""
-    problem, numerics = call.problem, call.numerics
-    geometry = problem.geometry
-    (part,) = call.parts
+    geometry, wide = call.geometry, call.numerics.wide
     sums = [
-        part(slab, lax.index_in_dim(kernel, tap, keepdims=False), numerics.wide)
+        call.part(slab, lax.index_in_dim(kernel, tap, keepdims=False), wide)
         for tap, slab in enumerate(read_slabs(fine, geometry))
     ]
     return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
@@ -107,11 +89,8 @@ def axis_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
 
 def axis_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Put the weights of the taps of the first axis side by side."""
-    problem, numerics = call.problem, call.numerics
-    geometry = problem.geometry
-    (part,) = call.parts
-    coarse = merge_into_batch(coarse)
-    return jnp.stack([part(slab, coarse, numerics) for slab in read_slabs(fine, geometry)])
+    coarse, slabs = merge_into_batch(coarse), read_slabs(fine, call.geometry)
+    return jnp.stack([call.part(slab, coarse, call.numerics) for slab in slabs])
 
 
 def read_slabs(fine: Array, geometry: Geometry) -> list[Array]:

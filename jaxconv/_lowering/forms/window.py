@@ -1,7 +1,6 @@
 """Views of the fine tensor: the pixels that each tap of the kernel reads."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from jax import Array, lax
@@ -25,18 +24,7 @@ def pad_fine(fine: Array, geometry: Geometry) -> Array:
 def pad_axis(fine: Array, geometry: Geometry, n: int) -> Array:
     """Pad the fine tensor along one spatial axis."""
     axis = geometry.axes[n]
-    return pad_along(fine, geometry.data.spatial[n], axis.pad_low, axis.pad_high)
-
-
-def pad_along(x: Array, at: int, low: int, high: int) -> Array:
-    """Pad axis `at` with zeros, or crop it."""
-    return pad(x, {at: (low, high, 0)})
-
-
-def geometry_of_padded(geometry: Geometry) -> Geometry:
-    """Describe the contraction of the padded tensor, which needs no padding."""
-    axes = (replace(a, fine=a.span - 1 + a.extent, pad_low=0) for a in geometry.axes)
-    return replace(geometry, axes=tuple(axes))
+    return pad(fine, {geometry.data.spatial[n]: (axis.pad_low, axis.pad_high, 0)})
 
 
 def taps(geometry: Geometry) -> Iterator[Tap]:
@@ -46,11 +34,19 @@ def taps(geometry: Geometry) -> Iterator[Tap]:
 
 def read_tap(tap: Tap, fine: Array, geometry: Geometry) -> Array:
     """Slice the pixels that a tap reads of the padded fine tensor: one for each coarse pixel."""
-    starts, limits, strides = [0] * fine.ndim, list(fine.shape), [1] * fine.ndim
-    for at, a, t in zip(geometry.data.spatial, geometry.axes, tap, strict=True):
-        starts[at], strides[at] = a.dilation * t, a.stride
-        limits[at] = starts[at] + a.span
-    return lax.slice(fine, starts, limits, strides)
+    box = [
+        range(a.dilation * t, a.dilation * t + a.span, a.stride)
+        for a, t in zip(geometry.axes, tap, strict=True)
+    ]
+    return slice_box(fine, box, geometry.data.spatial)
+
+
+def slice_box(x: Array, box: Sequence[range], spatial: Sequence[int]) -> Array:
+    """Slice places along each spatial axis out of a tensor."""
+    starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    for at, places in zip(spatial, box, strict=True):
+        starts[at], limits[at], strides[at] = places[0], places[-1] + 1, places.step
+    return lax.slice(x, starts, limits, strides)
 
 
 def shift_fine(tap: Tap, fine: Array, geometry: Geometry) -> Array:

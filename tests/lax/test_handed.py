@@ -1,0 +1,172 @@
+"""What `jaxconv.lax` hands to lax as it is, whose results and errors users then see."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxconv
+from tests.support.forms import each
+from tests.support.lax_oracle import both, data, same
+from tests.support.programs import contractions, primitives
+
+EXPLICIT = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
+
+X, K = (2, 4, 6), (6, 4, 3)
+HANDED = {
+    "int32": ((X, K, np.int32), {}),
+    "int8 to int8": ((X, K, np.int8), {}),
+    "int8 to int32, dilated": (
+        (X, K, np.int8),
+        {"preferred_element_type": np.int32, "lhs_dilation": (2,)},
+    ),
+    "int8 to int32, in groups of the batch": (
+        (X, (6, 4, 3), np.int8),
+        {"preferred_element_type": np.int32, "batch_group_count": 2},
+    ),
+    "int16 to int32": ((X, K, np.int16), {"preferred_element_type": np.int32}),
+    "int8 to float32": ((X, K, np.int8), {"preferred_element_type": np.float32}),
+    "bool": ((X, K, np.bool_), {}),
+    "complex64": ((X, K, np.complex64), {}),
+    "float8": ((X, K, jnp.float8_e4m3fn), {}),
+    "bfloat16 to float16": ((X, K, jnp.bfloat16), {"preferred_element_type": jnp.float16}),
+    "float16 to bfloat16": ((X, K, jnp.float16), {"preferred_element_type": jnp.bfloat16}),
+    "a dot algorithm": ((X, K), {"precision": lax.DotAlgorithmPreset.F32_F32_F32}),
+    "the name of one": ((X, K), {"precision": "F32_F32_F32"}),
+    "no spatial axis": (((2, 4), (6, 4)), {"window_strides": (), "padding": []}),
+    "no input channels": (((2, 0, 6), (6, 0, 3)), {}),
+    "no output channels": ((X, (0, 4, 3)), {}),
+    "no images": (((2, 4, 0), K), {"padding": [(2, 2)]}),
+    "no result": ((X, (6, 4, 7)), {}),
+    "no dilated result": ((X, (6, 4, 3)), {"lhs_dilation": (2,), "padding": [(-9, 0)]}),
+}
+
+
+@each("handed", HANDED)
+def test_handed_to_lax(handed):
+    """By `jaxconv.lax`, and where `install` is asked."""
+    tensors, arguments = handed
+    lhs, rhs = data(*tensors)
+    ours, theirs = both(**{"window_strides": (1,), "padding": [(0, 0)]} | arguments)
+    assert primitives(jax.make_jaxpr(ours)(lhs, rhs)) == ["conv_general_dilated"]
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+    of_parts = {"coarse"} if np.iscomplexobj(lhs) else set()  # three real convolutions
+    assert {row.to for row in jaxconv.explain(theirs, lhs, rhs).rows} == {None, *of_parts}
+    text = jax.jit(theirs).lower(lhs, rhs).as_text()
+    with jaxconv.installed():
+        lowered = jax.jit(theirs).lower(lhs, rhs).as_text()
+    assert (lowered == text) != np.iscomplexobj(lhs)  # which lax lowers to three convolutions
+
+
+def test_weak_types():
+    """Of two weak operands lax makes a weak result; of one, none."""
+    lhs, rhs = jnp.full(X, 2.0), jnp.full(K, 3.0)
+    ours, theirs = both(window_strides=(1,), padding="VALID")
+    assert theirs(lhs, rhs).weak_type
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
+    same(ours(lhs, jnp.ones(K)), theirs(lhs, jnp.ones(K)))
+    assert contractions(jax.make_jaxpr(ours)(lhs, jnp.ones(K))) == ["coarse"]
+
+
+def test_an_out_sharding_on_no_explicit_mesh():
+    automatic = NamedSharding(jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,)), P())
+    lhs, rhs = data(X, K)
+    ours, theirs = both(window_strides=(1,), padding="VALID", out_sharding=automatic)
+    assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
+    same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+def test_an_out_sharding_in_any_layout():
+    with jax.set_mesh(EXPLICIT):
+        lhs, rhs = data(X, K)
+        lhs = jax.device_put(lhs, NamedSharding(EXPLICIT, P("d")))
+        ours, theirs = both(
+            window_strides=(1,), padding="VALID", out_sharding=P(None, "d"),
+            dimension_numbers=("NCH", "OIH", "CNH"),
+        )  # fmt: skip
+        assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == ["coarse"]
+        same(ours(lhs, rhs), theirs(lhs, rhs))
+
+
+F32 = np.float32
+MALFORMED = {
+    "one stride too many": {"window_strides": (1, 1)},
+    "a stride of 0": {"lhs_dilation": (0,)},
+    "a fractional stride": {"window_strides": (1.5,)},
+    "an unknown padding": {"padding": "FULL"},
+    "one pair too many": {"padding": [(0, 0), (0, 0)]},
+    "no pairs": {"padding": [1]},
+    "dilations by name of padding": {"lhs_dilation": (2,), "padding": "SAME"},
+    "one dilation too many": {"rhs_dilation": (1, 1)},
+    "no dilation": {"rhs_dilation": (0,)},
+    "groups that do not divide": {"feature_group_count": 3},
+    "no groups": {"feature_group_count": 0},
+    "weights of all groups": {"feature_group_count": 2},
+    "weights of all groups, dilated": {"feature_group_count": 2, "lhs_dilation": (2,)},
+    "a precision": {"precision": "exact"},
+    "a narrower type": {"preferred_element_type": jnp.bfloat16},
+    "an integer type": {"preferred_element_type": jnp.int32},
+    "no type": {"preferred_element_type": "float33"},
+    "unequal types": {"rhs": np.zeros(K, np.float16)},
+    "unequal ranks": {"rhs": np.zeros((6, 4), F32)},
+    "unequal ranks, by numbers": {
+        "rhs": np.zeros((6, 4), F32),
+        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
+    },
+    "an axis twice": {
+        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 1), (0, 1, 2), (0, 1, 2))
+    },
+    "layouts": {"dimension_numbers": ("NCH", "OIW", "NCH")},
+    "crops": {"padding": [(-4, -4)]},
+    "no array": {"lhs": [[[1.0] * 6] * 4] * 2},
+}  # fmt: skip
+
+
+#: Of a transposed convolution.
+MALFORMED_TRANSPOSED = {
+    "rank": {"rhs": np.zeros((3, 3, 6), F32)},
+    "no such padding": {"padding": "FULL"},
+    "no such padding, consistent": {"padding": "FULL", "use_consistent_padding": True},
+    "one stride too few": {"strides": (2,)},
+    "channels": {"rhs": np.zeros((3, 2, 4, 6), F32)},
+    "no defaults": {"lhs": np.zeros((1,) * 6, F32), "rhs": np.zeros((1,) * 6, F32)},
+    "no axis": {"lhs": np.zeros(3, F32), "rhs": np.zeros(3, F32)},
+}
+
+
+ERRORS = (AssertionError, AttributeError, TypeError, ValueError, RuntimeError)
+
+
+def check_error(name, lhs, rhs, arguments):
+    """The error of lax; behind the first line stands where it happened."""
+    arguments = {"lhs": lhs, "rhs": rhs} | arguments
+    errors = []
+    for module in (lax, jaxconv.lax):
+        with pytest.raises(ERRORS) as caught:
+            getattr(module, name)(**arguments)
+        errors.append((caught.type, str(caught.value).splitlines()[:1]))
+    assert errors[0] == errors[1]
+
+
+@each("change", MALFORMED)
+def test_malformed_arguments_get_the_error_of_lax(change):
+    given = {"window_strides": (1,), "padding": [(0, 0)]} | change
+    check_error("conv_general_dilated", *data(X, K), given)
+
+
+@each("change", MALFORMED_TRANSPOSED)
+def test_malformed_transposed_ones_get_the_error_of_lax(change):
+    given = {"strides": (2, 1), "padding": "SAME"} | change
+    check_error("conv_transpose", *data((2, 5, 4, 3), (3, 2, 3, 6)), given)
+
+
+def test_equal_numbers_of_other_types_are_other_arguments():
+    """A call that lax refuses is refused after one like it that was compiled."""
+    lhs, rhs = data(X, K)
+    jaxconv.lax.conv_general_dilated(lhs, rhs, (1,), "VALID", feature_group_count=1)
+    with pytest.raises((NotImplementedError, TypeError)):
+        jaxconv.lax.conv_general_dilated(lhs, rhs, (1.0,), "VALID", feature_group_count=1)
