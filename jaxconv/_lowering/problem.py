@@ -292,10 +292,6 @@ class Form:
         return replace(problem, geometry=geometry)
 
 
-#: Whether a line is to decide about a contraction.
-Condition = Callable[[Problem], bool]
-
-
 @dataclass(frozen=True)
 class Line:
     """A line of a table: where `when` holds, `form` computes, for the reason `why`."""
@@ -303,7 +299,7 @@ class Line:
     name: str
     form: Form
     #: asked only about problems that the form can compute: see `holds`
-    when: Condition
+    when: Callable[[Problem], bool]
     why: str
 
     def holds(self, problem: Problem) -> bool:

@@ -4,7 +4,6 @@ First what several tables have: limits, questions about sizes, and lines.
 """
 
 import math
-from collections.abc import Callable
 
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import (
@@ -18,7 +17,7 @@ from jaxconv._lowering.forms import (
     split,
     taps,
 )
-from jaxconv._lowering.problem import Condition, Line, Problem, Table
+from jaxconv._lowering.problem import Line, Problem, Table
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
 MIN_GROUP_WORK = 4e6
@@ -100,38 +99,17 @@ FAR = Line(
 ALL_OTHERS = Line("all-others", convolution.FORM, lambda p: True, "one convolution")
 
 
-def portable_lines(
-    few_terms: Condition,
-    stay_multiplied: Condition,
-    most_taps: Callable[[Problem], int],
-    wide: Condition,
-    dots_win: Condition,
-) -> Table:
-    """The lines without oneDNN, or for what it cannot compute, to coarse and to kernel.
+#: Why lines decide that stand in two tables, each with a condition of its own.
+GATHERS = "a grouped convolution would gather the batch of all devices (openxla/xla#47945)"
+FEW_TERMS = "few channels a group: multiply-adds instead of XLA's scalar loops"
+MANY_TAPS = "grouped, and too many taps for one program: a loop over pieces of the kernel"
+ALONE = "one contraction for each group is twice as fast as one for all"
+DOTS_WIN = "dots are several times faster than XLA's convolution here"
 
-    Few terms `stay_multiplied` over devices where dots need no fewer of the data of others. Groups
-    of more than `most_taps` are too many to write out one by one.
-    """
 
-    def dots_only(p: Problem) -> bool:
-        split_over_devices = p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
-        return split_over_devices and not stay_multiplied(p)
-
-    def many_taps(p: Problem) -> bool:
-        return not p.dense and p.taps > most_taps(p)
-
-    gathered = "a grouped convolution would gather the batch of all devices (openxla/xla#47945)"
-    few = "few channels a group: multiply-adds instead of XLA's scalar loops"
-    many = "grouped, and too many taps for one program: a loop over pieces of the kernel"
-    alone = "one contraction for each group is twice as fast as one for all"
-    faster = "dots are several times faster than XLA's convolution here"
-    return (
-        Line("grouped-sharded", dots.BY_TAP, dots_only, gathered),
-        Line("few-terms", multiply_adds.FORM, few_terms, few),
-        Line("many-taps", split.PIECES, many_taps, many),
-        Line("wide-groups", split.GROUPS, wide, alone),
-        Line("dots-of-windows", im2col.FORM, dots_win, faster),
-    )
+def grouped_over_devices(p: Problem) -> bool:
+    """Whether XLA splits a grouped contraction over devices, and dots of each tap may take it."""
+    return p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
 
 
 # The table.
@@ -230,6 +208,19 @@ def _costs_to_widen(p: Problem) -> bool:
     return is_widened(p) and few and coarse >= MIN_WIDENED_CHANNELS
 
 
+def _dots_only(p: Problem) -> bool:
+    """Whether the stride is 1, or the contraction too much for multiply-adds.
+
+    At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
+    """
+    return grouped_over_devices(p) and (not p.strided or not _few_terms(p))
+
+
+def _many_taps(p: Problem) -> bool:
+    """Whether there are groups, and too many taps for a program to write out one by one."""
+    return not p.dense and p.taps > (MAX_TERMS if p.depthwise else taps.MAX_TAPS)
+
+
 def _dots_of_windows(p: Problem) -> bool:
     """Whether dots win: groups; 16 bits; small images, and few channels that give many."""
     return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widens(p)))
@@ -277,14 +268,12 @@ TABLE: Table = (
         "multiplier", rewrite.REPEAT, _multiplies_channels, "each fine channel repeated: depthwise"
     ),
     Line("onednn", onednn.FORM, _pays_for_onednn, "oneDNN, which jaxlib carries"),
-    *portable_lines(
-        few_terms=_few_terms,
-        # At stride 1, dots exchange halos; multiply-adds would gather rows that are split.
-        stay_multiplied=lambda p: p.strided and _few_terms(p),
-        most_taps=lambda p: MAX_TERMS if p.depthwise else taps.MAX_TAPS,
-        wide=wide_groups,
-        dots_win=_dots_of_windows,
-    ),
+    # Without oneDNN, or for what it cannot compute.
+    Line("grouped-sharded", dots.BY_TAP, _dots_only, GATHERS),
+    Line("few-terms", multiply_adds.FORM, _few_terms, FEW_TERMS),
+    Line("many-taps", split.PIECES, _many_taps, MANY_TAPS),
+    Line("wide-groups", split.GROUPS, wide_groups, ALONE),
+    Line("dots-of-windows", im2col.FORM, _dots_of_windows, DOTS_WIN),
     Line(
         "3-D",
         taps.FIRST_AXIS,

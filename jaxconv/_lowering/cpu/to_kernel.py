@@ -6,20 +6,26 @@ import jax.numpy as jnp
 
 from jaxconv._lowering.cpu.to_coarse import (
     ALL_OTHERS,
+    ALONE,
+    DOTS_WIN,
     FAR,
+    FEW_TERMS,
+    GATHERS,
     IN_FLOAT32,
+    MANY_TAPS,
     MAX_COARSE_CHANNELS,
     MAX_GROUP_CHANNELS,
     MAX_STEM_CHANNELS,
     MAX_TAPS_AT_ONCE,
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
+    grouped_over_devices,
     is_widened,
-    portable_lines,
     wide_groups,
 )
 from jaxconv._lowering.forms import (
     dots,
+    im2col,
     multiply_adds,
     onednn,
     onednn_weights,
@@ -145,6 +151,16 @@ def _narrow_coarse(p: Problem) -> bool:
     return p.pixels * (i - o) >= 2 * i * o  # two copies of the result, for each tap
 
 
+def _dots_only(p: Problem) -> bool:
+    """Whether a contraction that XLA splits over devices is too much for multiply-adds."""
+    return grouped_over_devices(p) and not _few_terms(p)
+
+
+def _many_taps(p: Problem) -> bool:
+    """Whether there are groups, and too many factors for a program to write out one by one."""
+    return not p.dense and p.taps > (MAX_FACTORS if _few_pairs(p) else taps.MAX_TAPS)
+
+
 #: Bytes of windows in 16 bits that are worth a contraction for each group.
 MIN_GROUP_WINDOWS_BYTES = 4 << 20
 
@@ -234,12 +250,10 @@ TABLE: Table = (
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
     ),
-    *portable_lines(
-        few_terms=_few_terms,
-        stay_multiplied=_few_terms,
-        most_taps=lambda p: MAX_FACTORS if _few_pairs(p) else taps.MAX_TAPS,
-        wide=_wide_groups,
-        dots_win=_dots_of_windows,
-    ),
+    Line("grouped-sharded", dots.BY_TAP, _dots_only, GATHERS),
+    Line("few-terms", multiply_adds.FORM, _few_terms, FEW_TERMS),
+    Line("many-taps", split.PIECES, _many_taps, MANY_TAPS),
+    Line("wide-groups", split.GROUPS, _wide_groups, ALONE),
+    Line("dots-of-windows", im2col.FORM, _dots_of_windows, DOTS_WIN),
     ALL_OTHERS,
 )
