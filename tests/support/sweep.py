@@ -11,7 +11,7 @@ import numpy as np
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._checks import selftest
+from jaxconv._checks import selfcheck
 from tests.support.small import SLOTS, TO, claims, draw, expected, kind, tensors
 
 
@@ -19,7 +19,7 @@ def run(seed: int, count: int, named: bool) -> None:
     """Compute so many problems on one core, and exit with an error if one is not exact."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     assert _lowering.unavailable() is None, _lowering.unavailable()
-    if named and (wrong := selftest.check_named()):
+    if named and (wrong := selfcheck.check_named()):
         sys.exit("; ".join(wrong))
     calls = list(_calls(seed, count))
     for some in (calls[n : n + 20] for n in range(0, len(calls), 20)):  # many calls a program
