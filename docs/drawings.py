@@ -109,8 +109,8 @@ def inside():
     _arrow(ax, (85.5, 28.2), (85.5, 19))
 
     ways = (
-        "compute: onednn, dot, dots, im2col, col2im, multiply_adds, convolution, cudnn, ...",
-        "rewrite: phases, swap, split, by other contractions, which the same table plans",
+        "compute: onednn, dots, im2col, col2im, multiply_adds, convolution, cudnn, ...",
+        "rewrite: phases, split, rewrite, by other contractions, which the same table plans",
     )
     _room(ax, 7, 8.5, 86, 10.5, SKY, "_lowering/forms/: the ways to compute a contraction", *ways)
     _arrow(ax, (50, 8.5), (50, 4))

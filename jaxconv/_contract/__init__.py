@@ -4,5 +4,5 @@
     batching.py       vmap: into batch, channels or groups
     finished.py       a contraction and what follows it, as one primitive
 
-A contraction is told a geometry and a type, and no more. `_lowering` says how it is computed.
+Of sizes, a contraction is told a geometry alone. `_lowering` says how it is computed.
 """

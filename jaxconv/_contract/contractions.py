@@ -10,7 +10,8 @@ bilinear contraction of the other two, whose result fills that slot:
 
 The transpose of a contraction with respect to one operand swaps that operand and the
 result, which is again a row of this table. So derivatives of any order, in either mode,
-are these three primitives and nothing else, on every backend.
+are these three primitives and nothing else, on every backend. (`finished.py` has two that finish a
+sum, too: their derivatives are made of these.)
 """
 
 from collections.abc import Callable

@@ -180,7 +180,7 @@ def find_contraction(
     return Mapped(result, _fill(result, axes, groups, dilated, dimension_numbers), dilated)
 
 
-class _Axis(NamedTuple):
+class _LaxAxis(NamedTuple):
     """One spatial axis, as lax has it."""
 
     extent: int
@@ -196,7 +196,7 @@ class _Axis(NamedTuple):
         """The distance from the first tap to the last."""
         return self.rhs_dilation * (self.taps - 1)
 
-    def exchange(self) -> "_Axis":
+    def exchange(self) -> "_LaxAxis":
         """Exchange taps and places: of a weights gradient, the places of the result are taps."""
         return self._replace(
             taps=self.places, places=self.taps, stride=self.rhs_dilation, rhs_dilation=self.stride
@@ -205,11 +205,11 @@ class _Axis(NamedTuple):
 
 def _read_axis(
     extent: int, taps: int, stride: int, low: int, high: int, lhs_dilation: int, rhs_dilation: int
-) -> _Axis:
+) -> _LaxAxis:
     """Make an axis, and count its places; a step over a single element becomes 1."""
     room = lhs_dilation * (extent - 1) + low + high - rhs_dilation * (taps - 1)
     places = room // stride + 1
-    return _Axis(
+    return _LaxAxis(
         extent,
         taps,
         places,
@@ -220,7 +220,7 @@ def _read_axis(
     )
 
 
-def _looks_like_gradient(batch_axis: int, axes: list[_Axis]) -> bool:
+def _looks_like_gradient(batch_axis: int, axes: list[_LaxAxis]) -> bool:
     """Whether these are the numbers that JAX gives to a weights gradient without groups.
 
     JAX exchanges batch and channels, so that the batch is not axis 0; slides the gradient of the
@@ -233,7 +233,7 @@ def _looks_like_gradient(batch_axis: int, axes: list[_Axis]) -> bool:
 
 
 def _fill(
-    result: Slot, axes: list[_Axis], groups: int, dilated: bool, numbers: Numbers
+    result: Slot, axes: list[_LaxAxis], groups: int, dilated: bool, numbers: Numbers
 ) -> Geometry:
     """Fill fine or coarse in the layout of the result, or the kernel in the layout of lhs."""
     _, (coarse, fine, *window), (batch, channel, *spatial) = numbers
@@ -243,6 +243,7 @@ def _fill(
     if dilated:  # lhs is coarse, and the kernel reversed
         coarse, fine = fine, coarse
         found = [
+            # Reversed, a kernel pads by its reach less the padding of lax.
             Axis(a.places, a.taps, a.extent, a.lhs_dilation, a.rhs_dilation, a.reach - a.low)
             for a in axes
         ]

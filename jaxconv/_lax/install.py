@@ -190,7 +190,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     return context
 
 
-def to_install(
+def find_mapped(
     equation: Equation, scope: Scope, target: Target
 ) -> tuple[Mapped | MaxPool | None, str]:
     """Find the contraction or max pool that a primitive is, if any; and why lax keeps it, or ""."""
@@ -274,7 +274,7 @@ def _lower(
     if scope and scope.platform == platform:
         try:
             target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
-            mapped, reason = to_install(equation, scope, target)
+            mapped, reason = find_mapped(equation, scope, target)
             if mapped and not reason:
                 return _take_over(ctx, values, equation, mapped)
         except Exception as error:

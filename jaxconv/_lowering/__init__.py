@@ -1,4 +1,4 @@
-"""How a contraction is computed: a plan as data, then the forms that it names, in plain lax.
+"""How a contraction is computed: a plan as data, then the forms that it names, in lax.
 
 problem.py        a contraction in sizes; the records of a form, and of a line of a table
 normal.py         a problem without taps, pixels and axes that add nothing

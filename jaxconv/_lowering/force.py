@@ -1,4 +1,7 @@
-"""`forced`: compute by one form, for tests, or by the forms that `measure` found fastest here."""
+"""`forced`: compute by one form, for tests, or by the forms that `measure` found fastest here.
+
+And `Measured`, the times of forms, with the file that keeps them by machine.
+"""
 
 import json
 import os
@@ -17,7 +20,8 @@ from jaxconv._lowering import cpu, tpu
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.problem import Form, Problem
 
-#: All forms that can be forced on CPU, by name: XLA:CPU may abort on forms of the GPU's table.
+#: All forms that can be forced on CPU, by name; for tests, those of TPU, too. On forms of the GPU's
+#: table XLA:CPU may abort.
 FORMS: dict[str, Form] = {
     form.name: form
     for form in (

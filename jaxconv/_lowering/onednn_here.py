@@ -1,4 +1,7 @@
-"""Whether this process may call oneDNN: the environment, the processor, jaxlib, its caches."""
+"""Whether this process may call oneDNN: environment, processor, jaxlib, JAX's persistent cache.
+
+And the verdicts of `python -m jaxconv --qualify`, kept in a file.
+"""
 
 import json
 import logging
@@ -18,7 +21,8 @@ from jaxconv._base import environment
 from jaxconv._base.jax_names import persistent_cache_is_on
 from jaxconv._base.typing import DType
 
-#: Releases of jaxlib whose call was tested on random sizes; 0.11.1 does not print what it runs.
+#: Releases of jaxlib whose call (see `forms/onednn.py`) was tested on random sizes. 0.11.1 does not
+#: print which of oneDNN's implementations run, so that no sweep can count them.
 TESTED_RELEASES = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
 
 #: Values of JAXCONV_ONEDNN: call oneDNN never, where the call is known to be safe (the default), or
@@ -44,7 +48,8 @@ BELOW_BFLOAT16 = BELOW_AVX2 | {
 CPUINFO = Path("/proc/cpuinfo")
 
 # XLA's serialiser takes the thunk of the call for a thunk of another class, and reads memory that
-# is not there. So no program that JAX writes to its cache may contain the call. This reason may go
+# is not there. So no program that JAX writes to its cache may contain the call, nor does JAX write
+# one if the user insists: see `docs/faq.md`. This reason may go
 # when XLA can serialise such programs, or refuses to.
 CACHED = (
     "jax_compilation_cache_dir is set, and XLA cannot serialise programs that call oneDNN; "

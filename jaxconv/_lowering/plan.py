@@ -96,6 +96,8 @@ def lower(
     plan = choose_plan(problem, platform, forced)
     if tell:
         tell(plan)
+    # What follows is computed in the type of sums, unless the form does it. A caller that rounds to
+    # the operands' type anyway lets an accelerator give that type.
     summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
     early = early_rounding or summed != dtype
     emitted = first.dtype if early and platform != "cpu" else summed

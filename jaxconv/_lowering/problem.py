@@ -53,7 +53,7 @@ class Problem:
     dtype: DType
     #: number of devices over which XLA itself splits the program
     devices: int = 1
-    #: whether the program may call oneDNN; `is_safe` of `forms/onednn.py` looks at the sizes
+    #: whether the program may call oneDNN; `may_call` of `forms/onednn.py` looks at the sizes
     onednn: bool = False
     #: whether the result is interleaved with the results of other contractions
     phase: bool = False
@@ -267,7 +267,7 @@ class Form:
     #: cuts or merges axes that XLA may split over devices, which would gather the data of all
     #: devices; so no line gives the form a program that XLA splits
     gathers: bool = False
-    #: whether the form has several operations, which XLA must not fuse with neighbours
+    #: whether XLA:CPU must not fuse the operations of the form with their neighbours
     isolated: bool = True
     #: whether the form adds what follows a sum itself
     finishes: Callable[[Problem], bool] = lambda p: False
@@ -298,7 +298,8 @@ class Line:
 
     name: str
     form: Form
-    #: asked only about problems that the form can compute: see `holds`
+    #: asked only about problems that the form can compute (see `holds`), in the layouts that the
+    #: caller has, or the form whose part it is
     when: Callable[[Problem], bool]
     why: str
 

@@ -81,7 +81,10 @@ def operate(
 def _compute(
     static: StaticArguments, first: Array, second: Array, bias: Array | None, residual: Array | None
 ) -> Array:
-    """Contract two tensors, in the order of slots; finish, and round once."""
+    """Contract two tensors, in the order of slots; finish, and round once.
+
+    Unless the result is the kernel, the second tensor is the kernel.
+    """
     geometry, layout = static.geometry, static.geometry.kernel
     if static.groups_on_fine and static.result_slot != "kernel":
         second = move_groups(second, geometry.groups, layout.fine, layout.coarse)

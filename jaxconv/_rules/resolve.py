@@ -152,6 +152,7 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
+    # Each rule takes extents by the names of the forward operation: src, weights, dst.
     sized = [
         sizes.RULES[op.name](
             arguments.axis(i),

@@ -48,7 +48,7 @@ def time_both(
     return best["jaxconv"], best["lax"]
 
 
-def call_apart(wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_in_thread(wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a thread, where the caller's contexts do not hold; on CPU."""
 
     def call() -> Any:

@@ -11,15 +11,18 @@ import numpy as np
 from jaxconv._base.contexts import FORCED
 from jaxconv._base.listeners import Lowered
 from jaxconv._lax.install import bind_mapped, installed
-from jaxconv._tools.clock import call_apart, draw_bar, race, time_call
+from jaxconv._tools.clock import call_in_thread, draw_bar, race, time_call
 from jaxconv._tools.flops import count_bytes
 from jaxconv._tools.profile_row import Row, fit
 
 #: Seconds that one comparison takes, mostly to compile; more where lax is slow.
 ABOUT = 1.5
 
-#: A call that takes more seconds is timed once, and operands of more bytes are not.
-SLOW, MOST_BYTES = 0.5, 1 << 30
+#: A call that takes more seconds is timed once.
+SLOW = 0.5
+
+#: Tensors of more bytes are left out.
+MOST_BYTES = 1 << 30
 
 #: Times that differ by less than this factor are alike.
 NOISE = 1.1
@@ -83,7 +86,7 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
             draw_bar(sys.stderr, done, len(small), f"{done}/{len(small)}")
         try:
             wide = lowered.equation.results[0].dtype.itemsize == 8
-            listed.append(Compared(row.what, row.count, *call_apart(wide, _time_both, lowered)))
+            listed.append(Compared(row.what, row.count, *call_in_thread(wide, _time_both, lowered)))
         except Exception as error:
             first = f"{type(error).__name__}: {error}".splitlines()[0]
             failed.append(f"{fit(row.what)}\n{fit(f'  failed: {first}')}")
@@ -122,13 +125,13 @@ def _compiled(run: Callable[..., Any], operands: list[jax.Array]) -> Callable[[]
 
 
 def _bind_both(lowered: Lowered) -> dict[str, Callable[..., Any]]:
-    """The convolution as it was compiled, and as lax would."""
+    """The convolution as it was compiled, and as lax would compute it."""
     primitive, _, _, params = equation = lowered.equation
 
     def bind(**changes: Any) -> Callable[..., Any]:
         return lambda *operands: primitive.bind(*operands, **params | changes)
 
-    if "geometry" in params:
+    if "geometry" in params:  # a contraction of this library's: lax's is the form `reference`
         return {"jaxconv": bind(sharding=None), "lax": bind(sharding=None, forced="reference")}
     assert lowered.contraction is not None
     forced = lowered.contraction.params.get("forced")

@@ -14,7 +14,7 @@ from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
-from jaxconv._tools.clock import call_apart, race, time_call
+from jaxconv._tools.clock import call_in_thread, race, time_call
 
 #: The forms to time beside the table's choice.
 CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
@@ -62,7 +62,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
             "device and of a batch of known size; nothing of the kind was found in it"
         )
     times = {
-        name: call_apart(problem.bits == 64, _time_forms, problem)
+        name: call_in_thread(problem.bits == 64, _time_forms, problem)
         for name, problem in recorded.problems.items()
     }
     return Measured(times)

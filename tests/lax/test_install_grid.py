@@ -16,7 +16,7 @@ import jaxconv
 from jaxconv._base.jax_names import walk_equations
 from jaxconv._base.target import Target
 from jaxconv._lax import from_lax, install
-from jaxconv._lax.install import Scope, to_install
+from jaxconv._lax.install import Scope, find_mapped
 from jaxconv._lowering.forms import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers, slow_if
@@ -51,7 +51,7 @@ def found(function, *args):
     """What becomes of each of lax's convolutions."""
     for equation in walk_equations(jax.make_jaxpr(function)(*args)):
         if equation.primitive.name == "conv_general_dilated":
-            mapped, reason = to_install(equation, Scope("cpu"), Target("cpu"))
+            mapped, reason = find_mapped(equation, Scope("cpu"), Target("cpu"))
             yield reason or mapped
 
 

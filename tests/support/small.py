@@ -1,4 +1,4 @@
-"""Random convolutions of a seed: small, odd in everything, all of which are valid; and axes."""
+"""Random convolutions of a seed: small, odd in everything, all of which are valid."""
 
 import random
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ KINDS = ("dense", "dense", "grouped", "depthwise", "multiplier")
 
 
 def draw(seed: int, count: int, ranks: Sequence = (1, 2, 2, 3), most_channels=24) -> list[Form]:
-    """So many, the same for each seed."""
+    """Draw `count` layers, the same for each seed."""
     rng = random.Random(seed)
     return [draw_one(rng, ranks, most_channels) for _ in range(count)]
 
 
 def draw_one(rng: random.Random, ranks: Sequence, most_channels: int) -> Form:
-    """The next one."""
+    """Draw one layer."""
     kind, rank = rng.choice(KINDS), rng.choice(ranks)
     i, o = (rng.randint(1, most_channels) for _ in range(2))
     groups = {"dense": 1, "grouped": rng.choice((2, 3, 4))}.get(kind, rng.choice((3, 8, 16, 20)))
@@ -45,25 +45,27 @@ def draw_one(rng: random.Random, ranks: Sequence, most_channels: int) -> Form:
 
 
 def _axis(rng, longest):
-    """Of fine extent, kernel, stride, dilation and pads, those that leave a coarse pixel."""
+    """Draw fine extent, kernel, stride, dilation and pads that leave a coarse pixel."""
     while True:
         fine, kernel = rng.randint(1, longest), rng.randint(1, 5)
         stride, dilation = rng.choice((1, 1, 1, 2, 2, 3, 7)), rng.choice((1, 1, 1, 2, 3, 9))
         extent = dilation * (kernel - 1) + 1
-        begin, end = (rng.choice((0, 0, 1, extent // 2, extent, rng.randint(0, 6))) for _ in "be")
+        begin, end = (
+            rng.choice((0, 0, 1, extent // 2, extent, rng.randint(0, 6))) for _ in range(2)
+        )
         if fine + begin + end >= extent:
             return fine, kernel, stride, dilation, begin, end
 
 
 def any_axis(rng: random.Random) -> Axis:
-    """Any axis at all: negative padding, padding beyond the kernel, strides beyond all."""
+    """Draw any axis at all: negative padding, padding beyond the kernel, strides beyond all."""
     sizes = (rng.randint(1, most) for most in (9, 6, 7))
-    steps = (rng.choice((1, 2, 3, 11, 13)) for _ in "sd")
+    steps = (rng.choice((1, 2, 3, 11, 13)) for _ in range(2))
     return Axis(*sizes, *steps, pad_low=rng.randint(-9, 12))
 
 
 def kind(form: Form) -> str:
-    """Which of KINDS."""
+    """Say which of KINDS a layer is."""
     i, o = (c // form.groups for c in form.channels)
     if form.groups == 1 or i > 1:
         return "dense" if form.groups == 1 else "grouped"

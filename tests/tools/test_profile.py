@@ -278,7 +278,7 @@ def test_lax_and_the_library_are_compared(patched, capsys):
     def fail(*args, **kwargs):
         raise AssertionError("lax's way was taken over")
 
-    patched(install, "to_install", fail)
+    patched(install, "find_mapped", fail)
     jaxconv.install()
     try:
         found = report.compare()

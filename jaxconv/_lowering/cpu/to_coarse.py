@@ -34,9 +34,6 @@ VECTOR_CHANNELS = 8
 #: Summed channels for each result channel for which adding windows up is faster.
 MIN_SUMMED_PER_RESULT = 8
 
-#: Coarse channels for each fine channel of a layer that makes many of few.
-MIN_COARSE_PER_FINE = 10
-
 #: Taps for which multiply-adds read the data from memory as fast as from a cache.
 MAX_TAPS_AT_ONCE = 9
 
@@ -59,9 +56,11 @@ def wide_groups(p: Problem) -> bool:
     return p.counted and p.bits > 16 and p.work >= MIN_GROUP_WORK * p.geometry.groups
 
 
-#: Channels of a 16-bit type that are worth copies in float32; and bytes of these copies, since the
-#: pages of more are mapped anew at each call.
-MIN_WIDENED_CHANNELS, MAX_WIDENED_BYTES = 32, 32 << 20
+#: Channels of a 16-bit type that are worth copies in float32.
+MIN_WIDENED_CHANNELS = 32
+
+#: Bytes of such copies: the pages of more are mapped anew at each call.
+MAX_WIDENED_BYTES = 32 << 20
 
 
 def is_widened(p: Problem) -> bool:
@@ -112,7 +111,7 @@ def grouped_over_devices(p: Problem) -> bool:
     return p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
 
 
-# The table.
+# The conditions of this table alone.
 
 #: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
 MAX_TERMS = 100
@@ -136,7 +135,10 @@ MAX_DOT_PIXELS = 14 * 14
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether there is one group, and a dot beats oneDNN, of one tap, or windows that tile."""
+    """Whether there is one group, and a dot beats oneDNN, of one tap, or windows that tile.
+
+    Other windows the form cannot compute, so that they are not asked about.
+    """
     if not p.dense:
         return False
     if not (onednn.may_call(p) and _pays_for_onednn(p)):
@@ -223,7 +225,9 @@ def _many_taps(p: Problem) -> bool:
 
 def _dots_of_windows(p: Problem) -> bool:
     """Whether dots win: groups; 16 bits; small images, and few channels that give many."""
-    return not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _widens(p)))
+    return (
+        not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _makes_many_of_few(p)))
+    )
 
 
 #: Pixels along an axis for which im2col beats XLA's convolution.
@@ -240,7 +244,11 @@ def _small_image(p: Problem) -> bool:
     return small and wide
 
 
-def _widens(p: Problem) -> bool:
+#: Coarse channels for each fine channel of a layer that makes many of few.
+MIN_COARSE_PER_FINE = 10
+
+
+def _makes_many_of_few(p: Problem) -> bool:
     """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
     many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
     return 1 < p.fine_channels <= MAX_STEM_CHANNELS and many

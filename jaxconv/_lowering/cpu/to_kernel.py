@@ -88,8 +88,11 @@ MIN_ROW_PIXELS = 16
 #: Planes of a multiple of these bytes share few lines of a cache: to transpose them is slow.
 ALIASED_BYTES = 2048
 
-#: Taps for which rows cost less than to transpose such planes, and others.
-MAX_TAPS_OF_ALIASED, MAX_TAPS_OF_ROWS = 64, 9
+#: Taps for which rows cost less than to transpose such planes.
+MAX_TAPS_OF_ALIASED = 64
+
+#: Taps for which rows cost less than to transpose others.
+MAX_TAPS_OF_ROWS = 9
 
 
 def _rows(p: Problem) -> bool:

@@ -1,8 +1,10 @@
 """The forms: each file has ways to compute a contraction in lax, and their records.
 
+The names that `explain` prints, such as "slide" and "in float32", are those of the records.
+
 onednn.py                   oneDNN by its private call, and the sizes where it is safe
 onednn_weights.py           weights gradients by the same call: images as channels, or as kernels
-dots.py                     one dot; a dot for each tap, or for each image
+dots.py                     one dot; in parts; a dot for each tap, or for each image
 im2col.py, col2im.py        windows, then a dot; a dot, then windows added up
 multiply_adds.py            few channels a group
 rewrite.py                  channel multipliers as depthwise; fine and coarse exchanged; float32

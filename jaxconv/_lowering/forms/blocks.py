@@ -1,4 +1,4 @@
-"""Loops over parts of a contraction, and what XLA:CPU is kept from: to convert, and to fuse."""
+"""Loops over parts; and what keeps XLA:CPU from fusing forms, and from converting 16-bit floats."""
 
 import math
 import re
@@ -159,8 +159,8 @@ def unless_finite(out: Array, otherwise: Callable[[], Array]) -> Array:
 # one loop writes the result. XLA's fusion would put the normalisation or activation before a
 # convolution inside the convolution's loop, to be computed again for every tap, and the whole sum
 # inside each consumer of the sum: training steps took up to four times as long. A barrier does not
-# help, since XLA:CPU drops barriers before fusion. A function that is not inlined helps: fusion
-# never crosses the border of a function. Forms are isolated on CPU only.
+# help, since XLA:CPU drops barriers before fusion, if after it rewrote algebra. A function that is
+# not inlined helps: fusion never crosses the border of a function. Forms are isolated on CPU only.
 
 #: Elements of both operands that are worth the time to compile another function.
 MIN_ELEMENTS = 1 << 12

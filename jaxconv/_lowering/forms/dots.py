@@ -53,15 +53,18 @@ ONE = Form(
     contender=True,
 )
 
-#: Rows of a part, and parts. XLA:CPU splits a dot over cores by its sums, not by its rows: few sums
-#: stay on one core.
-MIN_PART_ROWS, MAX_PARTS = 4096, 4
+#: Rows that are worth a part. XLA:CPU splits a dot over cores by its sums, not by its rows: few
+#: sums stay on one core.
+MIN_PART_ROWS = 4096
+
+#: Fewest and most parts.
+MIN_PARTS, MAX_PARTS = 2, 4
 
 
 def parts_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum a few dots side by side, each over a part of the rows."""
     rows = math.prod(coarse.shape[:-1])
-    parts = find_divisor(rows, min(max(rows // MIN_PART_ROWS, 2), MAX_PARTS))
+    parts = find_divisor(rows, min(max(rows // MIN_PART_ROWS, MIN_PARTS), MAX_PARTS))
     operands = _read_pixels(fine, call.geometry), coarse
     of_parts = (x.reshape(parts, -1, x.shape[-1]) for x in operands)
     out = jax.vmap(partial(contract_rows, numerics=call.numerics))(*of_parts).sum(0)
@@ -163,7 +166,7 @@ def _dot(
 
 
 def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
-    """Whether to transpose the coarse tensor and the result moves less than the fine tensor."""
+    """Whether to transpose coarse and the result moves fewer elements than to transpose fine."""
     i, o = fine[-1], coarse[-1]
     if not isinstance(fine[0], int):  # a symbolic batch: many rows
         return bool(o < i)
@@ -265,11 +268,11 @@ def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     return out.reshape(*(1 for _ in geometry.axes), *out.shape)
 
 
-def _multiply(one: Array, other: Array, axis: int, numerics: Numerics) -> Array:
-    """Compute a dot for each image and group, over the last axis of `one`, `axis` of `other`."""
+def _multiply(one: Array, other: Array, other_axis: int, numerics: Numerics) -> Array:
+    """Compute a dot for each image and group, over the last axis of `one` and `other_axis`."""
     if one.ndim < other.ndim:
         one = jnp.broadcast_to(one, (other.shape[0], *one.shape))
-    return _dot(one, other, ((3,), (axis,)), numerics, ((0, 1), (0, 1)))
+    return _dot(one, other, ((3,), (other_axis,)), numerics, ((0, 1), (0, 1)))
 
 
 def _split_weights(kernel: Array, geometry: Geometry) -> Array:

@@ -40,9 +40,10 @@ REPEAT = Form(
 
 
 # A dense weights gradient of stride 1 with its operands exchanged. The sum over q of
-# fine[q + dilation*t - pad] * coarse[q] is a sum over p of coarse[p + dilation*u - pad'] * fine[p],
-# with u = kernel-1-t: the same contraction, with its result reversed and its channels exchanged.
-# The tensor that taps read is copied for each tap, so taps should read the one of fewer channels.
+# fine[q + dilation*t - pad] * coarse[q] is a sum over p = q + dilation*t - pad of
+# coarse[p + dilation*u - pad'] * fine[p], with u = kernel-1-t and pad' = extent-1-pad: the same
+# contraction, with its result reversed and its channels exchanged. The tensor that taps read is
+# copied for each tap, so taps should read the one of fewer channels.
 #
 # The padding now surrounds the coarse tensor. Its zeros times an infinite fine pixel would be NaN,
 # in taps that do not read the pixel, so results that are not finite are computed by the definition.
@@ -89,7 +90,7 @@ MAX_EXACT = 2**24
 
 
 def _cannot_widen(problem: Problem) -> bool:
-    """Whether the type is as wide, or a sum may be an integer that float32 does not hold."""
+    """Whether the type is no narrower, or sums may be integers that float32 does not hold."""
     if problem.bits != 8:
         return problem.bits != 16
     ends = jnp.iinfo(problem.dtype)

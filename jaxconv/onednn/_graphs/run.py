@@ -75,6 +75,7 @@ def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     """
     graph = load_graph(graph)
     inputs = {t.id: jax.ShapeDtypeStruct(t.shape, known_dtype(t)) for t in graph.inputs}
+    # Of the graph as it is: there, tensors within partitions have types, too.
     specs = jax.eval_shape(partial(evaluate, graph), inputs)
     found: dict[int, Explanation] = {}
     for node, function, arguments in convolution_calls(join_nodes(graph), specs):
