@@ -13,7 +13,7 @@ from jaxconv._base.listeners import Lowered
 from jaxconv._lax.install import bind_mapped, installed
 from jaxconv._tools.clock import call_in_thread, draw_bar, race, time_call
 from jaxconv._tools.flops import count_bytes
-from jaxconv._tools.profile_row import Row, fit
+from jaxconv._tools.profile_row import Row, fit, in_words
 
 #: Seconds that one comparison takes, mostly to compile; more where lax is slow.
 ABOUT = 1.5
@@ -86,10 +86,11 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
             draw_bar(sys.stderr, done, len(small), f"{done}/{len(small)}")
         try:
             wide = lowered.equation.results[0].dtype.itemsize == 8
-            listed.append(Compared(row.what, row.count, *call_in_thread(wide, _time_both, lowered)))
+            times = call_in_thread(wide, _time_both, lowered)
+            listed.append(Compared(in_words(row), row.count, *times))
         except Exception as error:
             first = f"{type(error).__name__}: {error}".splitlines()[0]
-            failed.append(f"{fit(row.what)}\n{fit(f'  failed: {first}')}")
+            failed.append(f"{fit(in_words(row))}\n{fit(f'  failed: {first}')}")
     if on_terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     listed.sort(key=lambda c: c.lax / c.jaxconv)

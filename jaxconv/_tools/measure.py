@@ -19,10 +19,17 @@ from jaxconv._tools.clock import call_in_thread, race, time_call
 #: The forms to time beside the table's choice.
 CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
 
-MAX_TERMS = 128  # multiply-adds a result of a form to time: more take long to compile
-MAX_TIME_RATIO = 2.0  # a form that takes this many times as long as another is not timed further
-MAX_COMPILE_SECONDS = 1.0  # in which a form must compile
-MAX_MEMORY_RATIO, EXTRA_BYTES = 3, 32 << 20  # multiples of operands and result, plus bytes
+#: Multiply-adds a result of a form to time: more take long to compile.
+MAX_TERMS = 128
+
+#: A form that takes this many times as long as another is not timed further.
+MAX_TIME_RATIO = 2.0
+
+#: The time in which a form must compile.
+MAX_COMPILE_SECONDS = 1.0
+
+#: Temporary memory of a form, in multiples of the bytes of operands and result, plus bytes.
+MAX_MEMORY_RATIO, EXTRA_BYTES = 3, 32 << 20
 
 
 def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measured:

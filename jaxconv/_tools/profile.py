@@ -14,6 +14,7 @@ import jax
 from jaxconv._base import listeners
 from jaxconv._base.listeners import Listener, Lowered
 from jaxconv._lax import install
+from jaxconv._tools import profile_row
 from jaxconv._tools.compare import Comparison, compare
 from jaxconv._tools.log import Origin, find_origin
 from jaxconv._tools.profile_row import WIDTH, Row, make_row, mega
@@ -97,7 +98,7 @@ class Report:
             percent = f"{100 * work / total:.1f} %" if total else "0 %"
             lines += ["", textwrap.fill(f"{how} ({percent} of the convolutions' work)", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'what':8}{'operands':46}  line, layer"]
-            lines += (row.text(with_line) for row in group[:MOST_LISTED])
+            lines += (profile_row.in_lines(row, with_line) for row in group[:MOST_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
 
@@ -109,7 +110,7 @@ class Report:
         lines = [self._summary(rows), "", "| x | MFLOP | what | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
         for row in rows[:MOST_IN_A_TABLE]:
-            cells = (*row.cells, row.how, row.place(with_line=True))
+            cells = (*profile_row.to_cells(row), row.how, profile_row.where(row, with_line=True))
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
         left = len(rows) - MOST_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []

@@ -66,35 +66,6 @@ class Row:
         """Multiplications and additions of all of them, as far as they are known."""
         return self.count * (self.flops or 0)
 
-    @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """How often, the MFLOP of all, what it is, and its operands, whose type is named once."""
-        first, second = self.operands.split(" ", 1)
-        short = f"{first} {second.removeprefix(first.split('[')[0])} {self.window}".strip()
-        return str(self.count), mega(self.flops and self.work), WORDS[self.to], short
-
-    @property
-    def what(self) -> str:
-        """The cells in one line."""
-        count, work, word, operands = self.cells
-        return f"{count:>4}{work:>8}  {word:8}{operands}"
-
-    def place(self, with_line: bool) -> str:
-        """The first line, and scope if there is any, and how many others there are."""
-        scope, (path, _, line) = _scope(self.names), self.lines[0].rpartition(":")
-        more = max(len(self.lines), len(self.names)) - 1
-        words = [f"{Path(path).name}:{line}"] if with_line or not scope else []
-        return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
-
-    def text(self, with_line: bool) -> str:
-        """All of it, in one line of a terminal or two."""
-        what, place = fit(self.what), self.place(with_line)
-        if len(what) <= 68 and len(place) <= WIDTH - 70:
-            return f"{what:68}  {place}"
-        most = WIDTH - INDENT
-        place = place if len(place) <= most else f"…{place[1 - most :]}"
-        return f"{what}\n{'':{INDENT}}{place}"
-
 
 def make_row(lowered: Lowered, origins: Sequence[Origin]) -> Row:
     """The row of convolutions that were lowered like this one, written at these lines."""
@@ -141,6 +112,37 @@ def _describe_window(params: dict[str, Any]) -> str:
         if set(values) - {1}
     )
     return ", ".join(words)
+
+
+def to_cells(row: Row) -> tuple[str, str, str, str]:
+    """How often, the MFLOP of all, what it is, and its operands, whose type is named once."""
+    first, second = row.operands.split(" ", 1)
+    operands = f"{first} {second.removeprefix(first.split('[')[0])} {row.window}".strip()
+    return str(row.count), mega(row.flops and row.work), WORDS[row.to], operands
+
+
+def in_words(row: Row) -> str:
+    """The cells in one line."""
+    count, work, word, operands = to_cells(row)
+    return f"{count:>4}{work:>8}  {word:8}{operands}"
+
+
+def where(row: Row, with_line: bool) -> str:
+    """The first line, and scope if there is any, and how many others there are."""
+    scope, (path, _, line) = _scope(row.names), row.lines[0].rpartition(":")
+    more = max(len(row.lines), len(row.names)) - 1
+    words = [f"{Path(path).name}:{line}"] if with_line or not scope else []
+    return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
+
+
+def in_lines(row: Row, with_line: bool) -> str:
+    """All of it, in one line of a terminal or two."""
+    words, place = fit(in_words(row)), where(row, with_line)
+    if len(words) <= 68 and len(place) <= WIDTH - 70:
+        return f"{words:68}  {place}"
+    most = WIDTH - INDENT
+    place = place if len(place) <= most else f"…{place[1 - most :]}"
+    return f"{words}\n{'':{INDENT}}{place}"
 
 
 def _scope(names: Iterable[str]) -> str:

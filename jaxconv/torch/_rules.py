@@ -100,6 +100,13 @@ def _find_layer(
                 f"output_padding {output_padding}, stride {stride}, dilation {dilation}. "
                 f"jaxconv.conv_transpose takes any"
             )
+        axes = zip(input[2:], stride, kernel, output_padding, pads, strict=True)
+        extents = tuple(s * (n - 1) + k + more - sum(p) for n, s, k, more, p in axes)
+        if min(extents) < 1:
+            raise ValueError(
+                f"{name}: the output must have extents of at least 1; got {_by(extents)}, since "
+                f"`padding` {padding} is cropped from both ends"
+            )
     elif any(k > n for k, n in zip(kernel, padded, strict=True)):
         raise ValueError(
             f"{name}: kernel size can't be greater than actual input size: the dilated kernel "

@@ -1,4 +1,4 @@
-"""Dots: one, one for each tap, or one for each image.
+"""Dots: one, one in parts, one for each tap, or one for each image.
 
 A dot runs at the machine's peak; in 16 bits, only if the result is float32 and the left operand
 contracts its last axis: other orientations take up to 20 times as long.
