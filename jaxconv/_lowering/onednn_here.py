@@ -31,8 +31,8 @@ OFF, SAFE, ALWAYS = "0", "1", "always"
 
 #: Processor features that float32 needs, and bfloat16: emulated, bfloat16 takes up to three times
 #: as long as float32.
-FLOAT32 = {"avx2", "fma"}
-BFLOAT16 = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16"}
+FLOAT32_FEATURES = {"avx2", "fma"}
+BFLOAT16_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16"}
 
 #: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below bfloat16's instructions.
 BELOW_AVX2 = {"SSE41", "AVX"}
@@ -78,7 +78,7 @@ def why_impossible() -> str | None:
     """Say why the call cannot run in this process, whatever JAXCONV_ONEDNN says; None if it can."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return "jaxlib carries it for x86-64 Linux only"
-    if not features() >= FLOAT32 or held_to() in BELOW_AVX2:
+    if not features() >= FLOAT32_FEATURES or held_to() in BELOW_AVX2:
         return "the processor, or ONEDNN_MAX_CPU_ISA, has no AVX2"
     return None
 
@@ -117,7 +117,7 @@ def _tell_once(reason: str) -> None:
 def multiplies(dtype: DType) -> bool:
     """Whether oneDNN multiplies a type as it is; other 16-bit types are widened first."""
     if dtype == jnp.bfloat16:
-        return features() >= BFLOAT16 and held_to() not in BELOW_BFLOAT16
+        return features() >= BFLOAT16_FEATURES and held_to() not in BELOW_BFLOAT16
     return bool(dtype == jnp.float32)
 
 

@@ -16,10 +16,10 @@ from jaxconv._tools.flops import count_bytes
 from jaxconv._tools.profile_row import Row, fit, in_words
 
 #: Seconds that one comparison takes, mostly to compile; more where lax is slow.
-ABOUT = 1.5
+SECONDS_EACH = 1.5
 
 #: A call that takes more seconds is timed once.
-SLOW = 0.5
+MAX_RACED_SECONDS = 0.5
 
 #: Tensors of more bytes are left out.
 MOST_BYTES = 1 << 30
@@ -78,7 +78,7 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
     taken = [(row, lowered) for row, lowered in kinds if lowered.contraction]
     small = [(row, lowered) for row, lowered in taken if _is_small(lowered)]
     listed, failed = [], []
-    about = f"about {ABOUT * len(small):.0f} s"
+    about = f"about {SECONDS_EACH * len(small):.0f} s"
     print(f"compare: {len(small)} kinds of convolution, {about}", file=sys.stderr, flush=True)
     on_terminal = sys.stderr.isatty()
     for done, (row, lowered) in enumerate(small):
@@ -113,7 +113,7 @@ def _time_both(lowered: Lowered) -> tuple[float, float, float]:
     calls = {name: _compiled(run, operands) for name, run in _bind_both(lowered).items()}
     ours, laxs = (np.asarray(call(), np.float64) for call in calls.values())
     best = {name: time_call(call) for name, call in calls.items()}
-    if max(best.values()) < SLOW:
+    if max(best.values()) < MAX_RACED_SECONDS:
         best = race(calls)
     difference = np.abs(ours - laxs).max(initial=0) / max(np.abs(laxs).max(initial=0), 1)
     return 1e3 * best["jaxconv"], 1e3 * best["lax"], float(difference)

@@ -28,7 +28,7 @@ def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
     """Slice `size` elements along an axis; all elements are `x` itself."""
     if size == x.shape[axis]:
         return x
-    return to_floats(lax.dynamic_slice_in_dim(sliceable(x), start, size, axis), x.dtype)
+    return as_floats(lax.dynamic_slice_in_dim(sliceable(x), start, size, axis), x.dtype)
 
 
 def sum_over_blocks(
@@ -82,24 +82,24 @@ def concatenate_blocks(
 
 def loop_over_groups(
     size: int,
-    form: Callable[[Array, Array], Array],
+    compute: Callable[[Array, Array], Array],
     first: Array,
     second: Array,
     groups: int,
     side_by_side: int = 1,
 ) -> Array:
-    """Call `form(first, second)` in a loop over parts of `size` groups, a divisor of `groups`.
+    """Call `compute(first, second)` in a loop over parts of `size` groups, a divisor of `groups`.
 
     Groups are on the last axis of the operands and of the result. XLA may compute up to
     `side_by_side` parts at a time.
     """
     if size == groups:
-        return form(first, second)
+        return compute(first, second)
     parts = [split_groups(sliceable(x), groups // size) for x in (first, second)]
 
     def part(n: Array) -> Array:
         operands = (lax.dynamic_index_in_dim(x, n, -2, keepdims=False) for x in parts)
-        return form(*(to_floats(x, first.dtype) for x in operands))
+        return compute(*(as_floats(x, first.dtype) for x in operands))
 
     side = find_divisor(groups // size, side_by_side)
 
@@ -190,7 +190,7 @@ _BITS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 def movable(x: Array) -> Array:
     """Cast 16-bit floats to integers."""
-    return of_floats(x) if x.dtype.itemsize == 2 else x
+    return as_integers(x) if x.dtype.itemsize == 2 else x
 
 
 def sliceable(x: Array) -> Array:
@@ -208,11 +208,11 @@ def slices_floats() -> bool:
     return tuple(map(int, numbers[: len(SLICES_FLOATS)])) >= SLICES_FLOATS
 
 
-def of_floats(x: Array) -> Array:
+def as_integers(x: Array) -> Array:
     """Cast floats to integers of the same size."""
     return lax.bitcast_convert_type(x, _BITS[x.dtype.itemsize])
 
 
-def to_floats(x: Array, dtype: DType) -> Array:
+def as_floats(x: Array, dtype: DType) -> Array:
     """Cast integers back to floats of `dtype`; floats stay."""
     return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)

@@ -17,7 +17,7 @@ from jaxconv._base.geometry import Geometry
 from jaxconv._base.reshape import merge_groups, pad, replace_axes, split_groups, transpose
 from jaxconv._base.typing import Shape
 from jaxconv._lowering.forms import window
-from jaxconv._lowering.forms.blocks import find_divisor, map_groups, of_floats, to_floats
+from jaxconv._lowering.forms.blocks import as_floats, as_integers, find_divisor, map_groups
 from jaxconv._lowering.problem import Call, Form, Numerics
 
 # One dot, of kernels of one tap, and of windows that tile the fine tensor. Data is channels-last.
@@ -176,7 +176,7 @@ def _narrower_is_coarse(fine: Shape, coarse: Shape) -> bool:
 
 def _move_channels_first(x: Array) -> Array:
     """Transpose as integers: XLA would fold a transposition of floats into the dot."""
-    return to_floats(jnp.moveaxis(of_floats(x), -1, 0), x.dtype)
+    return as_floats(jnp.moveaxis(as_integers(x), -1, 0), x.dtype)
 
 
 # A dot for each tap, in any layouts, where no convolution will do: on GPU, where cuDNN lacks the
@@ -243,8 +243,8 @@ BY_TAP = Form(
 def images_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Multiply (n, g, o, i) by (n, g, i, X) to (n, g, o, X)."""
     geometry, numerics = call.geometry, call.numerics
-    weights = jnp.moveaxis(_split_weights(of_floats(kernel), geometry), -1, -2)
-    weights = to_floats(weights, kernel.dtype)  # as integers, see `_move_channels_first`
+    weights = jnp.moveaxis(_split_weights(as_integers(kernel), geometry), -1, -2)
+    weights = as_floats(weights, kernel.dtype)  # as integers, see `_move_channels_first`
     out = _multiply(weights, _flatten(_read_pixels(fine, geometry), geometry), 2, numerics)
     return out.reshape(geometry.shape("coarse", fine.shape, kernel.shape))
 

@@ -20,13 +20,13 @@ from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import dots, window
 from jaxconv._lowering.forms.blocks import (
+    as_floats,
     call_apart,
     concatenate_blocks,
     map_groups,
     movable,
     slice_along,
     sum_over_blocks,
-    to_floats,
 )
 from jaxconv._lowering.problem import Call, Form
 
@@ -70,7 +70,7 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
 
     def product(start: Index) -> Array:
         windows = _write_windows(source, geometry, along, start, size, source.ndim - 1)
-        return dots.contract_channels(to_floats(windows, fine.dtype), weights, numerics)
+        return dots.contract_channels(as_floats(windows, fine.dtype), weights, numerics)
 
     along, size = _choose_block(fine, geometry)
     total = geometry.axes[along].coarse
@@ -100,7 +100,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         windows = _write_windows(source, view, along, start, size, channel)
         block = slice_along(coarse, start, size, data.spatial[along])
         multiply = dots.contract_first_rows if by_channel else dots.contract_rows
-        return multiply(to_floats(windows, fine.dtype), block, numerics)
+        return multiply(as_floats(windows, fine.dtype), block, numerics)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize

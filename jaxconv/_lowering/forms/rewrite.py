@@ -17,6 +17,7 @@ from jaxconv._lowering.problem import Call, Form, Numerics, Problem
 
 
 def split_multiplier(problem: Problem) -> tuple[Problem, ...]:
+    """The one part: depthwise."""
     geometry = problem.geometry.with_groups(problem.geometry.groups * problem.coarse_channels)
     return (replace(problem, geometry=geometry, coarse_channels=1),)
 
@@ -50,6 +51,7 @@ REPEAT = Form(
 
 
 def exchange_operands(problem: Problem) -> tuple[Problem, ...]:
+    """The one part: fine and coarse exchanged."""
     exchanged = replace(
         problem, fine_channels=problem.coarse_channels, coarse_channels=problem.fine_channels
     )
