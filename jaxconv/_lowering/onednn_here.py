@@ -34,15 +34,10 @@ OFF, SAFE, ALWAYS = "0", "1", "always"
 FLOAT32_FEATURES = {"avx2", "fma"}
 BFLOAT16_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16"}
 
-#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, and below bfloat16's instructions.
+#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, AVX-512, and bfloat16's instructions.
 BELOW_AVX2 = {"SSE41", "AVX"}
-BELOW_BFLOAT16 = BELOW_AVX2 | {
-    "AVX2",
-    "AVX2_VNNI",
-    "AVX2_VNNI_2",
-    "AVX512_CORE",
-    "AVX512_CORE_VNNI",
-}
+BELOW_AVX512 = BELOW_AVX2 | {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
+BELOW_BFLOAT16 = BELOW_AVX512 | {"AVX512_CORE", "AVX512_CORE_VNNI"}
 
 #: Where Linux lists the features of the processor.
 CPUINFO = Path("/proc/cpuinfo")
@@ -132,8 +127,8 @@ def features() -> frozenset[str]:
 
 
 def has_avx512() -> bool:
-    """Whether oneDNN may take code for AVX-512, whatever ONEDNN_MAX_CPU_ISA says."""
-    return "avx512f" in features()
+    """Whether oneDNN multiplies in vectors of 512 bits; XLA's dots have 256."""
+    return "avx512f" in features() and held_to() not in BELOW_AVX512
 
 
 def has_amx() -> bool:

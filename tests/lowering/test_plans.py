@@ -14,7 +14,7 @@ from benchmarks import random_layers
 from jaxconv import _lowering
 from jaxconv._base.geometry import Axis, DataLayout, KernelLayout
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import blocks, phases
+from jaxconv._lowering.forms import blocks, onednn_weights, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from tests.support import small
@@ -95,14 +95,44 @@ def test_lines_of_more_taps_than_were_swept_are_no_call(pixels, form):
     assert names(choose_plan(example("kernel", pixels, (16, 32)), "cpu")) == [form]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "avx512", "form"),
-    [({}, False, "onednn"), ({}, True, "multiply-adds"), ({"dilation": 2}, False, "multiply-adds")],
-)
-def test_deep_depthwise_layers_are_called_where_they_were_swept(sizes, avx512, form, patched):
-    patched(onednn_here, "features", lambda: {"avx512f"} if avx512 else set())
-    asked = example("coarse", (15, 16, 17), (1, 1), groups=32, **sizes)
+@pytest.mark.parametrize(("dilation", "form"), [(1, "onednn"), (2, "multiply-adds")])
+def test_deep_depthwise_layers_are_called_undilated(dilation, form):
+    asked = example("coarse", (15, 16, 17), (1, 1), groups=32, dilation=dilation)
     assert names(choose_plan(asked, "cpu")) == [form]
+
+
+@pytest.mark.parametrize(
+    ("features", "held_to", "dtype", "form"),
+    [
+        (set(), "", np.float32, "dot"),
+        ({"avx512f"}, "", np.float32, "onednn"),
+        ({"avx512f"}, "AVX2", np.float32, "dot"),
+        ({"avx512f"}, "", BFLOAT16, "onednn"),
+        ({"avx512f", "amx_bf16"}, "", np.float32, "onednn"),
+        ({"avx512f", "amx_bf16"}, "", BFLOAT16, "dot"),
+    ],
+)
+@pytest.mark.parametrize("slot", ["coarse", "fine"])
+def test_one_tap_is_a_dot_unless_onednn_has_wider_vectors(
+    features, held_to, dtype, form, slot, patched
+):
+    patched(onednn_here, "features", lambda: features)
+    patched(onednn_here, "held_to", lambda: held_to)
+    patched(onednn_here, "multiplies", lambda dtype: True)
+    asked = example(slot, (28, 28), (32, 48), 1, dtype=dtype)
+    assert names(choose_plan(asked, "cpu")) == ["flip"] * (slot == "fine") + [form]
+
+
+@pytest.mark.parametrize(("channels", "form"), [((512, 256), "im2col"), ((256, 256), "onednn")])
+def test_a_large_kernel_is_not_copied_for_few_pixels(channels, form):
+    asked = example("coarse", (8, 8), channels, batch=2)
+    assert names(choose_plan(asked, "cpu")) == [form]
+    assert names(choose_plan(replace(asked, batch=3), "cpu")) == ["onednn"]
+
+
+def test_one_tap_of_far_strides_is_no_sum_of_itself():
+    asked = example("fine", (601, 601), (4, 4), 1, groups=2, stride=300)
+    assert names(choose_plan(asked, "cpu")) == ["convolution"]
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -124,26 +154,30 @@ def test_deep_depthwise_layers_are_called_where_they_were_swept(sizes, avx512, f
 def test_what_the_processor_lacks_is_computed_in_float32(asked, lacked, had, native, patched):
     """Dense contractions of not too much data; few products of many groups widen as they go."""
     patched(onednn_here, "multiplies", lambda dtype: native or dtype == np.float32)
+    patched(onednn_here, "has_avx512", lambda: False)
     *sizes, groups = asked if len(asked) == 5 else (*asked, 1)
     found = choose_plan(example(*sizes, groups=groups, dtype=BFLOAT16), "cpu")
     assert names(found) == (had if native else lacked)
 
 
 @pytest.mark.parametrize(
-    ("channels", "sizes", "avx512", "forms"),
+    ("channels", "sizes", "forms"),
     [
-        ((16, 16), {}, False, ["onednn-weights"]),
-        ((16, 16), {}, True, ["by group", "onednn-weights"]),
-        ((16, 16), {"stride": 2}, False, ["by group", "onednn-weights"]),
-        ((12, 6), {}, False, ["by group", "swap", "onednn-weights"]),
+        ((16, 16), {}, ["onednn-weights"]),
+        ((16, 16), {"stride": 2}, ["by group", "onednn-weights"]),
+        ((12, 6), {}, ["by group", "swap", "onednn-weights"]),
     ],
 )
-def test_weights_gradients_of_groups(channels, sizes, avx512, forms, patched):
-    """By one call where groups were swept, and XLA has no copies to overlap; else one by one."""
-    has = {"avx2", "fma", *(["avx512f"] if avx512 else [])}
-    patched(onednn_here, "features", lambda: has)
+def test_weights_gradients_of_groups(channels, sizes, forms):
+    """By one call where XLA has no copies to overlap, else one by one."""
     asked = example("kernel", (24, 24), channels, groups=8, **sizes)
     assert names(choose_plan(asked, "cpu")) == forms
+
+
+@pytest.mark.parametrize("results", [1, 2])
+def test_groups_of_one_result_are_no_weights_gradient_by_onednn(results):
+    asked = example("kernel", (24, 24), (16, results), groups=8)
+    assert onednn_weights.FORM.fills(asked) == (results > 1)
 
 
 def test_groups_of_16_bits_are_widened_one_by_one():

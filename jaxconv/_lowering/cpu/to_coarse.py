@@ -147,7 +147,9 @@ def _one_dot(p: Problem) -> bool:
         return False  # channels first, a dot would transpose the weights, too
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
     copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
-    return not (finishes or copies)
+    # With AMX, sums of some channel counts are not safe in 16 bits, and oneDNN's operands widened.
+    wider = onednn_here.has_avx512() and not (p.bits == 16 and onednn_here.has_amx())
+    return not (finishes or copies or wider)
 
 
 def _few_results(p: Problem) -> bool:
@@ -178,8 +180,11 @@ def _multiplies_channels(p: Problem) -> bool:
 #: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
 MIN_ONEDNN_WORK = 2e4
 
-#: Pixels whose sums cost less than to copy the kernel for oneDNN.
-MAX_COPIED_KERNEL_PIXELS = 49
+#: Pixels whose sums cost less than to copy the kernel for oneDNN, and those of a large kernel.
+MAX_COPIED_KERNEL_PIXELS, MAX_LARGE_KERNEL_PIXELS = 49, 128
+
+#: Weights of a kernel that a core's own cache does not hold.
+MIN_LARGE_KERNEL = 1 << 20
 
 
 def _pays_for_onednn(p: Problem) -> bool:
@@ -187,9 +192,10 @@ def _pays_for_onednn(p: Problem) -> bool:
     slow = _has_no_vectors(p) or _costs_to_widen(p)
     if p.work < MIN_ONEDNN_WORK or (_few_terms(p) and slow):
         return False
-    few = p.pixels <= MAX_COPIED_KERNEL_PIXELS and p.bits == 32
+    large = p.taps * p.pairs >= MIN_LARGE_KERNEL
+    few = p.pixels <= (MAX_LARGE_KERNEL_PIXELS if large else MAX_COPIED_KERNEL_PIXELS)
     copied = p.dense and p.rank == 2 and p.geometry.kernel == p.geometry.canonical().kernel
-    return not (few and copied and _small_image(p))
+    return not (few and p.bits == 32 and copied and _small_image(p))
 
 
 def _has_no_vectors(p: Problem) -> bool:

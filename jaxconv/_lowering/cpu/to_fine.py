@@ -11,19 +11,13 @@ from jaxconv._lowering.cpu.to_coarse import (
     few_terms_channels_first,
     is_widened,
 )
-from jaxconv._lowering.forms import col2im, dots, onednn, phases, split, taps
+from jaxconv._lowering.forms import col2im, phases, split, taps
 from jaxconv._lowering.problem import Line, Problem, Table
 
 
 def _much_data(p: Problem) -> bool:
     """Whether data is copied; the form knows how much is too much."""
     return (p.strided or p.depthwise) and not p.channels_last
-
-
-def _one_dot(p: Problem) -> bool:
-    """Whether there is one tap, but neither groups for oneDNN nor planes, which a flip suits."""
-    alone = p.dense or not onednn.may_call(p)
-    return p.pointwise and alone and (p.channels_last or p.bits != 32)
 
 
 #: Coarse channels a pixel for which the weights are most of the data, with stride 1.
@@ -65,7 +59,6 @@ TABLE: Table = (
     ONE_TAP_CHANNELS_FIRST,
     IN_FLOAT32,
     Line("much-data", split.BLOCKS, _much_data, "much data is copied: in blocks"),
-    Line("one-dot", dots.ONE, _one_dot, "one tap: one dot"),
     Line(
         "few-pixels",
         col2im.FORM,

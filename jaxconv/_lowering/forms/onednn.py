@@ -27,7 +27,7 @@ from jaxconv._base.finish import NOTHING, SELECTING
 from jaxconv._base.geometry import UNIT, Geometry, KernelLayout
 from jaxconv._base.typing import DType
 from jaxconv._lowering.forms import window
-from jaxconv._lowering.onednn_here import has_amx, has_avx512, multiplies
+from jaxconv._lowering.onednn_here import has_amx, multiplies
 from jaxconv._lowering.problem import Call, Form, Problem
 
 #: The call in XLA's oldest calling convention for it, with its configuration in JSON.
@@ -50,10 +50,8 @@ def may_call(problem: Problem) -> bool:
         return False
     if problem.result == "coarse" and problem.taps > MAX_TAPS:
         return False
-    return not (problem.depthwise and problem.rank > 2) or (
-        # Dilated, oneDNN takes the fallback; undilated, the code of 2-D. Swept on AVX2 alone.
-        not problem.dilated and not has_avx512()
-    )
+    # Of a dilated one, oneDNN takes the fallback; of others, the code of 2-D.
+    return not (problem.depthwise and problem.rank > 2 and problem.dilated)
 
 
 #: Taps that tests covered, and taps with which bfloat16 is not widened; also those along the last

@@ -28,7 +28,6 @@ from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import onednn, taps, window
 from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
-from jaxconv._lowering.onednn_here import has_avx512
 from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Images for which none is cut.
@@ -38,13 +37,10 @@ MIN_IMAGES = 4
 IMAGES, MANY_IMAGES = 8, 16
 
 #: Bytes of the coarse tensor in a call, and of the fine tensor.
-MAX_COARSE_BYTES, MAX_FINE_BYTES = 1 << 20, 2 << 20
+MAX_COARSE_BYTES, MAX_FINE_BYTES = 2 << 20, 4 << 20
 
 #: Bytes and channels of a coarse tensor that one call takes, however many images it has.
 MAX_WHOLE_BYTES, MAX_WHOLE_CHANNELS = 1 << 19, 32
-
-#: Parts of the fine channels, which oneDNN divides over the cores; and channels of a part.
-PARTS, MIN_PART_CHANNELS = 2, 8
 
 #: Blocks that XLA may compute at a time: it copies one while oneDNN multiplies another.
 SIDE_BY_SIDE = 2
@@ -123,9 +119,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 
     count = fine.shape[0] * bands // images * blocks
     out = sum_over_blocks(add, count, fine, coarse, side_by_side=SIDE_BY_SIDE)
-    kernel = [a.kernel for a in geometry.axes]
-    out = out.reshape(out.shape[0], *kernel, -1, out.shape[-1])  # (parts, t, s, i, o)
-    return jnp.moveaxis(out, 0, -3).reshape(*kernel, -1, out.shape[-1])
+    return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
 
 
 def _slice(x: Array, image: Index, extents: tuple[int, int], row: Index) -> Array:
@@ -137,18 +131,15 @@ def _slice(x: Array, image: Index, extents: tuple[int, int], row: Index) -> Arra
 
 
 def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
-    """Contract (n, Y, X, (g, i)) and (n, y, x, (g, o)) to (parts, t, (s, i), (g, o)).
+    """Contract (n, Y, X, (g, i)) and (n, y, x, (g, o)) to (1, t, (s, i), (g, o)).
 
-    Where columns are dilated, s and i are apart. oneDNN divides groups over the cores, too.
+    Where columns are dilated, s and i are apart.
     """
     rank, groups, last = geometry.rank, geometry.groups, geometry.axes[-1]
-    channels = fine.shape[-1] // groups
-    several = groups == 1 and channels % PARTS == 0 and channels >= PARTS * MIN_PART_CHANNELS
-    parts = PARTS if several else 1
-    i = channels // parts
-    fine = fine.reshape(*fine.shape[:-1], groups, parts, i)
-    fine = lax.transpose(fine, (rank + 2, *range(1, rank + 1), rank + 3, rank + 1, 0))
-    fine = fine.reshape(*fine.shape[:-2], -1)  # (parts, Y, X, i, (g, n))
+    i = fine.shape[-1] // groups
+    fine = fine.reshape(*fine.shape[:-1], groups, i)
+    fine = lax.transpose(fine, (*range(1, rank + 1), rank + 2, rank + 1, 0))
+    fine = fine.reshape(1, *fine.shape[:-2], -1)  # (1, Y, X, i, (g, n))
     axes = [a.exchanged() for a in geometry.axes]
     if last.dilation > 1:
         axes.append(Axis(i, 1, i, 1, 1, 0))
@@ -170,9 +161,9 @@ def _cannot(problem: Problem) -> bool:
     axes = problem.geometry.axes
     lines = axes[2:] if _goes_by_plane(axes) else axes[1:]
     # Of one image, groups of one channel would be depthwise, of which oneDNN takes the fallback for
-    # some sizes. Other groups were swept on AVX2 alone.
-    groups_fail = not problem.dense and (problem.coarse_channels == 1 or has_avx512())
-    return groups_fail or math.prod(a.coarse for a in lines) > onednn.MAX_TAPS
+    # some sizes.
+    fails = not problem.dense and problem.coarse_channels == 1
+    return fails or math.prod(a.coarse for a in lines) > onednn.MAX_TAPS
 
 
 FORM = Form("onednn-weights", {"kernel": to_kernel}, cannot=_cannot, gathers=True, contender=True)

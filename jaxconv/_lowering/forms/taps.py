@@ -62,7 +62,7 @@ def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 TAPS = Form(
     "by tap",
     {"coarse": taps_to_data, "fine": taps_to_data, "kernel": taps_to_kernel},
-    cannot=lambda p: p.taps > MAX_TAPS,
+    cannot=lambda p: not 1 < p.taps <= MAX_TAPS,  # of one tap, it would be its own part
     parts=_split_taps,
 )
 
