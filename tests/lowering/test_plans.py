@@ -140,7 +140,7 @@ def test_one_tap_of_far_strides_is_no_sum_of_itself():
     ("asked", "lacked", "had"),
     [
         (("coarse", (28, 28), (32, 32)), ["in float32", "onednn"], ["onednn"]),
-        (("kernel", (28, 28), (32, 32)), ["in float32", "onednn-weights"], ["im2col"]),
+        (("kernel", (28, 28), (32, 32)), ["in float32", "onednn-weights"], ["onednn-weights"]),
         (("coarse", (28, 28), (8, 31)), ["onednn"], ["onednn"]),
         (("coarse", (28, 28), (3, 32)), ["multiply-adds"], ["onednn"]),
         (("coarse", (28, 28), (32, 32), 1), ["in float32", "dot"], ["dot"]),
@@ -164,14 +164,23 @@ def test_what_the_processor_lacks_is_computed_in_float32(asked, lacked, had, nat
     ("channels", "sizes", "forms"),
     [
         ((16, 16), {}, ["onednn-weights"]),
-        ((16, 16), {"stride": 2}, ["by group", "onednn-weights"]),
+        ((64, 64), {"stride": 2}, ["by group", "onednn-weights"]),
+        ((16, 16), {"stride": 2}, ["onednn-weights"]),
         ((12, 6), {}, ["by group", "swap", "onednn-weights"]),
     ],
 )
 def test_weights_gradients_of_groups(channels, sizes, forms):
-    """By one call where XLA has no copies to overlap, else one by one."""
+    """By one call for all, or one for each that is much work."""
     asked = example("kernel", (24, 24), channels, groups=8, **sizes)
     assert names(choose_plan(asked, "cpu")) == forms
+
+
+@pytest.mark.parametrize(("amx", "form"), [(False, "onednn-weights"), (True, "im2col")])
+def test_weights_gradients_in_16_bits_are_left_to_amx(amx, form, patched):
+    patched(onednn_here, "has_amx", lambda: amx)
+    patched(onednn_here, "multiplies", lambda dtype: True)
+    asked = example("kernel", (28, 28), (32, 32), dtype=BFLOAT16)
+    assert names(choose_plan(asked, "cpu")) == [form]
 
 
 @pytest.mark.parametrize("results", [1, 2])

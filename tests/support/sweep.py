@@ -57,8 +57,7 @@ def _calls(seed, count):
         for slot in SLOTS:
             if not claims(problem, slot, _form(slot)):
                 continue
-            of = jnp.float32 if slot == "kernel" else dtype
-            given, order = [jnp.asarray(drawn[s], of) for s in OPERANDS[slot]], "XIO"
+            given, order = [jnp.asarray(drawn[s], dtype) for s in OPERANDS[slot]], "XIO"
             if slot != "kernel" and number % 3 == 0:  # a kernel of any order
                 given[1], order = jnp.moveaxis(given[1], (-1, -2), (0, 1)), "OIX"
             yield problem, slot, order, given, expected(problem, slot, drawn)

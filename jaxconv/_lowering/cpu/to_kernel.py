@@ -4,6 +4,7 @@ import math
 
 import jax.numpy as jnp
 
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.cpu.to_coarse import (
     ALL_OTHERS,
     ALONE,
@@ -20,7 +21,6 @@ from jaxconv._lowering.cpu.to_coarse import (
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
     grouped_over_devices,
-    is_widened,
     wide_groups,
 )
 from jaxconv._lowering.forms import (
@@ -119,8 +119,9 @@ def _few_sums(p: Problem) -> bool:
     return few and p.counted and p.bits < 64 and p.dtype != jnp.bfloat16
 
 
-#: Multiply-adds that are worth a call of oneDNN for a weights gradient.
-MIN_ONEDNN_WORK = 1e6
+#: Multiply-adds that are worth a call of oneDNN for a weights gradient, and those of a group that
+#: are worth a call of its own.
+MIN_ONEDNN_WORK, MAX_GROUP_WORK = 4e5, 16e6
 
 #: Coarse channels for each fine channel and tap of the last axis.
 MAX_COARSE_PER_ROW = 7
@@ -135,13 +136,16 @@ MIN_IMAGES = 8
 def _pays_for_onednn(p: Problem) -> bool:
     """Whether several taps, and enough results of each, are worth to move images last.
 
-    Windows that tile are im2col's: it writes the data once. Groups with strides go one by one: XLA
-    copies one while oneDNN multiplies another.
+    Windows that tile are im2col's: it writes the data once. Large groups go one by one: XLA copies
+    one while oneDNN multiplies another. AMX multiplies windows in 16 bits.
     """
     i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
-    if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK or (p.strided and not p.dense):
+    if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK:
         return False
-    if p.rank == 1:
+    large = not p.dense and p.rank > 1 and p.work > MAX_GROUP_WORK * p.geometry.groups
+    if large or (p.bits == 16 and onednn_here.has_amx()):
+        return False
+    if p.rank == 1 and p.dense:
         several = last.kernel >= MIN_SIGNAL_TAPS and i >= VECTOR_CHANNELS and not p.dilated
         few = p.pairs <= MAX_ONE_CORE_SUMS if p.strided else (p.batch or 0) < MIN_IMAGES
         return several and few
@@ -173,8 +177,7 @@ def _wide_groups(p: Problem) -> bool:
     [one] = split.split_groups(p)
     swapped = rewrite.SWAP.fills(one) and _narrow_coarse(one)
     ways = (one, *(rewrite.exchange_operands(one) if swapped else ()))
-    alike = p.bits > 16 or is_widened(p)  # no processor with the type has been measured
-    if alike and any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):
+    if any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):
         return True
     windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
     much = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups

@@ -27,7 +27,13 @@ from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import onednn, taps, window
-from jaxconv._lowering.forms.blocks import find_divisor, slice_along, sum_over_blocks
+from jaxconv._lowering.forms.blocks import (
+    as_floats,
+    find_divisor,
+    slice_along,
+    sliceable,
+    sum_over_blocks,
+)
 from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Images for which none is cut.
@@ -127,7 +133,8 @@ def _slice(x: Array, image: Index, extents: tuple[int, int], row: Index) -> Arra
     if extents == x.shape[:2]:
         return x
     zeros = [jnp.zeros((), jnp.int32)] * (x.ndim - 2)
-    return lax.dynamic_slice(x, [image, row, *zeros], (*extents, *x.shape[2:]))
+    part = lax.dynamic_slice(sliceable(x), [image, row, *zeros], (*extents, *x.shape[2:]))
+    return as_floats(part, x.dtype)
 
 
 def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
@@ -137,6 +144,7 @@ def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
     """
     rank, groups, last = geometry.rank, geometry.groups, geometry.axes[-1]
     i = fine.shape[-1] // groups
+    fine, coarse = (x.astype(jnp.float32) for x in (fine, coarse))
     fine = fine.reshape(*fine.shape[:-1], groups, i)
     fine = lax.transpose(fine, (*range(1, rank + 1), rank + 2, rank + 1, 0))
     fine = fine.reshape(1, *fine.shape[:-2], -1)  # (1, Y, X, i, (g, n))
@@ -156,7 +164,7 @@ def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
 
 
 def _cannot(problem: Problem) -> bool:
-    if not onednn.may_call(problem) or problem.bits < 32:
+    if not onednn.may_call(problem):
         return True
     axes = problem.geometry.axes
     lines = axes[2:] if _goes_by_plane(axes) else axes[1:]
