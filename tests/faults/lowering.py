@@ -201,6 +201,8 @@ LOWERING = faults(
       " and p.counted and p.bytes_of_data <= MAX_WIDENED_BYTES", " and p.counted"),
      ("bfloat16 of one tap is widened for oneDNN where there is AMX",
       " and not (p.bits == 16 and onednn_here.has_amx())", ""),
+     ("planes are transposed for few products as for many",
+      "MAX_PLANE_TERMS if called else MAX_TERMS", "MAX_TERMS"),
      ("a kernel of any size is copied for few pixels",
       "MAX_LARGE_KERNEL_PIXELS if large", "MAX_COPIED_KERNEL_PIXELS if large"),
     ),

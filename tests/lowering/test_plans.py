@@ -130,6 +130,19 @@ def test_a_large_kernel_is_not_copied_for_few_pixels(channels, form):
     assert names(choose_plan(replace(asked, batch=3), "cpu")) == ["onednn"]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "onednn", "form"),
+    [
+        (6, True, "multiply-adds, channels first"),
+        (7, True, "onednn"),
+        (7, False, "multiply-adds, channels first"),
+    ],
+)
+def test_many_products_of_planes_are_onednns(kernel, onednn, form):
+    asked = example("coarse", (28, 28), (1, 1), kernel, groups=32, first=True, onednn=onednn)
+    assert names(choose_plan(asked, "cpu")) == [form]
+
+
 def test_one_tap_of_far_strides_is_no_sum_of_itself():
     asked = example("fine", (601, 601), (4, 4), 1, groups=2, stride=300)
     assert names(choose_plan(asked, "cpu")) == ["convolution"]

@@ -159,12 +159,17 @@ def _few_results(p: Problem) -> bool:
     return p.counted and few and p.fine_channels >= MIN_SUMMED_PER_RESULT * p.coarse_channels
 
 
+#: Multiply-adds that cost less than to transpose planes for oneDNN.
+MAX_PLANE_TERMS = 48
+
+
 def few_terms_channels_first(p: Problem) -> bool:
     """Whether few sums, or those of few channels, cost less than two transpositions."""
+    called = onednn.may_call(p)
     most = 1 if p.strided else MAX_STEM_CHANNELS
-    stem = onednn.may_call(p) and p.bits == 32
-    few = (stem or not p.dense) and p.fine_channels <= most
-    return p.channels_first and few and p.taps * p.fine_channels <= MAX_TERMS
+    few = (not p.dense or (called and p.bits == 32)) and p.fine_channels <= most
+    terms = p.taps * p.fine_channels
+    return p.channels_first and few and terms <= (MAX_PLANE_TERMS if called else MAX_TERMS)
 
 
 #: Coarse channels of a group: more are a dense contraction's work.
