@@ -131,6 +131,22 @@ def test_a_large_kernel_is_not_copied_for_few_pixels(channels, form):
 
 
 @pytest.mark.parametrize(
+    ("asked", "cut"),
+    [
+        (example("coarse", (112, 112), (64, 16), stride=2, first=True, batch=12), True),
+        (example("coarse", (112, 112), (64, 16), stride=2, first=True, batch=10), False),
+        (example("coarse", (112, 112), (64, 160), stride=2, first=True, batch=12), False),
+        (example("kernel", (96, 96), (1, 1), groups=128, batch=8), True),
+        (example("kernel", (96, 96), (1, 1), groups=128, batch=7), False),
+        (example("kernel", (96, 96), (1, 1), groups=128, batch=4, dtype=BFLOAT16), True),
+        (example("kernel", (96, 96), (1, 1), groups=1024, batch=1), False),
+    ],
+)
+def test_copies_for_which_pages_are_mapped_anew_are_made_in_blocks(asked, cut):
+    assert (names(choose_plan(asked, "cpu"))[0] == "by block") == cut
+
+
+@pytest.mark.parametrize(
     ("kernel", "onednn", "form"),
     [
         (6, True, "multiply-adds, channels first"),

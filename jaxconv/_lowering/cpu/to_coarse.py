@@ -124,10 +124,18 @@ def _few_terms(p: Problem) -> bool:
 
 
 def _much_data(p: Problem) -> bool:
-    """Whether multiply-adds of a plane read more data than a cache holds."""
+    """Whether a cache holds little of what multiply-adds read, or a transposition maps new pages.
+
+    A large result maps as many itself.
+    """
+    if not p.counted:
+        return False
     multiplied = p.depthwise and p.rank > 1 and not onednn.may_call(p)
-    much = p.counted and p.bytes_of_data > split.MAX_COARSE_BYTES
-    return multiplied and much and p.channels_last and not p.phase
+    if multiplied and p.channels_last and not p.phase:
+        return p.bytes_of_data > split.MAX_COARSE_BYTES
+    fine, coarse = (4 * math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
+    transposed = p.channels_first and p.bits == 32 and not few_terms_channels_first(p)
+    return transposed and p.batch != 1 and fine > max(MAX_WIDENED_BYTES, 2 * coarse)
 
 
 #: Pixels of images that are too few for oneDNN's call to finish sums in one pass.

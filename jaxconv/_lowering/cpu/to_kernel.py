@@ -18,6 +18,7 @@ from jaxconv._lowering.cpu.to_coarse import (
     MAX_GROUP_CHANNELS,
     MAX_STEM_CHANNELS,
     MAX_TAPS_AT_ONCE,
+    MAX_WIDENED_BYTES,
     MIN_GROUP_WORK,
     VECTOR_CHANNELS,
     grouped_over_devices,
@@ -106,7 +107,10 @@ def _rows(p: Problem) -> bool:
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read again and again; the form knows how much is too much."""
     copied = not p.channels_last and p.rank > 1 and not p.tiles
-    return copied or (_few_pairs(p) and p.taps > MAX_TAPS_AT_ONCE)
+    # Multiply-adds pad the fine tensor, and copy both to float32; to map new pages takes longest.
+    copies = p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine"))
+    mapped = p.counted and (p.batch or 0) > 1 and copies > MAX_WIDENED_BYTES
+    return copied or (_few_pairs(p) and (mapped or p.taps > MAX_TAPS_AT_ONCE))
 
 
 #: Sums that XLA:CPU computes in one dot on one core.
