@@ -155,7 +155,7 @@ def _one_dot(p: Problem) -> bool:
         return False  # channels first, a dot would transpose the weights, too
     finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
     copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
-    # With AMX, sums of some channel counts are not safe in 16 bits, and oneDNN's operands widened.
+    # With AMX, some channel counts are not safe in 16 bits, and would be widened for oneDNN.
     wider = onednn_here.has_avx512() and not (p.bits == 16 and onednn_here.has_amx())
     return not (finishes or copies or wider)
 
