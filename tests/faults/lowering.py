@@ -211,7 +211,7 @@ LOWERING = faults(
      ("weights gradients in 16 bits are widened where there is AMX",
       "large or (p.bits == 16 and onednn_here.has_amx())", "large"),
      ("all of a depthwise layer is copied at once",
-      "_few_pairs(p) and (mapped or", "_few_pairs(p) and (False or"),
+      "(again or copies > MAX_WIDENED_BYTES)", "again"),
      ("all groups are one weights gradient, however large", "if large or", "if"),
     ),
     ("_lowering/problem.py",

@@ -108,9 +108,9 @@ def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read again and again; the form knows how much is too much."""
     copied = not p.channels_last and p.rank > 1 and not p.tiles
     # Multiply-adds pad the fine tensor, and copy both to float32; to map new pages takes longest.
-    copies = p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine"))
-    mapped = p.counted and (p.batch or 0) > 1 and copies > MAX_WIDENED_BYTES
-    return copied or (_few_pairs(p) and (mapped or p.taps > MAX_TAPS_AT_ONCE))
+    copies = p.counted and (p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine")))
+    again = p.taps > MAX_TAPS_AT_ONCE
+    return copied or (_few_pairs(p) and (again or copies > MAX_WIDENED_BYTES))
 
 
 #: Sums that XLA:CPU computes in one dot on one core.
