@@ -1,4 +1,4 @@
-"""On a processor with AMX, oneDNN is given no bfloat16 in sizes where its AMX code fails.
+"""oneDNN is given no bfloat16 in sizes where its code for AMX or for AVX-512 fails.
 
 The processor is faked, and so is the call, so that each case takes only the time to plan and to
 trace it. What reaches the call is judged by its configuration alone.
@@ -173,3 +173,33 @@ def test_named_sizes(src, weights, attributes, wide, made, processor):
         jax.jit(partial(jaxconv.convolution, **attributes)).lower(*operands)
         assert [call.dtype for call in made] == types
         made.clear()
+
+
+@pytest.mark.parametrize(
+    ("src", "groups", "amx", "dtype"),
+    [
+        ((8, 12, 12, 64), 1, False, "bfloat16"),
+        ((8, 12, 12, 64), 4, False, "bfloat16"),
+        ((8, 12, 12, 64), 1, True, "float32"),
+        ((7, 12, 12, 64), 1, False, "float32"),
+        ((8, 38, 38, 64), 1, False, "float32"),  # two rows of bfloat16, or 19
+        ((8, 2, 300, 64), 1, False, "float32"),
+    ],
+)
+def test_weights_gradients_of_pairs_of_images_stay_bfloat16(
+    src, groups, amx, dtype, made, processor
+):
+    """An image without another is multiplied by zero times a neighbour, which may be infinite."""
+    processor(AMX if amx else AVX512)
+    operands = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in (src, (*src[:3], 32))]
+    attributes = {"auto_pad": "SAME_UPPER", "groups": groups}
+    gradient = partial(
+        jaxconv.convolution_backward_weights, weights_shape=(3, 3, 64 // groups, 32), **attributes
+    )
+    with jaxconv.forced("onednn-weights"):
+        jax.jit(gradient).lower(*operands)
+    assert {call.dtype for call in made} == {dtype}
+    for call in made:
+        padded = any(call.window["pad_left"] + call.window["pad_right"])
+        assert not (dtype == "bfloat16" and groups > 1 and padded)
+        assert np.prod(call.window["size"]) <= (256 if dtype == "bfloat16" else 1024)

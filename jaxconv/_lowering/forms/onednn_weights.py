@@ -14,10 +14,14 @@ oneDNN reads its kernel once for every few results, so a core's cache should hol
 sum goes over blocks of a few images, and of some rows of each. Very few images are cut into bands
 of rows, and a block has rows of each band, as images. Blocks divide evenly: zeros that filled up a
 block would be multiplied with pixels that other taps read, which may be infinite.
+
+Blocks in 16 bits are widened, unless a block of so few taps that oneDNN multiplies bfloat16 as it
+is (`onednn.MAX_TAPS_BFLOAT16`) is large enough.
 """
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -25,7 +29,8 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
-from jaxconv._base.typing import Index
+from jaxconv._base.typing import DType, Index
+from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn, taps, window
 from jaxconv._lowering.forms.blocks import (
     as_floats,
@@ -54,31 +59,55 @@ SIDE_BY_SIDE = 2
 #: The most spatial axes of a call.
 MAX_AXES = 3
 
+#: Fine channels that are worth small calls in bfloat16, and how many times as many taps a widened
+#: block may have and still be slower.
+MIN_FINE_CHANNELS, MAX_WIDENED_TAPS = 8, 5
+
 
 class _Block(NamedTuple):
-    """What one call reads: some images, each a band of one; and some rows of each."""
+    """What one call reads: some images, each a band of one; and some rows of each, as taps."""
 
     bands: int
     images: int
     rows: int
+    taps: int
 
 
-def _choose_block(batch: int, axes: tuple[Axis, ...], fine: int, coarse: int) -> _Block:
-    """Choose divisors of the batch and of the rows, for so many channels."""
+def _choose_block(batch: int, axes: tuple[Axis, ...], fine: int, coarse: int, most: int) -> _Block:
+    """Choose divisors of the batch and of the rows, for so many channels.
+
+    A block has at most `most` taps, or one row.
+    """
     first, line = axes[0], math.prod(a.coarse for a in axes[1:])
     bands = 1
     if batch < MIN_IMAGES:  # half of what the windows of a band read is its own, at least
-        most = first.coarse * first.stride // (2 * max(first.extent - 1, 1))
-        bands = find_divisor(first.coarse, min(IMAGES // batch, most))
+        own = first.coarse * first.stride // (2 * max(first.extent - 1, 1))
+        bands = find_divisor(first.coarse, min(IMAGES // batch, own))
     images, rows = batch * bands, first.coarse // bands
     row = 4 * line * coarse
     fine_row = 4 * first.stride * math.prod(a.fine for a in axes[1:]) * fine
-    fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= onednn.MAX_TAPS
+    fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= most
     if not fits or images * rows * fine_row > MAX_FINE_BYTES or coarse > MAX_WHOLE_CHANNELS:
         small = images <= MANY_IMAGES or 2 * IMAGES * rows * row <= MAX_WHOLE_BYTES
         images = find_divisor(images, MANY_IMAGES if small else IMAGES)
     cached = min(MAX_COARSE_BYTES // (images * row), MAX_FINE_BYTES // (images * fine_row))
-    return _Block(bands, images, find_divisor(rows, min(onednn.MAX_TAPS // line, cached)))
+    rows = find_divisor(rows, min(most // line, cached))
+    return _Block(bands, images, rows, rows * line)
+
+
+def _pays_in_bfloat16(fine: int, block: _Block, widened: _Block) -> bool:
+    """Whether oneDNN multiplies a block in bfloat16, and is faster than in a larger widened one.
+
+    Images are even: oneDNN multiplies them in pairs, and a pair of one takes the next pixel's first
+    image times zero, which makes NaN of infinity.
+    """
+    large = fine >= MIN_FINE_CHANNELS and block.taps * MAX_WIDENED_TAPS >= widened.taps
+    return large and block.taps <= onednn.MAX_TAPS_BFLOAT16 and block.images % 2 == 0
+
+
+def _takes_bfloat16(dtype: DType) -> bool:
+    """Whether oneDNN multiplies bfloat16 here; with AMX it was not tried."""
+    return dtype == jnp.bfloat16 and onednn_here.multiplies(dtype) and not onednn_here.has_amx()
 
 
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
@@ -96,20 +125,27 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         coarse = taps.merge_into_batch(coarse)
         slabs = taps.read_slabs(fine, geometry)
         return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
-    channels = (x.shape[-1] // geometry.groups for x in (fine, coarse))
-    bands, images, rows = _choose_block(fine.shape[0], geometry.axes, *channels)
+    i, o = (x.shape[-1] // geometry.groups for x in (fine, coarse))
+    choose = partial(_choose_block, fine.shape[0], geometry.axes, i, o)
+    block, dtype = choose(onednn.MAX_TAPS), jnp.dtype(jnp.float32)
+    small = choose(onednn.MAX_TAPS_BFLOAT16)
+    if _takes_bfloat16(fine.dtype) and _pays_in_bfloat16(i, small, block):
+        block, dtype = small, fine.dtype
+    bands, images, rows, _ = block
     for n, a in enumerate(geometry.axes):
-        # oneDNN has no vector code for pads as large as its kernel, and none that crop.
+        # oneDNN has no vector code for pads as large as its kernel, and none that crop; of groups
+        # in bfloat16, for some pads.
         pads, cut = (a.pad_low, a.pad_high), n == 0 and rows < a.coarse
-        if cut or min(pads) < 0 or max(pads) >= a.span:
+        most = 0 if geometry.groups > 1 and dtype == jnp.bfloat16 else a.span - 1
+        if cut or min(pads) < 0 or max(pads) > most:
             fine = window.pad_axis(fine, geometry, n)
             axes = (*geometry.axes[:n], a.padded(), *geometry.axes[n + 1 :])
             geometry = replace(geometry, axes=axes)
     first = geometry.axes[0]
     band = first.coarse // bands
     # All rows are the axis itself; of some, it is padded already.
-    block = first if rows == first.coarse else replace(first, coarse=rows).padded()
-    geometry = replace(geometry, axes=(block, *geometry.axes[1:]))
+    some = first if rows == first.coarse else replace(first, coarse=rows).padded()
+    geometry = replace(geometry, axes=(some, *geometry.axes[1:]))
     blocks = band // rows  # of a band
 
     def add(n: Index) -> Array:
@@ -121,7 +157,8 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
             of_band = (images // bands, count)
             return jnp.concatenate([_slice(x, image * images, of_band, n) for n in starts])
 
-        return _call(read(fine, first.stride, block.fine), read(coarse, 1, rows), geometry)
+        data, kernel = read(fine, first.stride, some.fine), read(coarse, 1, rows)
+        return _call(data.astype(dtype), kernel.astype(dtype), geometry)
 
     count = fine.shape[0] * bands // images * blocks
     out = sum_over_blocks(add, count, fine, coarse, side_by_side=SIDE_BY_SIDE)
@@ -144,7 +181,6 @@ def _call(fine: Array, coarse: Array, geometry: Geometry) -> Array:
     """
     rank, groups, last = geometry.rank, geometry.groups, geometry.axes[-1]
     i = fine.shape[-1] // groups
-    fine, coarse = (x.astype(jnp.float32) for x in (fine, coarse))
     fine = fine.reshape(*fine.shape[:-1], groups, i)
     fine = lax.transpose(fine, (*range(1, rank + 1), rank + 2, rank + 1, 0))
     fine = fine.reshape(1, *fine.shape[:-2], -1)  # (1, Y, X, i, (g, n))
