@@ -1,7 +1,7 @@
 """What is one layer: the sizes of a convolution, its name, and the work that it defines.
 
-The sizes are `jaxconv._checks.layer.Layer`. Files of the package are loaded by path: workers of
-other engines do without JAX, which `import jaxconv` loads, and `--library` times other versions.
+The sizes are `jaxconv._checks.layer.Layer`. That file is loaded by path: workers of other engines
+do without JAX, which `import jaxconv` loads, and `--path` times other versions.
 
 Two roles make the two families one: the *fine* tensor is the src of a convolution and the
 dst of a transposed one, the *coarse* tensor is the other. The kernel is kept in one order,
@@ -16,7 +16,6 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
@@ -29,20 +28,14 @@ LAYOUTS = ("NXC", "NCX")
 Ints = tuple[int, ...]
 
 
-def load_from_package(name: str) -> ModuleType:
-    """A file of the package's checks that imports nothing of it."""
-    path = Path(__file__).parents[1] / "jaxconv" / "_checks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"benchmarks._checks_{name}", path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_sizes = load_from_package("layer")
+_PATH = Path(__file__).parents[1] / "jaxconv" / "_checks" / "layer.py"
+_spec = importlib.util.spec_from_file_location("benchmarks._layer", _PATH)
+checks = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(checks)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer(_sizes.Layer):
+class Layer(checks.Layer):
     """A convolution or transposed convolution with a name, of a network."""
 
     name: str

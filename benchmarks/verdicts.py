@@ -1,13 +1,11 @@
-"""Is a result right? The sum of `jaxconv/_checks/reference.py`, on a sample, and the tolerance."""
+"""Is a result right? The sum of `jaxconv/_checks/layer.py`, on a sample, and the tolerance."""
 
 import dataclasses
 import math
 
 import numpy as np
 
-from benchmarks.layer import Layer, load_from_package
-
-reference = load_from_package("reference")
+from benchmarks.layer import Layer, checks
 
 SAMPLE_FLOPS = 3e8  # what the sample may cost; below it everything is checked
 
@@ -24,7 +22,7 @@ def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np
     """The result of `op` in float64, from its two operands in `Layer.op_shapes` order."""
     first_slot, second_slot, result = layer.slots(op)
     layer = layer.with_batch(len(first))
-    return reference.contract(layer, result, {first_slot: first, second_slot: second})
+    return checks.contract(layer, result, {first_slot: first, second_slot: second})
 
 
 def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:

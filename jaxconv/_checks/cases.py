@@ -1,6 +1,6 @@
 """A case: an operation on a layer. Its operands, what it computes, and whether that is right.
 
-One sum defines all six operations (see `reference.py`): an operation fills one of three tensors
+One sum defines all six operations (see `layer.py`): an operation fills one of three tensors
 from the other two, and so does each of its gradients. The reference shares no code with the
 operations.
 """
@@ -17,8 +17,7 @@ import numpy as np
 
 import jaxconv
 from jaxconv._base.geometry import Slot
-from jaxconv._checks import reference
-from jaxconv._checks.layer import Layer
+from jaxconv._checks.layer import Layer, contract
 from jaxconv._rules.op import OPS
 
 Array = np.ndarray[Any, Any]
@@ -161,7 +160,7 @@ def expect(case: Case, slot: Slot, tensors: Tensors) -> Array:
 
 def _sum(case: Case, slot: Slot, tensors: Tensors) -> Array:
     given = {s: tensors[s] for s in case.slots if s != slot}
-    exact = reference.contract(case.layer, slot, given)
+    exact = contract(case.layer, slot, given)
     return sum((tensors[n] for n in ("bias", "residual") if n in tensors), start=exact)
 
 

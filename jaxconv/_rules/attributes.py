@@ -20,14 +20,8 @@ from jaxconv._base.jax_names import default_matmul_precision
 from jaxconv._base.messages import Refusal, either, short, shown
 from jaxconv._base.typing import Precision, Shape
 
-AUTO_PADS = {
-    "none": "none",
-    "valid": "valid",
-    "same_upper": "same_upper",
-    "same_lower": "same_lower",
-    "notset": "none",
-    "explicit": "none",
-}
+AUTO_PADS = {mode: mode for mode in ("none", "valid", "same_upper", "same_lower")}
+AUTO_PADS |= {"notset": "none", "explicit": "none"}
 
 #: The largest finite float32.
 MAX_ALPHA = float(np.finfo(np.float32).max)

@@ -32,16 +32,10 @@ def parse_data_format(data_format: str, spatial_rank: int) -> DataLayout:
     return DataLayout(at["N"], at["C"], tuple(range(at["X"], at["X"] + spatial_rank)))
 
 
-def parse_weights_format(
-    weights_format: str, spatial_rank: int, coarse_letter: str
-) -> KernelLayout:
-    """Convert a weights format to a layout.
-
-    `coarse_letter` is that of the channels which weights share with the coarse tensor: O in a
-    convolution, I in a transposed convolution.
-    """
+def parse_weights_format(weights_format: str, spatial_rank: int, transposed: bool) -> KernelLayout:
+    """Convert a weights format to a layout; I is coarse in a transposed convolution, else O."""
     at = find_axes(weights_format, spatial_rank)
-    fine_letter = "I" if coarse_letter == "O" else "O"
+    coarse_letter, fine_letter = "IO" if transposed else "OI"
     spatial = tuple(range(at["X"], at["X"] + spatial_rank))
     return KernelLayout(at[coarse_letter], at[fine_letter], spatial)
 

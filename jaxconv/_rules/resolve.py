@@ -74,9 +74,12 @@ class _Arguments(NamedTuple):
 
 
 def resolve_sizes(
-    op: Op, first: Shape, second: Shape, result_shape: object, **attributes: object
+    op: Op, first: Shape, second: Shape, result_shape: object = None, **attributes: Any
 ) -> Resolved:
-    """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes."""
+    """Parse the arguments of `op`, whose two inputs have these shapes, and find the sizes.
+
+    Arguments that no size depends on are ignored.
+    """
     name = op.name
     if len(first) < 3:
         rule = "must have a batch axis, a channel axis and at least one spatial axis"
@@ -100,7 +103,8 @@ def resolve_sizes(
             name, op.shape_argument, result_shape, rank + 2, f"in {order} order"
         )
     for attribute, least in parse.MIN_VALUES.items():
-        parsed[attribute] = parse.axis_ints(name, attribute, attributes[attribute], rank, least)
+        given = attributes.get(attribute, 0)  # not all operations take an output_padding
+        parsed[attribute] = parse.axis_ints(name, attribute, given, rank, least)
     parsed["auto_pad"] = parse.auto_pad(name, attributes["auto_pad"])
     parsed["groups"] = parse.count(name, "groups", attributes["groups"])
     arguments = _Arguments(op, first, second, result_shape, **parsed)
@@ -148,13 +152,13 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
         got = f"shapes {arguments.second} and {arguments.first} ({data_format})"
         raise ValueError(Refusal(op.name, op.inputs[1], rule, got))
     on_fine = layouts.check_channels(op, shapes, weights, groups, data_format, weights_format)
-    kernel = layouts.parse_weights_format(weights_format, rank, "I" if op.transposed else "O")
+    kernel = layouts.parse_weights_format(weights_format, rank, op.transposed)
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
-    # Each rule takes extents by the names of the forward operation: src, weights, dst.
-    sized = [
-        sizes.RULES[op.name](
+    # The rule of an operation has its name, and takes extents as src, weights and dst.
+    sized: list[sizes.Sized] = [
+        getattr(sizes, op.name)(
             arguments.axis(i),
             weights=weights[kernel.spatial[i]],
             **{_forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},

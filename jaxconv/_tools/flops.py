@@ -63,12 +63,8 @@ def _count_up_to(axis: Axis, last: int) -> int:
 
 def _sum_floors(n: int, a: int, b: int, m: int) -> int:
     """Sum (a*i + b) // m for i below n, as in Euclid's algorithm: no loop over taps."""
-    total = 0
-    while n > 0:
-        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
-        a, b = a % m, b % m
-        top = a * n + b
-        n, a, b, m = top // m, m, top % m, a
-        if not m:
-            break
-    return total
+    if n == 0:
+        return 0
+    whole = n * (n - 1) // 2 * (a // m) + n * (b // m)
+    top = (a % m) * n + b % m
+    return whole + _sum_floors(top // m, m, top % m, a % m)

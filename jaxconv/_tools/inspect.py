@@ -18,12 +18,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: vars(convolution).get(name) or vars(conv_transpose)[name] for name in OPS
 }
 
-#: Arguments that sizes do not depend on.
-NOT_SIZES = (
-    "bias", "residual", "activation", "alpha", "precision", "preferred_element_type",
-    "out_sharding",
-)  # fmt: skip
-
 
 def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> Resolved:
     """The pads and sizes that an operation would use, without computing anything.
@@ -45,13 +39,10 @@ def resolve(op: str | Callable[..., Any], /, *args: Any, **attributes: Any) -> R
       ((8, 16, 16, 16), (1, 1), (1, 1))
     """
     name, given = arguments("resolve", op, *args, **attributes)
-    for other in NOT_SIZES:
-        given.pop(other, None)
     record = OPS[name]
     tensors = {tensor: given.pop(tensor) for tensor in record.inputs}
     first, second = (shape(name, tensor, value) for tensor, value in tensors.items())
     result_shape = given.pop(record.shape_argument) if record.shape_argument else None
-    given = {"output_padding": 0} | given
     try:
         return resolve_sizes(record, first, second, result_shape, **given)
     except ValueError as error:

@@ -9,8 +9,7 @@ import numpy as np
 from jax import lax
 
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._checks import reference
-from jaxconv._checks.layer import Layer
+from jaxconv._checks.layer import Layer, contract
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools.inspect import resolve
@@ -86,7 +85,7 @@ def _compute_reference(resolved: Resolved, layer: Layer, tensors: dict[str, Arra
     result = op.slot(op.result)
     if resolved.groups_on_fine and result != "kernel":  # a layer has them on the coarse axis
         given["kernel"] = np.concatenate(np.split(given["kernel"], groups, -2), -1)
-    out = reference.contract(layer, result, given)
+    out = contract(layer, result, given)
     if resolved.groups_on_fine and result == "kernel":
         out = np.concatenate(np.split(out, groups, -1), -2)
     out = out.transpose(np.argsort(order[result]))

@@ -8,6 +8,7 @@ from jax import Array, lax
 from jaxconv._base.messages import Refusal, either, named
 from jaxconv._base.typing import PrecisionLike
 from jaxconv._rules.values import entries, is_int, unwrap
+from jaxconv._tools.inspect import FUNCTIONS
 from jaxconv.onednn._names import OLDER_ATTRIBUTES, OLDER_INPUTS, REQUIRED, Kind, find_kind, rename
 
 
@@ -113,7 +114,7 @@ def prepare_call(
         if arguments.setdefault(row.shape, attribute) is None:
             rule = "is required, as an input or as an attribute"
             raise ValueError(Refusal(kind, row.shape, rule, "neither"))
-    return row.function, arguments | attributes
+    return FUNCTIONS[row.op], arguments | attributes
 
 
 def _are_zeros(values: list[Any]) -> bool:

@@ -1,22 +1,11 @@
 """The kinds of the six operations as a table: inputs, attributes, today's and older names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
-
 from jaxconv._base.messages import Refusal
-from jaxconv._ops.conv_transpose import (
-    conv_transpose,
-    conv_transpose_backward_data,
-    conv_transpose_backward_weights,
-)
-from jaxconv._ops.convolution import (
-    convolution,
-    convolution_backward_data,
-    convolution_backward_weights,
-)
+from jaxconv._rules.op import OPS
 from jaxconv._rules.values import suggestion
 
 #: Attributes without defaults in that API, not even when `auto_pad` overrides the pads.
@@ -38,22 +27,22 @@ OLDER_INPUTS = {
     "output_shape": "dst_shape",
 }
 
-_FORWARD = ("src", "weights", "bias")
-_DATA = ("diff_dst", "weights")
-_DATA_SHAPED = ("diff_dst", "weights", "dst_shape")
-_WEIGHTS = ("src", "diff_dst", "weights_shape")
-
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of operation, as its page describes it."""
 
     name: str
-    function: Callable[..., jax.Array]
-    #: In order: two required inputs, and a bias or a shape. The shape may be an attribute instead.
-    inputs: tuple[str, ...]
+    #: the name of the operation
+    op: str
     weights_format: str
     takes_output_padding: bool = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """In order: two required inputs, and a bias or a shape, which may be an attribute, too."""
+        last = "bias" if OPS[self.op].result == "dst" else self.shape
+        return (*OPS[self.op].inputs, *([last] if last else []))
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -64,16 +53,16 @@ class Kind:
     @property
     def shape(self) -> str | None:
         """The shape that the kind needs, either as an input or as an attribute."""
-        return next((name for name in self.inputs if name.endswith("_shape")), None)
+        return None if OPS[self.op].result == "dst" else OPS[self.op].shape_argument
 
 
 _TABLE = (
-    Kind("Convolution", convolution, _FORWARD, "XIO"),
-    Kind("ConvolutionBackwardData", convolution_backward_data, _DATA_SHAPED, "XIO", True),
-    Kind("ConvolutionBackwardWeights", convolution_backward_weights, _WEIGHTS, "XIO"),
-    Kind("ConvTranspose", conv_transpose, _FORWARD, "XOI", True),
-    Kind("ConvTransposeBackwardData", conv_transpose_backward_data, _DATA, "XOI", True),
-    Kind("ConvTransposeBackwardWeights", conv_transpose_backward_weights, _WEIGHTS, "XOI", True),
+    Kind("Convolution", "convolution", "XIO"),
+    Kind("ConvolutionBackwardData", "convolution_backward_data", "XIO", True),
+    Kind("ConvolutionBackwardWeights", "convolution_backward_weights", "XIO"),
+    Kind("ConvTranspose", "conv_transpose", "XOI", True),
+    Kind("ConvTransposeBackwardData", "conv_transpose_backward_data", "XOI", True),
+    Kind("ConvTransposeBackwardWeights", "conv_transpose_backward_weights", "XOI", True),
 )
 
 #: older kind -> today's; they differ in the default weights_format, which was XIO

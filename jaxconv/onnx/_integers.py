@@ -32,7 +32,7 @@ def compute_integers(
     **numbers: ArrayLike | None,
 ) -> Array:
     """Compute ConvInteger or, if the scales are among the numbers, QLinearConv."""
-    resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, None, output_padding=0, **window)
+    resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, **window)
     for name, value in numbers.items():
         channels = w.shape[0] if name.startswith("w_") else 1
         if value is not None and (value.ndim > 1 or value.size not in (1, channels)):

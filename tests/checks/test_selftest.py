@@ -9,9 +9,9 @@ import pytest
 
 import jaxconv
 from jaxconv import __main__
-from jaxconv._checks import reference, selfcheck
+from jaxconv._checks import selfcheck
 from jaxconv._checks.cases import Case, compare
-from jaxconv._checks.layer import Layer
+from jaxconv._checks.layer import Layer, contract
 from jaxconv._checks.selfcheck import draw_case
 from jaxconv._lowering.forms import phases
 from tests.support.grid import OPS
@@ -95,7 +95,7 @@ def test_a_nan_that_leaks_is_found(name, monkeypatch):
 def test_a_case_of_padding_alone_is_right(operation):
     layer = Layer((2,), (2,), (1,), (3,), (1,), (1,), (2, 3))
     tensors = {name: np.ones(layer.shapes[name]) for name in ("fine", "kernel")}
-    assert not reference.contract(layer, "coarse", tensors).any()
+    assert not contract(layer, "coarse", tensors).any()
     assert compare(Case(operation, layer)) == ""
 
 

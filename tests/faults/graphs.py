@@ -73,8 +73,6 @@ GRAPHS = faults(
       'axis = 1 if data_format == "NCX" else src.ndim - 1', "axis = src.ndim - 1"),
      ("graphs: 16 bits are computed in 16 bits", "(x.astype(jnp.float32) for x in arrays)",
       "arrays"),
-    ),
-    ("onednn/_graphs/quantisation.py",
      ("graphs: a zero point is added after rounding",
       "jnp.round(src.astype(jnp.float32) / scales + zero_points)",
       "jnp.round(src.astype(jnp.float32) / scales) + zero_points"),

@@ -10,13 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 
 from jaxconv._base.typing import DType
 from jaxconv._rules.layouts import DATA_FORMATS
 from jaxconv._rules.values import NO_DEFAULT, Attribute
 from jaxconv.onednn._graphs.graph import DTYPES
-from jaxconv.onednn._graphs.quantisation import QUANTIZATION_ATTRIBUTES, dequantize, quantize
 
 FLOAT_TYPES = ("f32", "bf16", "f16")
 QUANTIZED_TYPES = ("s8", "u8")
@@ -72,10 +72,6 @@ def _soft_plus(src: Array, beta: float) -> Array:
     if beta == 0:
         raise ValueError("`beta` must not be 0; got 0")
     return jax.nn.softplus(beta * src) / beta
-
-
-def _leaky_relu(src: Array, alpha: Array | float) -> Array:
-    return jnp.where(src >= 0, src, alpha * src)
 
 
 def _hard_sigmoid(src: Array, alpha: float, beta: float) -> Array:
@@ -144,8 +140,7 @@ def _prelu(src: Array, slope: Array, data_format: str, per_channel_broadcast: bo
         n not in (1, extent) for n, extent in zip(slope.shape, trailing, strict=True)
     ):
         raise ValueError(f"`slope` must broadcast to src, {src.shape}; got {slope.shape}")
-    slope = slope.reshape((1,) * (src.ndim - slope.ndim) + slope.shape)
-    return _leaky_relu(src, jnp.broadcast_to(slope, src.shape))
+    return jax.nn.leaky_relu(src, jnp.broadcast_to(slope, src.shape))
 
 
 def _batch_norm(
@@ -197,6 +192,59 @@ def _move_spec(function: Callable[..., Array], **attributes: Attribute) -> KindS
     return KindSpec(function, ("src",), attributes, tuple(DTYPES), tuple(DTYPES))
 
 
+# 8-bit integers for numbers, by a scale and a zero point
+
+
+QUANTIZATION = {
+    "qtype": Attribute("string", "per_tensor", ("per_tensor", "per_channel")),
+    "axis": Attribute("s64", 1),
+    "scales": Attribute("f32[]", NO_DEFAULT),
+    "zps": Attribute("s64[]", None),
+}
+
+
+def _quantize(dtype: DType, src: Array, **attributes: Any) -> Array:
+    """Compute ``round(src/scale + zp)``, ties to the even integer, clipped to the type's range."""
+    scales, zero_points = _align_scales(src, **attributes)
+    ends = jnp.iinfo(dtype)
+    found = jnp.round(src.astype(jnp.float32) / scales + zero_points)
+    # XLA does not promise how it converts numbers beyond the range of an integer type.
+    found = jnp.clip(found, float(ends.min), float(ends.max))
+    return lax.convert_element_type(found, dtype)
+
+
+def _dequantize(dtype: DType, src: Array, **attributes: Any) -> Array:
+    """Compute ``(src - zp) * scale`` in float32."""
+    scales, zero_points = _align_scales(src, **attributes)
+    return lax.convert_element_type((src.astype(jnp.float32) - zero_points) * scales, dtype)
+
+
+def _align_scales(
+    src: Array, qtype: str, axis: int, scales: Sequence[float], zps: Sequence[int] | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Reshape scales and zero points, as float32, to broadcast to src."""
+    zps = [0] * len(scales) if zps is None else zps
+    if qtype == "per_tensor":
+        extents, shape = 1, [1] * src.ndim
+        meaning = "one entry, since `qtype` is per_tensor"
+    else:
+        if not -src.ndim <= axis < src.ndim:
+            raise ValueError(
+                f"`axis` must be from {-src.ndim} to {src.ndim - 1}, of src of shape "
+                f"{src.shape}; got {axis}"
+            )
+        extents = src.shape[axis]
+        shape = [extents if a == axis % src.ndim else 1 for a in range(src.ndim)]
+        meaning = f"{extents} entries, one for each place on axis {axis} of src {src.shape}"
+    for name, values in {"scales": scales, "zps": zps}.items():
+        if len(values) != extents:
+            raise ValueError(f"`{name}` must have {meaning}; got {len(values)}")
+    if not all(scale > 0 for scale in scales):
+        raise ValueError(f"`scales` must be above 0; got {list(scales)}")
+    broadcast = [np.asarray(values, np.float32).reshape(shape) for values in (scales, zps)]
+    return broadcast[0], broadcast[1]
+
+
 #: kind -> how it is computed
 SPECS = {
     "Abs": _unary_spec(jnp.abs),
@@ -206,7 +254,7 @@ SPECS = {
     "GELU": _unary_spec(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
     "HardSigmoid": _unary_spec(_hard_sigmoid, alpha=REQUIRED_F32, beta=REQUIRED_F32),
     "HardSwish": _unary_spec(lambda src: src * (jnp.clip(src + 3, 0, 6) / 6)),
-    "LeakyReLU": _unary_spec(_leaky_relu, alpha=REQUIRED_F32),
+    "LeakyReLU": _unary_spec(lambda src, alpha: jax.nn.leaky_relu(src, alpha), alpha=REQUIRED_F32),
     "Log": _unary_spec(jnp.log),
     "Mish": _unary_spec(lambda src: src * jnp.tanh(jax.nn.softplus(src))),
     "Pow": _unary_spec(lambda src, beta: jnp.power(src, beta), beta=REQUIRED_F32),
@@ -244,10 +292,6 @@ SPECS = {
     ),
     "StaticTranspose": _move_spec(_transpose, order=Attribute("s64[]", NO_DEFAULT)),
     "Reorder": _move_spec(lambda src: src),
-    "Quantize": KindSpec(
-        quantize, attributes=QUANTIZATION_ATTRIBUTES, output_types=QUANTIZED_TYPES
-    ),
-    "Dequantize": KindSpec(
-        dequantize, attributes=QUANTIZATION_ATTRIBUTES, input_types=QUANTIZED_TYPES
-    ),
+    "Quantize": KindSpec(_quantize, attributes=QUANTIZATION, output_types=QUANTIZED_TYPES),
+    "Dequantize": KindSpec(_dequantize, attributes=QUANTIZATION, input_types=QUANTIZED_TYPES),
 }
