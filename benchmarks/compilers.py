@@ -130,7 +130,7 @@ def forced(name: str) -> Iterator[None]:
 
     def chosen(problem, platform, _=None):
         found = _plan(problem, platform, FORMS[name], "forced")
-        if not found.is_forced():
+        if not found.any_by_name():
             raise Unsupported(f"{name} cannot compute this contraction")
         return found
 

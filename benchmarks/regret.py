@@ -125,7 +125,7 @@ def run_case(job: dict) -> list[dict]:
     jax.config.update("jax_enable_x64", dtype == "f64")
     *shapes, _ = arrays.shapes_in(layer, op, layout)
     typed = [jax.ShapeDtypeStruct(shape, DTYPES[dtype]) for shape in shapes]
-    with jaxconv.forced(asked := _lowering.Asked()):
+    with jaxconv.forced(asked := _lowering.Recorder()):
         jax.jit(engine.contraction(layer, op, layout)).lower(*typed)
     [problem] = asked.problems.values()
     named = plans(problem)

@@ -78,6 +78,13 @@ class Finish:
     residual: bool
     activation: Activation | None
 
+    def __str__(self) -> str:
+        """In words, the parts in their order."""
+        parts = ["bias"] * self.bias + ["residual"] * self.residual
+        if self.activation:
+            parts.append(self.activation.name)
+        return ", ".join(parts)
+
     def apply(self, sums: Array, extras: Sequence[Array], channel: int, dtype: DType) -> Array:
         """Add a bias along the axis `channel`, and a residual; activate, and round to `dtype`."""
         extras = [lax.convert_element_type(x, sums.dtype) for x in extras]

@@ -52,8 +52,8 @@ class Case:
     #: what follows the sum: an activation, and "bias", "residual" or "bias and residual"
     activation: str | None = None
     adds: str = ""
-    #: whether every other window is NaN, of windows that tile the data
-    leaks: bool = False
+    #: whether every other window of the data is NaN; windows tile
+    nan_windows: bool = False
 
     def __str__(self) -> str:
         finish = f", {self.activation}, {self.adds}" if self.activation or self.adds else ""
@@ -62,7 +62,7 @@ class Case:
     @property
     def plain(self) -> bool:
         """Whether nothing follows the sum, and all is a number."""
-        return not (self.activation or self.adds or self.leaks)
+        return not (self.activation or self.adds or self.nan_windows)
 
     @property
     def slots(self) -> tuple[Slot, Slot, Slot]:
@@ -80,34 +80,35 @@ class Case:
 
 
 def draw(case: Case) -> tuple[Tensors, Tensors]:
-    """Draw all that a case is given, and a cotangent: integers, and normally distributed float32.
+    """Draw all that a case is given, and a cotangent: exact values, and float32 of any digits.
 
-    Products and sums of the integers are exact in f32, so that a result is right or wrong. They are
-    wide, so that a partial sum rounded to 16 bits would show; but each is below 2**8, so that
-    multiplying in TF32 or bf16 is exact, and the sums fit into f16.
+    The exact values are integers, scaled down by a power of two before an activation that bends.
+    Their products and sums are exact in f32, so that a result is right or wrong. They are wide, so
+    that a partial sum rounded to 16 bits would show; but each is below 2**8, so that multiplying in
+    TF32 or bf16 is exact, and the sums fit into f16.
     """
     layer, (result, *operands) = case.layer, case.slots
     rng = np.random.default_rng(layer.terms(result))
     limit = min(math.isqrt(60_000 // max(map(layer.terms, layer.shapes))), 200)
 
-    def integers(shape: Sequence[int], limit: int) -> Array:
-        return np.asarray(rng.integers(-limit, limit, shape, endpoint=True), np.float64)
+    def integers(shape: Sequence[int], largest: int) -> Array:
+        return np.asarray(rng.integers(-largest, largest, shape, endpoint=True), np.float64)
 
-    whole: Tensors = {slot: integers(layer.shapes[slot], limit) for slot in operands}
-    broken: Tensors = {s: rng.standard_normal(layer.shapes[s], np.float32) for s in operands}
+    exact: Tensors = {slot: integers(layer.shapes[slot], limit) for slot in operands}
+    floats: Tensors = {s: rng.standard_normal(layer.shapes[s], np.float32) for s in operands}
     if "bias" in case.adds:
-        whole["bias"] = integers(layer.shapes[result][-1:], 99)
+        exact["bias"] = integers(layer.shapes[result][-1:], 99)
     if "residual" in case.adds:
-        whole["residual"] = integers(layer.shapes[result], 99)
-    if case.leaks:
-        whole["fine"].reshape(layer.batch * math.prod(layer.coarse), -1)[1::2] = np.nan
+        exact["residual"] = integers(layer.shapes[result], 99)
+    if case.nan_windows:
+        exact["fine"].reshape(layer.batch * math.prod(layer.coarse), -1)[1::2] = np.nan
     if case.activation not in EXACT:  # sums at which the functions bend
-        largest = np.max(np.abs(_sum(case, result, whole)))
+        largest = np.max(np.abs(_sum(case, result, exact)))
         smaller = 2.0 ** -np.ceil(np.log2(largest / 8 + 1))
-        whole |= {name: whole[name] * smaller for name in whole.keys() - {operands[1]}}
-    whole[result] = integers(layer.shapes[result], limit)
-    broken[result] = rng.standard_normal(layer.shapes[result], np.float32)
-    return whole, broken
+        exact |= {name: exact[name] * smaller for name in exact.keys() - {operands[1]}}
+    exact[result] = integers(layer.shapes[result], limit)
+    floats[result] = rng.standard_normal(layer.shapes[result], np.float32)
+    return exact, floats
 
 
 def bind(case: Case, gradients: bool) -> Callable[[Tensors], Tensors]:
@@ -164,7 +165,7 @@ def _sum(case: Case, slot: Slot, tensors: Tensors) -> Array:
     return sum((tensors[n] for n in ("bias", "residual") if n in tensors), start=exact)
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """A tensor that came out, beside what must."""
 
     #: what is wrong with it, in words; empty if it is right
@@ -174,28 +175,28 @@ class Judged(NamedTuple):
     bound: float = math.inf
 
 
-def examine(case: Case, gradients: bool = False) -> list[Judged]:
+def examine(case: Case, gradients: bool = False) -> list[Judgement]:
     """Compute a case on integers and, in plain f32, on random floats; judge all that comes out."""
-    whole, broken = draw(case)
+    exact, floats = draw(case)
     run, (result, *operands) = bind(case, gradients), case.slots
     judged = []
-    for tensors in [whole, broken] if case.plain and case.dtype == "f32" else [whole]:
+    for tensors in [exact, floats] if case.plain and case.dtype == "f32" else [exact]:
         computed = run(tensors)
         for slot in [result, *operands] if gradients else [result]:
             what = "the result" if slot == result else f"the gradient by the {slot} tensor"
             expected = expect(case, slot, tensors)
-            if tensors is whole:
-                wrong = _find_wrong_integers(case, computed[slot], expected)
-                judged.append(Judged(f"{what} {wrong}" if wrong else ""))
+            if tensors is exact:
+                wrong = _find_wrong_values(case, computed[slot], expected)
+                judged.append(Judgement(f"{what} {wrong}" if wrong else ""))
             else:
                 error, bound = _find_error(computed[slot], expected, case.layer.terms(slot))
                 wrong = f"{what} is off by {error:.1e}, above {bound:.1e}"
-                judged.append(Judged(wrong if error > bound else "", error, bound))
+                judged.append(Judgement(wrong if error > bound else "", error, bound))
     return judged
 
 
-def _find_wrong_integers(case: Case, values: Array, expected: Array) -> str:
-    """Say what is wrong: integers must be exact, rounded once, and functions of them near."""
+def _find_wrong_values(case: Case, values: Array, expected: Array) -> str:
+    """Say what is wrong: sums must be exact, rounded once, and functions of them near."""
     if case.activation in EXACT:
         right = (values == expected.astype(values.dtype)) | (np.isnan(values) & np.isnan(expected))
         wrong = values.size - int(np.sum(right))

@@ -146,7 +146,7 @@ def sweep(seed: int) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if named := check_named():
         sys.exit(named[0].split(";")[0])
-    to_coarse.MIN_ONEDNN_WORK = to_kernel.MIN_ONEDNN_WORK = 0  # so that small cases call it, too
+    to_coarse.MIN_ONEDNN_WORK = to_kernel.MIN_WEIGHTS_WORK = 0  # so that small cases call it, too
     rng, end, done = random.Random(seed), time.monotonic() + SWEEP_SECONDS, 0
     while done < MIN_CASES or time.monotonic() < end:
         done += 1

@@ -11,7 +11,7 @@ from collections import Counter
 import jax
 
 from jaxconv._checks import cases
-from jaxconv._checks.cases import DTYPES, OPERATIONS, Case, Judged, compare, one_line
+from jaxconv._checks.cases import DTYPES, OPERATIONS, Case, Judgement, compare, one_line
 from jaxconv._checks.layer import Layer
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 from jaxconv._tools.clock import draw_bar
@@ -48,7 +48,7 @@ def check() -> int:
 def _check_operation(operation: str) -> bool:
     """Print how many cases have exactly the right integers, and the error nearest to its bound."""
     exact = dict.fromkeys(DTYPES, 0)
-    nearest = Judged("")  # of random floats
+    nearest = Judgement("")  # of random floats
     complaints: dict[str, None] = {}  # in order, and each once
     for (name, layer), dtype in itertools.product(CASES.items(), DTYPES):
         try:
@@ -102,7 +102,9 @@ LEAKING = {
 }  # fmt: skip
 
 NAMED = {name: Case("convolution", Layer(*s, (32, 48)), "bf16") for name, s in STRIDED.items()}
-NAMED |= {name: Case("convolution", layer, "bf16", leaks=True) for name, layer in LEAKING.items()}
+NAMED |= {
+    name: Case("convolution", layer, "bf16", nan_windows=True) for name, layer in LEAKING.items()
+}
 
 
 def selftest(count: int, seed: int) -> int:

@@ -40,9 +40,9 @@ from jaxconv._lax.max_pool import MaxPool
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
-NOT_8_BITS = "8-bit integers, which are taken over on CPU alone"
+EIGHT_BITS = "8-bit integers, which are taken over on CPU alone"
 
-#: What each platform that can be asked for is to JAX.
+#: A platform that can be asked for -> JAX's names for it.
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 
 
@@ -63,9 +63,9 @@ class Scope(NamedTuple):
         return ""
 
 
-#: What users call what is taken over -> the slot that it fills, or "pool". lax writes a transposed
+#: A direction, in the user's words -> the slot that it fills, or "pool". lax writes a transposed
 #: convolution like a data gradient, and one of stride 1 like a forward convolution.
-NAMES: dict[str, str] = {
+DIRECTIONS: dict[str, str] = {
     "forward": "coarse",
     "data gradient": "fine",
     "weights gradient": "kernel",
@@ -74,7 +74,7 @@ NAMES: dict[str, str] = {
 
 
 def _list_directions(slots: Sequence[str]) -> str:
-    return ", ".join(name for name, slot in NAMES.items() if slot in slots)
+    return ", ".join(name for name, slot in DIRECTIONS.items() if slot in slots)
 
 
 def install(
@@ -102,6 +102,10 @@ def install(
 
     Another call replaces the one before.
 
+    A convolution that this function cannot compute, by an error of its own, is computed by lax,
+    and one warning says so; JAXCONV_STRICT=1 in the environment raises the error instead.
+    JAXCONV_ONEDNN=0 leaves oneDNN out.
+
     Args:
       platform: "cpu", "gpu" or "tpu", where this holds; elsewhere lax's convolutions stay as they
         are, also in a program that is exported for several platforms. No GPU or TPU has run these
@@ -111,11 +115,7 @@ def install(
         suspicion: "forward", "data gradient", "weights gradient", "max pool gradient". What is not
         of the directions in `only` stays with lax, and what is of those in `without`. lax writes a
         data gradient of stride 1 like a forward convolution, and a transposed convolution like
-        another data gradient: these count as what they are written like. JAXCONV_ONEDNN=0 in the
-        environment leaves oneDNN out.
-
-    A convolution that this function cannot compute, by an error of its own, is computed by lax,
-    and one warning says so; JAXCONV_STRICT=1 in the environment raises the error instead.
+        another data gradient: these count as what they are written like.
 
     Raises:
       ValueError: another platform, or an unknown name.
@@ -130,7 +130,7 @@ def install(
     if platform not in [*PLATFORMS]:  # a list, for what has no hash
         known = either(map(repr, PLATFORMS))
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
-    scope = Scope(platform, _slots("only", only), _slots("without", without))
+    scope = Scope(platform, _parse_directions("only", only), _parse_directions("without", without))
     register(platform)
     set_globally(INSTALLED, scope)
 
@@ -147,16 +147,20 @@ def enabled() -> bool:
     return bool(INSTALLED.value)
 
 
-def install_as_told(told: str) -> None:
+def install_as_told(mode: str) -> None:
     """What importing the package does with JAXCONV_INSTALL, if it is not 0.
 
-    The programs that are profiled end before the report is printed, on stderr.
+    The mode "profile" also prints a report to stderr at exit.
     """
-    if told == "profile":
+    if mode == "profile":
         profiling = jaxconv.profile()
         report = profiling.__enter__()
-        atexit.register(lambda: print(report, file=sys.stderr))  # the stderr of then: pytest's ends
-        atexit.register(profiling.__exit__, None, None, None)  # is called before
+
+        def report_at_exit() -> None:
+            profiling.__exit__(None, None, None)
+            print(report, file=sys.stderr)  # the stderr of then: pytest's ends
+
+        atexit.register(report_at_exit)
     install()
 
 
@@ -205,10 +209,10 @@ def find_mapped(
     if isinstance(mapped, MaxPool):
         alone = target.alone and meshes.explicit(result) is None
         return mapped, scope.why_leave("pool") if alone else max_pool.ONE_DEVICE
-    if scope.platform == "cpu" and not _gains(mapped, equation):
+    if scope.platform == "cpu" and _lax_is_faster(mapped, equation):
         return mapped, FASTER
     if scope.platform != "cpu" and operands[0].dtype in dtypes.EIGHT_BITS:
-        return mapped, NOT_8_BITS
+        return mapped, EIGHT_BITS
     return mapped, scope.why_leave(mapped.result)
 
 
@@ -222,21 +226,21 @@ def bind_mapped(
     return partial(compute, mapped, equation.params, dtype, sharding=sharding)
 
 
-def _slots(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _parse_directions(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """The slots of the directions that `install` was given; None if not given."""
     if value is None:
         return None
     names = (value,) if isinstance(value, str) else value
-    if not (isinstance(names, Sequence) and names and all(name in [*NAMES] for name in names)):
+    if not (isinstance(names, Sequence) and names and all(name in [*DIRECTIONS] for name in names)):
         raise ValueError(
-            f"install: `{argument}` must be one or several of {either(map(repr, NAMES))}; "
+            f"install: `{argument}` must be one or several of {either(map(repr, DIRECTIONS))}; "
             f"got {shown(value)}"
         )
-    return tuple(NAMES[name] for name in names)
+    return tuple(DIRECTIONS[name] for name in names)
 
 
-def _gains(found: Mapped, convolution: Equation) -> bool:
-    """Whether the library, and not lax, should compute a convolution.
+def _lax_is_faster(mapped: Mapped, convolution: Equation) -> bool:
+    """Whether lax, and not the library, should compute a convolution.
 
     Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
     lax's time on two AVX-512 cores. They stay with lax unless it would crop: XLA:CPU may then
@@ -244,8 +248,8 @@ def _gains(found: Mapped, convolution: Equation) -> bool:
     """
     specs = zip(convolution.operands, convolution.params["dimension_numbers"], strict=False)
     one_to_one = all(operand.shape[spec[0]] == 1 for operand, spec in specs)
-    crops = any(axis.pad_low < 0 for axis in found.geometry.axes)
-    return found.result != "kernel" or not one_to_one or crops
+    crops = any(axis.pad_low < 0 for axis in mapped.geometry.axes)
+    return mapped.result == "kernel" and one_to_one and not crops
 
 
 def _take_over(

@@ -10,7 +10,7 @@ onednn_here.py    whether this process may call oneDNN, and the verdicts of swee
 forms/            the forms
 """
 
-from jaxconv._lowering.force import CHOSEN, FORMS, PORTABLE, Asked, Measured, forced
+from jaxconv._lowering.force import CHOSEN, FORMS, PORTABLE, Measured, Recorder, forced
 from jaxconv._lowering.onednn_here import UntestedJaxlibWarning, unavailable
 from jaxconv._lowering.plan import TABLES, Plan, choose_plan, lower
 from jaxconv._lowering.problem import Problem, problem_of
@@ -20,10 +20,10 @@ __all__ = [
     "FORMS",
     "PORTABLE",
     "TABLES",
-    "Asked",
     "Measured",
     "Plan",
     "Problem",
+    "Recorder",
     "UntestedJaxlibWarning",
     "choose_plan",
     "forced",

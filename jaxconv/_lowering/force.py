@@ -17,25 +17,18 @@ import jax
 
 from jaxconv._base.contexts import FORCED
 from jaxconv._lowering import cpu, tpu
-from jaxconv._lowering.forms import reference
 from jaxconv._lowering.problem import Form, Problem
 
-#: All forms that can be forced on CPU, by name; for tests, those of TPU, too. On forms of the GPU's
-#: table XLA:CPU may abort.
+#: All forms that can be forced on CPU, by name; for tests, those of TPU, too, but not those of GPU:
+#: XLA:CPU may abort on them.
 FORMS: dict[str, Form] = {
-    form.name: form
-    for form in (
-        reference.FORM,
-        *(
-            line.form
-            for tables in (cpu.TABLES, tpu.TABLES)
-            for table in tables.values()
-            for line in table
-        ),
-    )
+    line.form.name: line.form
+    for tables in (cpu.TABLES, tpu.TABLES)
+    for table in tables.values()
+    for line in table
 }
 
-#: The table of the CPU without oneDNN.
+#: The choice of the CPU's table as if there were no oneDNN.
 PORTABLE = "portable"
 
 #: Stands for the table's choice among the forms of a contraction.
@@ -95,7 +88,7 @@ class Measured:
         return f"Measured({len(self.milliseconds)} contractions)"
 
 
-class Asked(Measured):
+class Recorder(Measured):
     """No times: an instance records the contractions that a program looks up."""
 
     def __init__(self) -> None:
@@ -150,7 +143,7 @@ def forced(form: Forced) -> AbstractContextManager[Any]:
 
 
 def name_problem(problem: Problem) -> str:
-    """Name a contraction by its sizes, type and layouts, in one line.
+    """Name a contraction by its sizes, type, layouts and what follows the sum, in one line.
 
     The result's type and the precision, which XLA:CPU hardly heeds, are no part of the name.
     """
@@ -163,6 +156,7 @@ def name_problem(problem: Problem) -> str:
         f"to {problem.result} {problem.dtype} batch {problem.batch} groups "
         f"{problem.geometry.groups} channels {problem.fine_channels}:{problem.coarse_channels} "
         f"axes {axes} layouts {data} {kernel}"
+        + (f" then {problem.finish}" if problem.finish else "")
     )
 
 

@@ -44,8 +44,8 @@ CPUINFO = Path("/proc/cpuinfo")
 
 # XLA's serialiser takes the thunk of the call for a thunk of another class, and reads memory that
 # is not there. So no program that JAX writes to its cache may contain the call, nor does JAX write
-# one if the user insists: see `docs/faq.md`. This reason may go
-# when XLA can serialise such programs, or refuses to.
+# one if the user insists: see `docs/faq.md`. This reason may go when XLA can serialise such
+# programs, or refuses to.
 CACHED = (
     "jax_compilation_cache_dir is set, and XLA cannot serialise programs that call oneDNN; "
     "JAXCONV_ONEDNN=always calls it all the same, and nothing of this is cached"
@@ -53,7 +53,7 @@ CACHED = (
 
 
 class UntestedJaxlibWarning(UserWarning):
-    """oneDNN is not used, since nobody has tested the call in this release of jaxlib."""
+    """oneDNN is not used: its call in this release of jaxlib was not tested, or failed the test."""
 
 
 def unavailable() -> str | None:
@@ -65,7 +65,7 @@ def unavailable() -> str | None:
         return reason
     if asked == ALWAYS:
         return None
-    return _why_untested() or (CACHED if persistent_cache_is_on() else None)
+    return _why_unsafe() or (CACHED if persistent_cache_is_on() else None)
 
 
 @cache
@@ -79,7 +79,7 @@ def why_impossible() -> str | None:
 
 
 @cache
-def _why_untested() -> str | None:
+def _why_unsafe() -> str | None:
     """Say why the call may be wrong or hang: the verdict of a sweep here, or no sweep."""
     found = read_verdict(features(), held_to())
     if found:
@@ -95,12 +95,12 @@ def _why_untested() -> str | None:
 def warn_once() -> None:
     """Say once in a process that programs run without oneDNN for a reason that few expect."""
     reason = unavailable()
-    if reason is not None and reason in (CACHED, _why_untested()):
-        _tell_once(reason)
+    if reason is not None and reason in (CACHED, _why_unsafe()):
+        _warn(reason)
 
 
 @cache
-def _tell_once(reason: str) -> None:
+def _warn(reason: str) -> None:
     text = f"jaxconv runs without oneDNN, more slowly: {reason}"
     if reason == CACHED:
         logging.getLogger("jaxconv").warning(text)

@@ -31,9 +31,6 @@ from jaxconv._lowering.problem import Call, Form, Numerics, Problem, Tables, pro
 #: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
 TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}
 
-#: A bias and a residual, as far as they are there.
-Extras = Sequence[Array]
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -44,14 +41,14 @@ class Plan:
     #: the problem of the form: normal sizes, in layouts that the form takes
     problem: Problem
     #: the same geometry in the layouts of the operands
-    here: Geometry
+    outer: Geometry
     trim: Trim | None = None
     parts: tuple["Plan", ...] = ()
     isolated: bool = False
     #: the slot and the name of the line that decided; empty if none did
     line: str = field(default="", compare=False)
-    #: whether the form was forced on this contraction, not chosen by a table
-    forced: bool = field(default=False, compare=False)
+    #: whether the form was asked for by name, not chosen by a table
+    by_name: bool = field(default=False, compare=False)
     #: whether what follows the sum is computed by the form, or by its one part
     finished: bool = False
 
@@ -62,9 +59,9 @@ class Plan:
         for part in self.parts:
             yield from part.steps()
 
-    def is_forced(self) -> bool:
-        """Whether a form was forced on the contraction or on one of its parts."""
-        return self.forced or any(part.is_forced() for part in self.parts)
+    def any_by_name(self) -> bool:
+        """Whether the form of the contraction, or of one of its parts, was asked for by name."""
+        return self.by_name or any(part.any_by_name() for part in self.parts)
 
 
 def lower(
@@ -83,10 +80,10 @@ def lower(
 ) -> Array:
     """Compute the third tensor: sum in a wide type, finish, and round once.
 
-    Not so on GPU and TPU, for 16-bit operands whose sum is finished and then rounded to 16 bits,
-    here (`finish`) or by the caller (`early_rounding`): the form's result has 16 bits there, and is
-    rounded twice. Accelerators sum in float32 anyway, and for a float32 result XLA:GPU would first
-    convert both operands. `tell` is called with the plan.
+    On GPU and TPU, a sum of 16-bit operands that is finished and then rounded to 16 bits, here
+    (`finish`) or by the caller (`early_rounding`), leaves the form in 16 bits and is rounded twice:
+    sums are float32 inside anyway, and for a float32 result XLA:GPU would first convert both
+    operands. `tell` is called with the plan.
     """
     if target.may_call_onednn:
         onednn_here.warn_once()
@@ -96,16 +93,15 @@ def lower(
     plan = choose_plan(problem, platform, forced)
     if tell:
         tell(plan)
-    # What follows is computed in the type of sums, unless the form does it. A caller that rounds to
-    # the operands' type anyway lets an accelerator give that type.
-    summed = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
-    early = early_rounding or summed != dtype
-    emitted = first.dtype if early and platform != "cpu" else summed
-    out = emit_plan(plan, first, second, Numerics(precision, emitted), extras)
+    # What follows is computed in the type of sums, unless the form does it.
+    sum_dtype = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
+    may_round = platform != "cpu" and (early_rounding or sum_dtype != dtype)
+    form_dtype = first.dtype if may_round else sum_dtype
+    out = emit_plan(plan, first, second, Numerics(precision, form_dtype), extras)
     if finish is None or plan.finished:
         return lax.convert_element_type(out, dtype)
     if platform != "gpu":  # XLA:GPU takes additions in 16 bits into cuDNN's call, which rounds once
-        out = lax.convert_element_type(out, summed)
+        out = lax.convert_element_type(out, sum_dtype)
     return finish.apply(out, extras, geometry.data.channel, dtype)
 
 
@@ -129,7 +125,7 @@ def choose_plan(
         return _plan(problem, platform)
     # Another version may have measured a form that is gone.
     found = _plan(problem, platform, FORMS[name], why) if name in FORMS else None
-    if found and (found.problem.empty or found.is_forced()):
+    if found and (found.problem.empty or found.any_by_name()):
         return found
     if isinstance(forced, Measured):
         return _plan(problem, platform)
@@ -140,22 +136,22 @@ def choose_plan(
 def _plan(
     problem: Problem,
     platform: str | None,
-    forced: Form | None = None,
-    why_forced: str = "",
+    asked: Form | None = None,
+    why_asked: str = "",
     inside: bool = False,
     without: str = "",
 ) -> Plan:
     """Plan a contraction by the first line that holds.
 
-    A `forced` form computes the outermost contractions that it can compute. `inside` an isolated
-    form, no part is isolated again. Forms are isolated on CPU only: XLA:GPU fuses well.
+    A form that is asked for computes the outermost contractions that it can compute. `inside` an
+    isolated form, no part is isolated again. Forms are isolated on CPU only: XLA:GPU fuses well.
     """
     normal, trim = normalise(problem)
-    force = forced is not None and forced.fills(normal) and not normal.empty
-    if forced is not None and force:
-        form, why, forced, name = forced, why_forced, None, ""
-    elif normal.empty:
+    by_name = False
+    if normal.empty:
         form, why, name = reference.ZEROS, "nothing is summed", ""
+    elif asked is not None and asked.fills(normal):
+        form, why, name, by_name, asked = asked, why_asked, "", True, None
     else:
         table = TABLES.get(platform, TABLES[None])[normal.result]
         named = ((f"{normal.result}: {line.name}", line) for line in table)
@@ -170,22 +166,24 @@ def _plan(
     if not (form.one_part and may_finish):
         inner_parts = tuple(replace(part, finish=None) for part in inner_parts)
     parts = tuple(
-        _plan(part, platform, forced, why_forced, inside or isolate, without)
-        for part in inner_parts
+        _plan(part, platform, asked, why_asked, inside or isolate, without) for part in inner_parts
     )
     finished = may_finish and (form.finishes(inner) or (form.one_part and parts[0].finished))
-    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, name, force, finished)
+    return Plan(
+        form, why, inner, normal.geometry, trim, parts,
+        isolated=isolate, line=name, by_name=by_name, finished=finished,
+    )  # fmt: skip
 
 
 def _may_finish(normal: Problem, inner: Problem, trim: Trim | None) -> bool:
-    """Whether the result is whole, and a residual need not be moved."""
+    """Whether there is a finish, the result is whole, and a residual lies as the result does."""
     moved = normal.geometry.data != inner.geometry.data
     still = inner.finish is not None and not (inner.finish.residual and moved)
     return still and not (trim and trim.pads(inner.result))
 
 
 def emit_plan(
-    plan: Plan, first: Array, second: Array, numerics: Numerics, extras: Extras = ()
+    plan: Plan, first: Array, second: Array, numerics: Numerics, extras: Sequence[Array] = ()
 ) -> Array:
     """Compute the plan's contraction of two operands, in the layouts that the caller has.
 
@@ -201,14 +199,16 @@ def emit_plan(
     return run(first, second)
 
 
-def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Extras) -> Array:
-    result, here, there = plan.problem.result, plan.here, plan.problem.geometry
+def _emit(
+    plan: Plan, numerics: Numerics, first: Array, second: Array, extras: Sequence[Array]
+) -> Array:
+    result, outer, inner = plan.problem.result, plan.outer, plan.problem.geometry
     if plan.trim:
         first, second = map(plan.trim.crop, OPERANDS[result], (first, second))
         extras = [plan.trim.crop(result, x) if x.ndim > 1 else x for x in extras]
-    if here != there:
+    if outer != inner:
         first, second = (
-            reorder(x, here.layout(slot), there.layout(slot))
+            reorder(x, outer.layout(slot), inner.layout(slot))
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
     parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
@@ -216,6 +216,6 @@ def _emit(plan: Plan, numerics: Numerics, first: Array, second: Array, extras: E
     call = Call(problem, numerics, parts, tuple(extras))
     out = plan.form.emit[result](first, second, call)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
-    if here != there:
-        out = reorder(out, there.layout(result), here.layout(result))
+    if outer != inner:
+        out = reorder(out, inner.layout(result), outer.layout(result))
     return plan.trim.pad_result(result, out) if plan.trim else out

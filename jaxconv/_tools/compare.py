@@ -22,7 +22,7 @@ SECONDS_EACH = 1.5
 MAX_RACED_SECONDS = 0.5
 
 #: Tensors of more bytes are left out.
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 #: Times that differ by less than this factor are alike.
 NOISE = 1.1
@@ -100,7 +100,7 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
 def _is_small(lowered: Lowered) -> bool:
     """Whether one device computes it, of known extents that are not large."""
     size = count_bytes(lowered)
-    return lowered.devices == 1 and size is not None and size <= MOST_BYTES
+    return lowered.devices == 1 and size is not None and size <= MAX_BYTES
 
 
 def _time_both(lowered: Lowered) -> tuple[float, float, float]:

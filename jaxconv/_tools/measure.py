@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxconv import _lowering
+from jaxconv._base.finish import NOTHING
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
@@ -59,7 +60,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
       ...     jaxconv.convolution(src, weights, strides=2).shape
       (1, 3, 3, 4)
     """
-    recorded = _lowering.Asked()
+    recorded = _lowering.Recorder()
     with _lowering.forced(recorded):
         call, arrays = _separate_arrays(function, args, kwargs)
         jax.jit(call).trace(*arrays).lower(lowering_platforms=("cpu",))
@@ -100,9 +101,12 @@ def _is_array(x: Any) -> bool:
 def _time_forms(problem: Problem) -> dict[str, float]:
     """Time the table's choice, and the contenders that are worth timing, in milliseconds."""
     rng = np.random.default_rng(0)
+    finish, result = problem.finish or NOTHING, problem.shape(problem.result)
+    shapes = [problem.shape(slot) for slot in OPERANDS[problem.result]]
+    shapes += [(result[problem.geometry.data.channel],)] * finish.bias + [result] * finish.residual
     operands = [
-        jax.device_put(rng.standard_normal(problem.shape(slot), np.float32).astype(problem.dtype))
-        for slot in OPERANDS[problem.result]
+        jax.device_put(rng.standard_normal(shape, np.float32).astype(problem.dtype))
+        for shape in shapes
     ]
     calls: dict[str, Callable[[], Any]] = {}
     best: dict[str, float] = {}
@@ -151,7 +155,7 @@ def _compile(problem: Problem, form: str, operands: list[jax.Array]) -> Callable
         geometry=problem.geometry,
         precision=(lax.Precision.DEFAULT,) * 2,
         dtype=problem.dtype,
-        early_rounding=False,
+        finish=problem.finish,
         forced=None if chosen else form,
     )
     lowered = jax.jit(run).lower(*operands)

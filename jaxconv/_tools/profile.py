@@ -20,7 +20,7 @@ from jaxconv._tools.log import Origin, find_origin
 from jaxconv._tools.profile_row import WIDTH, Row, make_row, mega
 
 #: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
-MOST_LISTED, MOST_IN_A_TABLE = 5, 40
+MAX_LISTED, MAX_IN_A_TABLE = 5, 40
 
 #: What JAX calls the times that it takes to lower a program, and XLA to compile it.
 LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -45,9 +45,9 @@ class Report:
     compiling_seconds: float = 0.0
     #: the names of these programs
     programs: set[str] = field(default_factory=set)
-    #: by what makes them alike: the first of each kind, and where all of it were written
+    #: what makes convolutions alike -> the first of the kind, and where all of it were written
     _kinds: dict[Any, tuple[Lowered, list[Origin]]] = field(default_factory=dict, repr=False)
-    _not_yet_of_a_program: bool = field(default=False, repr=False)
+    _program_pending: bool = field(default=False, repr=False)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -98,8 +98,8 @@ class Report:
             percent = f"{100 * work / total:.1f} %" if total else "0 %"
             lines += ["", textwrap.fill(f"{how} ({percent} of the convolutions' work)", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'what':8}{'operands':46}  line, layer"]
-            lines += (profile_row.in_lines(row, with_line) for row in group[:MOST_LISTED])
-            lines += [f"      and {more} more"] if (more := len(group) - MOST_LISTED) > 0 else []
+            lines += (profile_row.in_lines(row, with_line) for row in group[:MAX_LISTED])
+            lines += [f"      and {more} more"] if (more := len(group) - MAX_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
 
     def _repr_markdown_(self) -> str:
@@ -109,18 +109,18 @@ class Report:
             return NOTHING
         lines = [self._summary(rows), "", "| x | MFLOP | what | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
-        for row in rows[:MOST_IN_A_TABLE]:
+        for row in rows[:MAX_IN_A_TABLE]:
             cells = (*profile_row.to_cells(row), row.how, profile_row.where(row, with_line=True))
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-        left = len(rows) - MOST_IN_A_TABLE
+        left = len(rows) - MAX_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
         return "\n".join(lines)
 
     def _summary(self, rows: tuple[Row, ...]) -> str:
         count, taken = (sum(r.count for r in some) for some in (rows, [r for r in rows if r.to]))
         programs = sorted(self.programs) or ["no program that was lowered to its end"]
-        if more := programs[MOST_LISTED:]:
-            programs = [*programs[:MOST_LISTED], f"{len(more)} more"]
+        if more := programs[MAX_LISTED:]:
+            programs = [*programs[:MAX_LISTED], f"{len(more)} more"]
         return (
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
             f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
@@ -133,19 +133,19 @@ class Report:
         primitive, operands, (result,), params = lowered.equation
         types = (*(t.str_short() for t in operands), result.str_short())
         key = (primitive.name, types, tuple(sorted(params.items())), lowered.how, lowered.devices)
-        new = (lowered, [find_origin()])  # whole, since another thread may print the report
+        new = (lowered, [find_origin()])  # complete: another thread may be printing the report
         kind = self._kinds.setdefault(key, new)
         if kind is not new:
             kind[1].extend(new[1])
-        self._not_yet_of_a_program = True
+        self._program_pending = True
 
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Note how long a program took, if it has convolutions."""
         program = str(kwargs.get("fun_name", "a program"))
-        if event == LOWERING and self._not_yet_of_a_program:
+        if event == LOWERING and self._program_pending:
             self.programs.add(program)
             self.lowering_seconds += duration_secs
-            self._not_yet_of_a_program = False
+            self._program_pending = False
         elif event == COMPILING and program in self.programs:
             self.compiling_seconds += duration_secs
 
@@ -162,7 +162,7 @@ def profile() -> Iterator[Report]:
 
     JAX compiles a program once. So profile the first call of a function, or its `lower`, which runs
     nothing; or call `jax.clear_caches` before. Functions that are compiled already do not become
-    slower: what reports costs, lowering costs.
+    slower: only lowering is.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxconv

@@ -29,8 +29,8 @@ def untested(monkeypatch, tmp_path):
 
 
 def forget():
-    onednn_here._why_untested.cache_clear()
-    onednn_here._tell_once.cache_clear()
+    onednn_here._why_unsafe.cache_clear()
+    onednn_here._warn.cache_clear()
 
 
 def keep(verdict):

@@ -371,5 +371,5 @@ def test_forced_takes_the_first_place_that_it_can():
     with pytest.raises(ValueError, match="forced: 'onednn' cannot compute this contraction"):
         _lowering.choose_plan(replace(many, onednn=False), "cpu", "onednn")
     assert _lowering.choose_plan(strided, "gpu", "im2col") == _lowering.choose_plan(strided, "gpu")
-    with pytest.raises(ValueError, match=r"`form` must be one of portable, reference, .*onednn"):
+    with pytest.raises(ValueError, match=r"`form` must be one of portable, .*onednn, .*reference"):
         jaxconv.forced("fast")

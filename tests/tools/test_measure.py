@@ -39,7 +39,7 @@ def briefly(monkeypatch):
 
 def names(function, *args):
     """Of the contractions that a function asks forms for."""
-    asked = force.Asked()
+    asked = force.Recorder()
     with jaxconv.forced(asked):
         jax.jit(function).lower(*args)
     return list(asked.problems)
@@ -68,6 +68,19 @@ def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
     assert found.report().startswith(f"to {ROLES[op][-1]} float32 batch 3 ")
     with jaxconv.forced(found):
         np.testing.assert_array_equal(form.op(op)(first, second), free)
+
+
+def test_what_follows_a_sum_is_timed_and_named(briefly):
+    first, second, _ = operands(DENSE, "convolution")
+    alone = jax.eval_shape(DENSE.op("convolution"), first, second)
+    added = {"bias": np.ones(alone.shape[-1], np.float32), "residual": np.ones(alone.shape)}
+    added["residual"] = added["residual"].astype(np.float32)
+    finished = partial(DENSE.op("convolution"), activation="relu", **added)
+    found = jaxconv.measure(finished, first, second)
+    [name] = found.milliseconds
+    assert name == f"{names(DENSE.op('convolution'), first, second)[0]} then bias, residual, relu"
+    with jaxconv.forced(faster(finished, first, second)):
+        assert SHOWS in program(finished, first, second)
 
 
 def test_every_contraction_of_a_step_once(briefly):

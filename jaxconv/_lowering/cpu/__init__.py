@@ -6,8 +6,8 @@ The first line that holds, and whose form can compute the contraction, decides. 
 fine tensor are mostly rewritten as contractions to the coarse tensor. oneDNN, where jaxlib carries
 oneDNN, computes what oneDNN is fast at. The last lines of a table are the portable forms.
 
-A form says what it cannot compute. All that says what is faster stands here: a limit above the
-function that reads it, and what several tables read, lines too, at the top of `to_coarse.py`.
+A form says what it cannot compute, and how it cuts blocks. All else that says what is faster stands
+here: a limit above the function that reads it, and in `common.py` what several tables read.
 """
 
 from jaxconv._lowering.cpu import to_coarse, to_fine, to_kernel

@@ -1,14 +1,11 @@
-"""CPU, to coarse: the forward pass, and data gradients that were rewritten.
-
-First what several tables have: limits, questions about sizes, and lines.
-"""
+"""CPU, to coarse: the forward pass, and data gradients that were rewritten."""
 
 import math
 
 from jaxconv._lowering import onednn_here
+from jaxconv._lowering.cpu import common
 from jaxconv._lowering.forms import (
     col2im,
-    convolution,
     dots,
     im2col,
     multiply_adds,
@@ -19,108 +16,11 @@ from jaxconv._lowering.forms import (
 )
 from jaxconv._lowering.problem import Line, Problem, Table
 
-#: Multiply-adds of a group in float32 that are worth a contraction of its own.
-MIN_GROUP_WORK = 4e6
-
-#: Summed channels of a group for which multiply-adds beat other forms.
-MAX_GROUP_CHANNELS = 8
-
-#: Fine channels of a stem, or of a layer that makes many of few.
-MAX_STEM_CHANNELS = 4
-
-#: Channels that fill a vector of AVX2.
-VECTOR_CHANNELS = 8
-
-#: Summed channels for each result channel for which adding windows up is faster.
-MIN_SUMMED_PER_RESULT = 8
-
-#: Taps for which multiply-adds read the data from memory as fast as from a cache.
-MAX_TAPS_AT_ONCE = 9
-
-#: Coarse channels that are not worth im2col's windows.
-MAX_COARSE_CHANNELS = 16
-
-
-def _image_by_image(p: Problem) -> bool:
-    """Whether channels come first, and copies of the weights have at most half the data's elements.
-
-    Each image has a copy. To coarse, the weights themselves are one of the copies.
-    """
-    i, o, images = p.fine_channels, p.coarse_channels, p.batch or math.inf
-    copies = 1 - 1 / images if p.result == "coarse" else 1
-    return p.channels_first and 2 * copies * i * o <= p.positions * (i + o)
-
-
-def wide_groups(p: Problem) -> bool:
-    """Whether each of several groups is much work, in a type that is multiplied as it is."""
-    return p.counted and p.bits > 16 and p.work >= MIN_GROUP_WORK * p.geometry.groups
-
-
-#: Channels of a 16-bit type that are worth copies in float32.
-MIN_WIDENED_CHANNELS = 32
-
-#: Bytes of such copies: the pages of more are mapped anew at each call.
-MAX_WIDENED_BYTES = 32 << 20
-
-
-def is_widened(p: Problem) -> bool:
-    """Whether the processor multiplies the operands in float32, not in 16 bits."""
-    return p.bits == 16 and not onednn_here.multiplies(p.dtype)
-
-
-def _is_slow_as_it_is(p: Problem) -> bool:
-    """Whether XLA would multiply integers one by one, or widen windows of 16 bits at each dot."""
-    fewest = min(p.fine_channels, p.coarse_channels)
-    if p.bits == 8:
-        return not p.dense or fewest <= MAX_STEM_CHANNELS
-    many = p.dense and fewest >= MIN_WIDENED_CHANNELS
-    return is_widened(p) and many and p.counted and p.bytes_of_data <= MAX_WIDENED_BYTES
-
-
-IN_FLOAT32 = Line(
-    "in-float32",
-    rewrite.WIDEN,
-    _is_slow_as_it_is,
-    "a narrow type that would be multiplied slowly as it is",
-)
-
-ONE_TAP_CHANNELS_FIRST = Line(
-    "one-tap-channels-first",
-    dots.BY_IMAGE,
-    _image_by_image,
-    "one tap, channels first: a dot for each image, and no transposition",
-)
-
-FAR = Line(
-    "tap-by-tap", taps.TAPS, taps.reaches_far, "windows that reach over far more padding than data"
-)
-
-ALL_OTHERS = Line("all-others", convolution.FORM, lambda p: True, "one convolution")
-
-
-#: Why lines decide that stand in two tables, each with a condition of its own.
-GATHERS = "a grouped convolution would gather the batch of all devices (openxla/xla#47945)"
-FEW_TERMS = "few channels a group: multiply-adds instead of XLA's scalar loops"
-MANY_TAPS = "grouped, and too many taps for one program: a loop over pieces of the kernel"
-ALONE = "one contraction for each group is twice as fast as one for all"
-DOTS_WIN = "dots are several times faster than XLA's convolution here"
-
-
-def grouped_over_devices(p: Problem) -> bool:
-    """Whether XLA splits a grouped contraction over devices, and dots of each tap may take it."""
-    return p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
-
-
-# The conditions of this table alone.
-
-#: Multiply-adds in one fused loop: XLA's code for a longer loop is several times slower.
-MAX_TERMS = 100
-
 
 def _few_terms(p: Problem) -> bool:
     """Whether few enough multiply-adds a result for one fused loop: of groups, or 16-bit stems."""
-    few = (not p.dense or _costs_to_widen(p)) and p.fine_channels <= MAX_GROUP_CHANNELS
-    return few and p.taps * p.fine_channels <= MAX_TERMS
+    few = (not p.dense or _costs_to_widen(p)) and p.fine_channels <= common.MAX_GROUP_CHANNELS
+    return few and p.taps * p.fine_channels <= common.MAX_TERMS
 
 
 def _much_data(p: Problem) -> bool:
@@ -134,8 +34,8 @@ def _much_data(p: Problem) -> bool:
     if multiplied and p.channels_last and not p.phase:
         return p.bytes_of_data > split.MAX_COARSE_BYTES
     fine, coarse = (4 * math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
-    transposed = p.channels_first and p.bits == 32 and not few_terms_channels_first(p)
-    return transposed and p.batch != 1 and fine > max(MAX_WIDENED_BYTES, 2 * coarse)
+    transposed = p.channels_first and p.bits == 32 and not common.few_terms_channels_first(p)
+    return transposed and p.batch != 1 and fine > max(common.MAX_WIDENED_BYTES, 2 * coarse)
 
 
 #: Pixels of images that are too few for oneDNN's call to finish sums in one pass.
@@ -162,22 +62,9 @@ def _one_dot(p: Problem) -> bool:
 
 def _few_results(p: Problem) -> bool:
     """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
-    most = VECTOR_CHANNELS if p.onednn else MAX_COARSE_CHANNELS
+    most = common.VECTOR_CHANNELS if p.onednn else common.MAX_COARSE_CHANNELS
     few = p.coarse_channels <= most
-    return p.counted and few and p.fine_channels >= MIN_SUMMED_PER_RESULT * p.coarse_channels
-
-
-#: Multiply-adds that cost less than to transpose planes for oneDNN.
-MAX_PLANE_TERMS = 48
-
-
-def few_terms_channels_first(p: Problem) -> bool:
-    """Whether few sums, or those of few channels, cost less than two transpositions."""
-    called = onednn.may_call(p)
-    most = 1 if p.strided else MAX_STEM_CHANNELS
-    few = (not p.dense or (called and p.bits == 32)) and p.fine_channels <= most
-    terms = p.taps * p.fine_channels
-    return p.channels_first and few and terms <= (MAX_PLANE_TERMS if called else MAX_TERMS)
+    return p.counted and few and p.fine_channels >= common.MIN_SUMMED_PER_RESULT * p.coarse_channels
 
 
 #: Coarse channels of a group: more are a dense contraction's work.
@@ -213,7 +100,7 @@ def _pays_for_onednn(p: Problem) -> bool:
 
 def _has_no_vectors(p: Problem) -> bool:
     """Whether oneDNN has scalar code, for few channels that give one; or few taps interleave."""
-    interleaves = p.phase and p.depthwise and p.taps <= MAX_TAPS_AT_ONCE
+    interleaves = p.phase and p.depthwise and p.taps <= common.MAX_TAPS_AT_ONCE
     return interleaves or p.coarse_channels == 1 < p.fine_channels
 
 
@@ -224,9 +111,9 @@ MAX_WIDENED_WINDOW = 7000
 def _costs_to_widen(p: Problem) -> bool:
     """Whether to widen both tensors for oneDNN costs more than multiply-adds, for many channels."""
     fine, coarse = (p.geometry.groups * n for n in (p.fine_channels, p.coarse_channels))
-    few = p.taps <= MAX_TAPS_AT_ONCE and p.fine_channels <= MAX_STEM_CHANNELS
+    few = p.taps <= common.MAX_TAPS_AT_ONCE and p.fine_channels <= common.MAX_STEM_CHANNELS
     few = few or (p.fine_channels == 1 and p.taps * fine <= MAX_WIDENED_WINDOW)
-    return is_widened(p) and few and coarse >= MIN_WIDENED_CHANNELS
+    return common.is_widened(p) and few and coarse >= common.MIN_WIDENED_CHANNELS
 
 
 def _dots_only(p: Problem) -> bool:
@@ -234,12 +121,12 @@ def _dots_only(p: Problem) -> bool:
 
     At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
     """
-    return grouped_over_devices(p) and (not p.strided or not _few_terms(p))
+    return common.grouped_over_devices(p) and (not p.strided or not _few_terms(p))
 
 
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (MAX_TERMS if p.depthwise else taps.MAX_TAPS)
+    return not p.dense and p.taps > (common.MAX_TERMS if p.depthwise else taps.MAX_TAPS)
 
 
 def _dots_of_windows(p: Problem) -> bool:
@@ -259,7 +146,7 @@ MIN_WIDE_CHANNELS = 64
 def _small_image(p: Problem) -> bool:
     """Whether an axis has few pixels, and there are enough results to be worth their windows."""
     small = any(a.coarse <= MAX_SMALL_PIXELS for a in p.geometry.axes if a.kernel > 1)
-    wide = p.fine_channels >= MIN_WIDE_CHANNELS and p.coarse_channels > MAX_COARSE_CHANNELS
+    wide = p.fine_channels >= MIN_WIDE_CHANNELS and p.coarse_channels > common.MAX_COARSE_CHANNELS
     return small and wide
 
 
@@ -270,12 +157,12 @@ MIN_COARSE_PER_FINE = 10
 def _makes_many_of_few(p: Problem) -> bool:
     """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
     many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
-    return 1 < p.fine_channels <= MAX_STEM_CHANNELS and many
+    return 1 < p.fine_channels <= common.MAX_STEM_CHANNELS and many
 
 
 TABLE: Table = (
-    ONE_TAP_CHANNELS_FIRST,
-    IN_FLOAT32,
+    common.ONE_TAP_CHANNELS_FIRST,
+    common.IN_FLOAT32,
     Line(
         "much-data",
         split.BLOCKS,
@@ -284,11 +171,11 @@ TABLE: Table = (
     ),
     Line("one-dot", dots.ONE, _one_dot, "one tap, or windows that tile: one dot"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
-    FAR,
+    common.FAR,
     Line(
         "few-terms-channels-first",
         multiply_adds.CHANNELS_FIRST,
-        few_terms_channels_first,
+        common.few_terms_channels_first,
         "few channels: multiply-adds, and no transposition",
     ),
     Line(
@@ -296,16 +183,16 @@ TABLE: Table = (
     ),
     Line("onednn", onednn.FORM, _pays_for_onednn, "oneDNN, which jaxlib carries"),
     # Without oneDNN, or for what it cannot compute.
-    Line("grouped-sharded", dots.BY_TAP, _dots_only, GATHERS),
-    Line("few-terms", multiply_adds.FORM, _few_terms, FEW_TERMS),
-    Line("many-taps", split.PIECES, _many_taps, MANY_TAPS),
-    Line("wide-groups", split.GROUPS, wide_groups, ALONE),
-    Line("dots-of-windows", im2col.FORM, _dots_of_windows, DOTS_WIN),
+    Line("grouped-sharded", dots.BY_TAP, _dots_only, common.GATHERS),
+    Line("few-terms", multiply_adds.FORM, _few_terms, common.FEW_TERMS),
+    Line("many-taps", split.PIECES, _many_taps, common.MANY_TAPS),
+    Line("wide-groups", split.GROUPS, common.wide_groups, common.ALONE),
+    Line("dots-of-windows", im2col.FORM, _dots_of_windows, common.DOTS_WIN),
     Line(
         "3-D",
         taps.FIRST_AXIS,
         lambda p: p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
     ),
-    ALL_OTHERS,
+    common.ALL_OTHERS,
 )

@@ -2,15 +2,7 @@
 
 import math
 
-from jaxconv._lowering.cpu.to_coarse import (
-    ALL_OTHERS,
-    IN_FLOAT32,
-    MAX_STEM_CHANNELS,
-    MIN_SUMMED_PER_RESULT,
-    ONE_TAP_CHANNELS_FIRST,
-    few_terms_channels_first,
-    is_widened,
-)
+from jaxconv._lowering.cpu import common
 from jaxconv._lowering.forms import col2im, phases, split, taps
 from jaxconv._lowering.problem import Line, Problem, Table
 
@@ -40,10 +32,10 @@ MAX_PHASED_CHANNELS = 64
 
 def _few_results(p: Problem) -> bool:
     """Whether so few channels result that adding windows up is cheaper than a read for each tap."""
-    few = p.fine_channels <= MAX_STEM_CHANNELS
-    many = p.coarse_channels >= MIN_SUMMED_PER_RESULT * p.fine_channels
+    few = p.fine_channels <= common.MAX_STEM_CHANNELS
+    many = p.coarse_channels >= common.MIN_SUMMED_PER_RESULT * p.fine_channels
     if p.onednn:
-        wide = p.bits == 32 or is_widened(p)
+        wide = p.bits == 32 or common.is_widened(p)
         return p.counted and wide and few and many and p.coarse_channels > MAX_PHASED_CHANNELS
     return p.counted and p.bits < 64 and (few or many)
 
@@ -52,12 +44,12 @@ def _spread(p: Problem) -> bool:
     """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
     pixels = math.prod(a.stride for a in p.geometry.axes)
     few = not p.dense and p.strided and p.bits > 16 and pixels <= phases.MAX_SEPARATE_RESIDUES
-    return few and all(map(few_terms_channels_first, phases.spread_problem(p)))
+    return few and all(map(common.few_terms_channels_first, phases.spread_problem(p)))
 
 
 TABLE: Table = (
-    ONE_TAP_CHANNELS_FIRST,
-    IN_FLOAT32,
+    common.ONE_TAP_CHANNELS_FIRST,
+    common.IN_FLOAT32,
     Line("much-data", split.BLOCKS, _much_data, "much data is copied: in blocks"),
     Line(
         "few-pixels",
@@ -70,5 +62,5 @@ TABLE: Table = (
     Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
     Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
     Line("tap-by-tap", taps.TAPS, lambda p: True, "too many phases"),
-    ALL_OTHERS,
+    common.ALL_OTHERS,
 )

@@ -1,29 +1,12 @@
 """CPU, to kernel: weights gradients."""
 
 import math
+from dataclasses import replace
 
 import jax.numpy as jnp
 
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.cpu.to_coarse import (
-    ALL_OTHERS,
-    ALONE,
-    DOTS_WIN,
-    FAR,
-    FEW_TERMS,
-    GATHERS,
-    IN_FLOAT32,
-    MANY_TAPS,
-    MAX_COARSE_CHANNELS,
-    MAX_GROUP_CHANNELS,
-    MAX_STEM_CHANNELS,
-    MAX_TAPS_AT_ONCE,
-    MAX_WIDENED_BYTES,
-    MIN_GROUP_WORK,
-    VECTOR_CHANNELS,
-    grouped_over_devices,
-    wide_groups,
-)
+from jaxconv._lowering.cpu import common
 from jaxconv._lowering.forms import (
     dots,
     im2col,
@@ -36,7 +19,7 @@ from jaxconv._lowering.forms import (
 )
 from jaxconv._lowering.problem import Line, Problem, Table
 
-#: Data of an image for each sum, which each image adds to.
+#: Elements of an image's data for each element of the result, which every image adds to.
 MIN_DATA_PER_SUM = 8
 
 
@@ -47,8 +30,8 @@ def _few_sums_an_image(p: Problem) -> bool:
     return p.channels_first and few
 
 
-#: Factors (pairs of a tap and a fine channel) that multiply-adds take in one loop.
-MAX_FACTORS = 64
+#: Pairs of a tap and a fine channel that multiply-adds write out one by one.
+MAX_WRITTEN_FACTORS = 64
 
 #: Pairs of channels in a group for which multiply-adds beat dots.
 MAX_CHANNEL_PAIRS = 32
@@ -60,7 +43,10 @@ def _few_pairs(p: Problem) -> bool:
 
 def _few_terms(p: Problem) -> bool:
     """Whether groups have few pairs of channels, and few factors, for one fused loop."""
-    few = p.fine_channels <= MAX_GROUP_CHANNELS and p.taps * p.fine_channels <= MAX_FACTORS
+    few = (
+        p.fine_channels <= common.MAX_GROUP_CHANNELS
+        and p.taps * p.fine_channels <= MAX_WRITTEN_FACTORS
+    )
     return _few_pairs(p) and few
 
 
@@ -77,7 +63,7 @@ MIN_BLOCK_PIXELS = 256
 def _slides(p: Problem) -> bool:
     """Whether of many taps a call for each image beats multiply-adds, and dots of windows."""
     small = p.pairs == 1 and p.positions < MIN_CALL_PIXELS
-    if p.taps <= MAX_FACTORS or p.pairs > MAX_SLIDING_PAIRS or small:
+    if p.taps <= MAX_WRITTEN_FACTORS or p.pairs > MAX_SLIDING_PAIRS or small:
         return False
     [part] = onednn_weights.split_images(p)
     return onednn.may_call(part) and part.taps >= min(MIN_BLOCK_PIXELS, p.positions)
@@ -109,8 +95,8 @@ def _much_data(p: Problem) -> bool:
     copied = not p.channels_last and p.rank > 1 and not p.tiles
     # Multiply-adds pad the fine tensor, and copy both to float32; to map new pages takes longest.
     copies = p.counted and (p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine")))
-    again = p.taps > MAX_TAPS_AT_ONCE
-    return copied or (_few_pairs(p) and (again or copies > MAX_WIDENED_BYTES))
+    again = p.taps > common.MAX_TAPS_AT_ONCE
+    return copied or (_few_pairs(p) and (again or copies > common.MAX_WIDENED_BYTES))
 
 
 #: Sums that XLA:CPU computes in one dot on one core.
@@ -123,9 +109,11 @@ def _few_sums(p: Problem) -> bool:
     return few and p.counted and p.bits < 64 and p.dtype != jnp.bfloat16
 
 
-#: Multiply-adds that are worth a call of oneDNN for a weights gradient, and those of a group that
-#: are worth a call of its own.
-MIN_ONEDNN_WORK, MAX_GROUP_WORK = 4e5, 16e6
+#: Multiply-adds that are worth a call of oneDNN for a weights gradient.
+MIN_WEIGHTS_WORK = 4e5
+
+#: Multiply-adds of a group above which groups go one by one.
+MAX_SHARED_CALL_WORK = 16e6
 
 #: Coarse channels for each fine channel and tap of the last axis.
 MAX_COARSE_PER_ROW = 7
@@ -133,7 +121,7 @@ MAX_COARSE_PER_ROW = 7
 #: Taps over a signal that are worth the call.
 MIN_SIGNAL_TAPS = 8
 
-#: Signals, and images of strided layers, that XLA takes as channels itself.
+#: Images, or signals, that XLA takes as channels itself.
 MIN_IMAGES = 8
 
 
@@ -144,16 +132,16 @@ def _pays_for_onednn(p: Problem) -> bool:
     one while oneDNN multiplies another. AMX multiplies windows in 16 bits.
     """
     i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
-    if p.pointwise or p.tiles or p.work < MIN_ONEDNN_WORK:
+    if p.pointwise or p.tiles or p.work < MIN_WEIGHTS_WORK:
         return False
-    large = not p.dense and p.rank > 1 and p.work > MAX_GROUP_WORK * p.geometry.groups
+    large = not p.dense and p.rank > 1 and p.work > MAX_SHARED_CALL_WORK * p.geometry.groups
     if large or (p.bits == 16 and onednn_here.has_amx()):
         return False
     if p.rank == 1 and p.dense:
-        several = last.kernel >= MIN_SIGNAL_TAPS and i >= VECTOR_CHANNELS and not p.dilated
+        several = last.kernel >= MIN_SIGNAL_TAPS and i >= common.VECTOR_CHANNELS and not p.dilated
         few = p.pairs <= MAX_ONE_CORE_SUMS if p.strided else (p.batch or 0) < MIN_IMAGES
         return several and few
-    return VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
+    return common.VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
 
 
 def _narrow_coarse(p: Problem) -> bool:
@@ -164,12 +152,12 @@ def _narrow_coarse(p: Problem) -> bool:
 
 def _dots_only(p: Problem) -> bool:
     """Whether a contraction that XLA splits over devices is too much for multiply-adds."""
-    return grouped_over_devices(p) and not _few_terms(p)
+    return common.grouped_over_devices(p) and not _few_terms(p)
 
 
 def _many_taps(p: Problem) -> bool:
-    """Whether there are groups, and too many factors for a program to write out one by one."""
-    return not p.dense and p.taps > (MAX_FACTORS if _few_pairs(p) else taps.MAX_TAPS)
+    """Whether there are groups, and too many taps for a program to write out one by one."""
+    return not p.dense and p.taps > (MAX_WRITTEN_FACTORS if _few_pairs(p) else taps.MAX_TAPS)
 
 
 #: Bytes of windows in 16 bits that are worth a contraction for each group.
@@ -184,8 +172,8 @@ def _wide_groups(p: Problem) -> bool:
     if any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):
         return True
     windows = p.pixels * p.taps * p.fine_channels * p.bits // 8
-    much = p.counted and p.work >= MIN_GROUP_WORK * p.geometry.groups
-    return wide_groups(p) or (much and (p.pointwise or windows >= MIN_GROUP_WINDOWS_BYTES))
+    much = p.counted and p.work >= common.MIN_GROUP_WORK * p.geometry.groups
+    return common.wide_groups(p) or (much and (p.pointwise or windows >= MIN_GROUP_WINDOWS_BYTES))
 
 
 def _dots_of_windows(p: Problem) -> bool:
@@ -195,7 +183,8 @@ def _dots_of_windows(p: Problem) -> bool:
 
 def _is_stem(p: Problem) -> bool:
     """Whether there are few channels and several images, which XLA takes as channels."""
-    few = p.fine_channels <= MAX_STEM_CHANNELS and p.coarse_channels <= MAX_COARSE_CHANNELS
+    i, o = p.fine_channels, p.coarse_channels
+    few = i <= common.MAX_STEM_CHANNELS and o <= common.MAX_COARSE_CHANNELS
     return few and (p.batch or 0) >= MIN_IMAGES and p.bits == 32
 
 
@@ -210,18 +199,13 @@ def _short_signals(p: Problem) -> bool:
 
 
 TABLE: Table = (
-    Line(
-        "one-tap-channels-first",
-        dots.BY_IMAGE,
-        _few_sums_an_image,
-        "one tap, channels first: a dot for each image, and no transposition",
-    ),
-    IN_FLOAT32,
+    replace(common.ONE_TAP_CHANNELS_FIRST, when=_few_sums_an_image),
+    common.IN_FLOAT32,
     Line(
         "depthwise-weights",
         onednn_weights.SLIDE,
         _slides,
-        "a depthwise weights gradient: each image of the coarse tensor as oneDNN's kernel",
+        "many taps, few channels a group: each image of the coarse tensor as oneDNN's kernel",
     ),
     Line(
         "rows",
@@ -253,17 +237,17 @@ TABLE: Table = (
         _pays_for_onednn,
         "a weights gradient: oneDNN, with images as channels",
     ),
-    FAR,
+    common.FAR,
     Line(
         "narrow-coarse",
         rewrite.SWAP,
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
     ),
-    Line("grouped-sharded", dots.BY_TAP, _dots_only, GATHERS),
-    Line("few-terms", multiply_adds.FORM, _few_terms, FEW_TERMS),
-    Line("many-taps", split.PIECES, _many_taps, MANY_TAPS),
-    Line("wide-groups", split.GROUPS, _wide_groups, ALONE),
-    Line("dots-of-windows", im2col.FORM, _dots_of_windows, DOTS_WIN),
-    ALL_OTHERS,
+    Line("grouped-sharded", dots.BY_TAP, _dots_only, common.GATHERS),
+    Line("few-terms", multiply_adds.FORM, _few_terms, common.FEW_TERMS),
+    Line("many-taps", split.PIECES, _many_taps, common.MANY_TAPS),
+    Line("wide-groups", split.GROUPS, _wide_groups, common.ALONE),
+    Line("dots-of-windows", im2col.FORM, _dots_of_windows, common.DOTS_WIN),
+    common.ALL_OTHERS,
 )

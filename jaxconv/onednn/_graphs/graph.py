@@ -63,9 +63,14 @@ class Node:
     followers: tuple["Node", ...] = ()
 
     @property
+    def chain(self) -> tuple["Node", ...]:
+        """The nodes that are computed together, in order."""
+        return (self, *self.followers)
+
+    @property
     def names(self) -> str:
-        """The names of all nodes that are computed together, as in "CONV_0 + RELU_1"."""
-        return " + ".join(node.name or str(node.id) for node in (self, *self.followers))
+        """The names of these nodes, as in "CONV_0 + RELU_1"."""
+        return " + ".join(node.name or str(node.id) for node in self.chain)
 
     def __str__(self) -> str:
         return f"node {self.id} {self.name!r} ({self.kind})"

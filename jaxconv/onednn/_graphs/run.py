@@ -26,7 +26,7 @@ from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._graphs.partitions import fold_followers, join_nodes
 from jaxconv.onednn._names import find_kind
 
-#: The arguments of an operation that are arrays.
+#: The arguments of a convolution's kind that are arrays.
 TENSORS = ("src", "diff_dst", "weights", "bias")
 
 
@@ -75,12 +75,11 @@ def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     """
     graph = load_graph(graph)
     inputs = {t.id: jax.ShapeDtypeStruct(t.shape, known_dtype(t)) for t in graph.inputs}
-    # Of the graph as it is: there, tensors within partitions have types, too.
+    # The graph as it is: joined nodes hide the tensors between them.
     specs = jax.eval_shape(partial(evaluate, graph), inputs)
     found: dict[int, Explanation] = {}
     for node, function, arguments in convolution_calls(join_nodes(graph), specs):
-        [dtype] = {arguments[name].dtype for name in TENSORS if name in arguments}
-        explanation = explain(function, dtype=dtype, **arguments)
+        explanation = explain(function, **arguments)
         found[node.id] = replace(explanation, nodes=node.names) if node.followers else explanation
     return found
 
@@ -99,7 +98,7 @@ def evaluate(graph: Graph, inputs: Mapping[int, Any], *, precision: PrecisionLik
         precision = fpmath_precision("graph", graph.fpmath_mode)
     arrays: Arrays = dict(inputs)
     for node in graph.nodes:
-        [tensor] = (node, *node.followers)[-1].outputs
+        [tensor] = node.chain[-1].outputs
         if node.kind in SPECS:
             arrays[tensor.id] = _compute_node(node, arrays)
         else:
@@ -109,7 +108,7 @@ def evaluate(graph: Graph, inputs: Mapping[int, Any], *, precision: PrecisionLik
 
 def _compute_partition(node: Node, arrays: Arrays, precision: PrecisionLike) -> Array:
     """Compute a convolution and its followers, if any, in float32, and round once."""
-    dtype = DTYPES.get((node, *node.followers)[-1].outputs[0].dtype)
+    dtype = DTYPES.get(node.chain[-1].outputs[0].dtype)
     with _blame_node(node):
         function, arguments = _prepare_call(node, arrays, precision)
         # The convolution's own errors come first, as if nothing followed.
@@ -124,10 +123,10 @@ def _compute_partition(node: Node, arrays: Arrays, precision: PrecisionLike) -> 
         elif jax.default_backend() == "cpu":  # elsewhere XLA would convert operands to float32
             arguments["preferred_element_type"] = jnp.float32
         result = function(**arguments)
-    inner = ChainMap({(node, *node.followers)[-1 - len(rest)].outputs[0].id: result}, arrays)
+    within = ChainMap({node.chain[-1 - len(rest)].outputs[0].id: result}, arrays)
     for follower in rest:
-        result = _compute_node(follower, inner, jnp.float32)
-        inner[follower.outputs[0].id] = result
+        result = _compute_node(follower, within, jnp.float32)
+        within[follower.outputs[0].id] = result
     return result if dtype is None else result.astype(dtype)
 
 
@@ -160,8 +159,8 @@ def _is_concrete(value: object) -> bool:
     return isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
-def _compute_node(node: Node, arrays: Mapping[int, Any], inner: Any = None) -> Array:
-    """Compute a node, to a result of its type, or of the type `inner` within a partition."""
+def _compute_node(node: Node, arrays: Mapping[int, Any], dtype: DType | None = None) -> Array:
+    """Compute a node, to a result of its type, or of another `dtype` within a partition."""
     spec, [out] = SPECS[node.kind], node.outputs
     with _blame_node(node):
         if len(node.inputs) != len(spec.inputs):
@@ -170,10 +169,10 @@ def _compute_node(node: Node, arrays: Mapping[int, Any], inner: Any = None) -> A
         values = [jnp.asarray(arrays[tensor.id]) for tensor in node.inputs]
         for name, x in zip(spec.inputs, values, strict=True):
             _check_type(name, x.dtype, spec.input_types)
-        dtype = DTYPES.get(out.dtype, values[0].dtype)
-        _check_type("the output", dtype, spec.output_types)
-        result = spec.compute(inner or dtype, *values, **attributes)
-        _check_output(node, result.shape, dtype)
+        own_dtype = DTYPES.get(out.dtype, values[0].dtype)
+        _check_type("the output", own_dtype, spec.output_types)
+        result = spec.compute(own_dtype if dtype is None else dtype, *values, **attributes)
+        _check_output(node, result.shape, own_dtype)
         return result
 
 
