@@ -205,6 +205,7 @@ LOWERING = faults(
     ("_lowering/cpu/to_coarse.py",
      ("bfloat16 of one tap is widened for oneDNN where there is AMX",
       " and not (p.bits == 16 and onednn_here.has_amx())", ""),
+     ("padded planes are read in blocks without oneDNN, too", " and onednn.may_call(p)\n", "\n"),
      ("planes are transposed at once, however many", "2 * coarse)", "2 * coarse, 1 << 40)"),
      ("a kernel of any size is copied for few pixels",
       "MAX_LARGE_KERNEL_PIXELS if large", "MAX_COPIED_KERNEL_PIXELS if large"),

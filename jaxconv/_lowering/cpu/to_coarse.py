@@ -23,10 +23,14 @@ def _few_terms(p: Problem) -> bool:
     return few and p.taps * p.fine_channels <= common.MAX_TERMS
 
 
-def _much_data(p: Problem) -> bool:
-    """Whether a cache holds little of what multiply-adds read, or a transposition maps new pages.
+#: Images whose padded planes are worth blocks, by oneDNN.
+MIN_PADDED_IMAGES = 8
 
-    A large result maps as many itself.
+
+def _much_data(p: Problem) -> bool:
+    """Whether a cache holds little of what multiply-adds read, or copies of planes map new pages.
+
+    Multiply-adds pad the planes. If they are transposed, a large result maps as many itself.
     """
     if not p.counted:
         return False
@@ -34,8 +38,12 @@ def _much_data(p: Problem) -> bool:
     if multiplied and p.channels_last and not p.phase:
         return p.bytes_of_data > split.MAX_COARSE_BYTES
     fine, coarse = (4 * math.prod(p.shape(slot)) for slot in ("fine", "coarse"))
-    transposed = p.channels_first and p.bits == 32 and not common.few_terms_channels_first(p)
-    return transposed and p.batch != 1 and fine > max(common.MAX_WIDENED_BYTES, 2 * coarse)
+    if not p.channels_first or p.bits != 32 or p.batch == 1:
+        return False
+    if common.few_terms_channels_first(p):
+        several = (p.batch or 0) >= MIN_PADDED_IMAGES and not p.strided and onednn.may_call(p)
+        return several and fine + coarse > common.MAX_WIDENED_BYTES
+    return fine > max(common.MAX_WIDENED_BYTES, 2 * coarse)
 
 
 #: Pixels of images that are too few for oneDNN's call to finish sums in one pass.
