@@ -13,7 +13,7 @@ from jaxconv._base.listeners import Lowered
 from jaxconv._lax.install import bind_mapped, installed
 from jaxconv._tools.clock import call_in_thread, draw_bar, race, time_call
 from jaxconv._tools.flops import count_bytes
-from jaxconv._tools.profile_row import Row, fit, in_words
+from jaxconv._tools.profile_row import Row, cut, format_cells
 
 #: Seconds that one comparison takes, mostly to compile; more where lax is slow.
 SECONDS_EACH = 1.5
@@ -45,7 +45,7 @@ class Compared:
     def __str__(self) -> str:
         times = f"{self.jaxconv:9.3f}{self.lax:9.3f}{self.lax / self.jaxconv:7.1f}"
         off = f"{self.difference:.0e}" if self.difference else "exact"
-        return fit(f"{times}{off:>7}{self.what}")
+        return cut(f"{times}{off:>7}{self.what}")
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
         try:
             wide = lowered.equation.results[0].dtype.itemsize == 8
             times = call_in_thread(wide, _time_both, lowered)
-            listed.append(Compared(in_words(row), row.count, *times))
+            listed.append(Compared(format_cells(row), row.count, *times))
         except Exception as error:
             first = f"{type(error).__name__}: {error}".splitlines()[0]
-            failed.append(f"{fit(in_words(row))}\n{fit(f'  failed: {first}')}")
+            failed.append(f"{cut(format_cells(row))}\n{cut(f'  failed: {first}')}")
     if on_terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     listed.sort(key=lambda c: c.lax / c.jaxconv)

@@ -17,7 +17,7 @@ from jaxconv._lax import install
 from jaxconv._tools import profile_row
 from jaxconv._tools.compare import Comparison, compare
 from jaxconv._tools.log import Origin, find_origin
-from jaxconv._tools.profile_row import WIDTH, Row, make_row, mega
+from jaxconv._tools.profile_row import WIDTH, Row, format_millions, make_row
 
 #: Most kinds of convolution that a printed report lists for each reason, and a notebook in all.
 MAX_LISTED, MAX_IN_A_TABLE = 5, 40
@@ -98,7 +98,7 @@ class Report:
             percent = f"{100 * work / total:.1f} %" if total else "0 %"
             lines += ["", textwrap.fill(f"{how} ({percent} of the convolutions' work)", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'what':8}{'operands':46}  line, layer"]
-            lines += (profile_row.in_lines(row, with_line) for row in group[:MAX_LISTED])
+            lines += (profile_row.format_row(row, with_line) for row in group[:MAX_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MAX_LISTED) > 0 else []
         return "\n".join([*lines, "", LEGEND])
 
@@ -110,7 +110,11 @@ class Report:
         lines = [self._summary(rows), "", "| x | MFLOP | what | operands | how | line, layer |"]
         lines += ["|---:|---:|---|---|---|---|"]
         for row in rows[:MAX_IN_A_TABLE]:
-            cells = (*profile_row.to_cells(row), row.how, profile_row.where(row, with_line=True))
+            cells = (
+                *profile_row.to_cells(row),
+                row.how,
+                profile_row.format_place(row, with_line=True),
+            )
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
         left = len(rows) - MAX_IN_A_TABLE
         lines += ["", f"and {left} more kinds: `rows`, `to_csv`"] if left > 0 else []
@@ -124,8 +128,9 @@ class Report:
         return (
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
             f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
-            f"{mega(sum(r.work for r in rows))} MFLOP. JAX took {self.lowering_seconds:.1f} s to "
-            f"lower these programs, and XLA {self.compiling_seconds:.1f} s to compile them."
+            f"{format_millions(sum(r.work for r in rows))} MFLOP. JAX took "
+            f"{self.lowering_seconds:.1f} s to lower these programs, and XLA "
+            f"{self.compiling_seconds:.1f} s to compile them."
         )
 
     def _hear(self, lowered: Lowered) -> None:

@@ -118,16 +118,16 @@ def to_cells(row: Row) -> tuple[str, str, str, str]:
     """How often, the MFLOP of all, what it is, and its operands, whose type is named once."""
     first, second = row.operands.split(" ", 1)
     operands = f"{first} {second.removeprefix(first.split('[')[0])} {row.window}".strip()
-    return str(row.count), mega(row.flops and row.work), WORDS[row.to], operands
+    return str(row.count), format_millions(row.flops and row.work), WORDS[row.to], operands
 
 
-def in_words(row: Row) -> str:
+def format_cells(row: Row) -> str:
     """The cells in one line."""
     count, work, word, operands = to_cells(row)
     return f"{count:>4}{work:>8}  {word:8}{operands}"
 
 
-def where(row: Row, with_line: bool) -> str:
+def format_place(row: Row, with_line: bool) -> str:
     """The first line, and scope if there is any, and how many others there are."""
     scope, (path, _, line) = _scope(row.names), row.lines[0].rpartition(":")
     more = max(len(row.lines), len(row.names)) - 1
@@ -135,9 +135,9 @@ def where(row: Row, with_line: bool) -> str:
     return " ".join([*words, *[scope] * bool(scope), *[f"+{more}"] * bool(more)])
 
 
-def in_lines(row: Row, with_line: bool) -> str:
+def format_row(row: Row, with_line: bool) -> str:
     """All of it, in one line of a terminal or two."""
-    words, place = fit(in_words(row)), where(row, with_line)
+    words, place = cut(format_cells(row)), format_place(row, with_line)
     if len(words) <= 68 and len(place) <= WIDTH - 70:
         return f"{words:68}  {place}"
     most = WIDTH - INDENT
@@ -154,7 +154,7 @@ def _scope(names: Iterable[str]) -> str:
     return ""
 
 
-def mega(flops: int | None) -> str:
+def format_millions(flops: int | None) -> str:
     """Write millions."""
     if flops is None:
         return "?"
@@ -162,6 +162,6 @@ def mega(flops: int | None) -> str:
     return "<0.01" if 0 < millions < 0.01 else f"{millions:,.{2 if millions < 10 else 0}f}"
 
 
-def fit(text: str) -> str:
+def cut(text: str) -> str:
     """Cut a line to the columns of what is printed."""
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"

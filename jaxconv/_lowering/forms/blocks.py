@@ -25,7 +25,7 @@ def find_divisor(total: int, most: int) -> int:
 
 
 def slice_along(x: Array, start: Index, size: int, axis: int) -> Array:
-    """Slice `size` elements along an axis; all elements are `x` itself."""
+    """Slice `size` elements along an axis: `x` itself, if it has no more."""
     if size == x.shape[axis]:
         return x
     return as_floats(lax.dynamic_slice_in_dim(sliceable(x), start, size, axis), x.dtype)
@@ -111,11 +111,9 @@ def loop_over_groups(
     return merge_groups(jnp.moveaxis(out, 0, -2))
 
 
-def _count_all(first: Array, geometry: Geometry) -> int:
-    return geometry.groups
-
-
-def map_groups(most: Callable[[Array, Geometry], int] = _count_all) -> Callable[[Emit], Emit]:
+def map_groups(
+    most: Callable[[Array, Geometry], int] = lambda first, geometry: geometry.groups,
+) -> Callable[[Emit], Emit]:
     """Make a channels-last form for one group a form for all groups, each contiguous.
 
     The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
@@ -159,8 +157,8 @@ def unless_finite(out: Array, otherwise: Callable[[], Array]) -> Array:
 # one loop writes the result. XLA's fusion would put the normalisation or activation before a
 # convolution inside the convolution's loop, to be computed again for every tap, and the whole sum
 # inside each consumer of the sum: training steps took up to four times as long. A barrier does not
-# help, since XLA:CPU drops barriers before fusion, if after it rewrote algebra. A function that is
-# not inlined helps: fusion never crosses the border of a function. Forms are isolated on CPU only.
+# help: XLA:CPU keeps barriers while it rewrites algebra, and drops them before it fuses. A function
+# that is not inlined helps: fusion never crosses its border. Forms are isolated on CPU only.
 
 #: Elements of both operands that are worth the time to compile another function.
 MIN_ELEMENTS = 1 << 12
@@ -183,7 +181,7 @@ def are_small(*operands: Array) -> bool:
 
 #: The first release of jaxlib that was seen to slice 16-bit floats in a loop as they are. Earlier
 #: ones convert the whole tensor to float32 before the loop.
-SLICES_FLOATS = (0, 11, 2)
+FIRST_SLICING_RELEASE = (0, 11, 2)
 
 _BITS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
@@ -205,7 +203,7 @@ def sliceable(x: Array) -> Array:
 def slices_floats() -> bool:
     """Whether XLA:CPU slices 16-bit floats in a loop, and does not convert them before."""
     numbers = re.findall(r"\d+", version("jaxlib"))  # also of "0.13.0rc1"
-    return tuple(map(int, numbers[: len(SLICES_FLOATS)])) >= SLICES_FLOATS
+    return tuple(map(int, numbers[: len(FIRST_SLICING_RELEASE)])) >= FIRST_SLICING_RELEASE
 
 
 def as_integers(x: Array) -> Array:

@@ -44,7 +44,7 @@ from jaxconv._lowering.problem import Call, Form, Problem
 #: Images for which none is cut.
 MIN_IMAGES = 4
 
-#: Images in a call, as bands and for large images; and for small ones.
+#: Images in a call, and of small images; as many bands are cut of fewer.
 IMAGES, MANY_IMAGES = 8, 16
 
 #: Bytes of the coarse tensor in a call, and of the fine tensor.
@@ -111,7 +111,7 @@ def _takes_bfloat16(dtype: DType) -> bool:
 
 
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
-    """Whether a call cannot take all axes, or not even the lines of one plane."""
+    """Whether a sum is made plane by plane: axes, or taps of a line, are too many for one call."""
     line = math.prod(a.coarse for a in axes[1:])
     wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn.MAX_TAPS
     return len(axes) > 2 and wide
@@ -127,13 +127,13 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
     i, o = (x.shape[-1] // geometry.groups for x in (fine, coarse))
     choose = partial(_choose_block, fine.shape[0], geometry.axes, i, o)
-    block, dtype = choose(onednn.MAX_TAPS), jnp.dtype(jnp.float32)
-    small = choose(onednn.MAX_TAPS_BFLOAT16)
-    if _takes_bfloat16(fine.dtype) and _pays_in_bfloat16(i, small, block):
-        block, dtype = small, fine.dtype
-    bands, images, rows, _ = block
+    sizes, dtype = choose(onednn.MAX_TAPS), jnp.dtype(jnp.float32)
+    smaller = choose(onednn.MAX_TAPS_BFLOAT16)
+    if _takes_bfloat16(fine.dtype) and _pays_in_bfloat16(i, smaller, sizes):
+        sizes, dtype = smaller, fine.dtype
+    bands, images, rows, _ = sizes
     for n, a in enumerate(geometry.axes):
-        # oneDNN has no vector code for pads as large as its kernel, and none that crop; of groups
+        # oneDNN has no vector code for pads as large as its kernel, for negative pads or, of groups
         # in bfloat16, for some pads.
         pads, cut = (a.pad_low, a.pad_high), n == 0 and rows < a.coarse
         most = 0 if geometry.groups > 1 and dtype == jnp.bfloat16 else a.span - 1
@@ -144,11 +144,11 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     first = geometry.axes[0]
     band = first.coarse // bands
     # All rows are the axis itself; of some, it is padded already.
-    some = first if rows == first.coarse else replace(first, coarse=rows).padded()
-    geometry = replace(geometry, axes=(some, *geometry.axes[1:]))
+    of_block = first if rows == first.coarse else replace(first, coarse=rows).padded()
+    geometry = replace(geometry, axes=(of_block, *geometry.axes[1:]))
     blocks = band // rows  # of a band
 
-    def add(n: Index) -> Array:
+    def block(n: Index) -> Array:
         image, row = (f(jnp.int32(n), jnp.int32(blocks)) for f in (lax.div, lax.rem))
 
         def read(x: Array, stride: int, count: int) -> Array:
@@ -157,11 +157,11 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
             of_band = (images // bands, count)
             return jnp.concatenate([_slice(x, image * images, of_band, n) for n in starts])
 
-        data, kernel = read(fine, first.stride, some.fine), read(coarse, 1, rows)
+        data, kernel = read(fine, first.stride, of_block.fine), read(coarse, 1, rows)
         return _call(data.astype(dtype), kernel.astype(dtype), geometry)
 
     count = fine.shape[0] * bands // images * blocks
-    out = sum_over_blocks(add, count, fine, coarse, side_by_side=SIDE_BY_SIDE)
+    out = sum_over_blocks(block, count, fine, coarse, side_by_side=SIDE_BY_SIDE)
     return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
 
 
