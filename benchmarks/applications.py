@@ -7,7 +7,6 @@ and by Keras on PyTorch.
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags as absl_flags
 
 from benchmarks import flags, run
 from benchmarks.verdicts import of_norm
@@ -23,6 +22,7 @@ MODELS = (
     "InceptionV3",
     "VGG16",
 )
+BATCH, SIZE = 8, 96  # images, and their pixels along an axis
 ENGINES = "keras,keras+install,keras@torch"
 
 #: Of the loss or of the norm of the logits; batch norm over a few pixels amplifies rounding.
@@ -44,25 +44,22 @@ def main(argv: Sequence[str]) -> None:
     what = "training steps and inferences of keras.applications"
     command = flags.measuring("benchmarks.applications", what)
     command.default({"burst": 0.5, "cap": 900.0, "engines": ENGINES, "repeats": 3})
-    absl_flags.DEFINE_integer("batch", 8, "images", lower_bound=1, **command.own)
-    absl_flags.DEFINE_integer("size", 96, "pixels along an axis", lower_bound=75, **command.own)
-    flags.define_list(command, "ops", ",".join(run.CLASSES), list(run.CLASSES))
     asked = flags.parse(command, argv)
     for label in asked.engines:
         backend = {"KERAS_BACKEND": "torch" if label.endswith("@torch") else "jax"}
         asked.env[label] = backend | asked.env.get(label, {})
     rng = np.random.default_rng(0)
-    images = rng.standard_normal((asked.batch, asked.size, asked.size, 3), np.float32)
-    operands = [images, rng.integers(0, 10, asked.batch)]
+    images = rng.standard_normal((BATCH, SIZE, SIZE, 3), np.float32)
+    operands = [images, rng.integers(0, 10, BATCH)]
     names = [name for name in MODELS if run.wanted(asked, name)]
-    jobs = [{"model": name, "op": op} for name in names for op in asked.ops]
+    jobs = [{"model": name, "op": op} for name in names for op in run.CLASSES]
 
     def describe(job: dict) -> dict:
         row = {"layer": job["model"], "class": run.CLASSES[job["op"]], "op": job["op"]}
         return row | {"dtype": "f32", "layout": "NXC"}
 
-    extra = {"batch": asked.batch, "size": asked.size}
-    run.collect(asked, jobs, lambda job: operands, judge, describe, cpu=True, **extra)
+    draw = lambda job: operands  # noqa: E731
+    run.collect(asked, jobs, draw, judge, describe, cpu=True, batch=BATCH, size=SIZE)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from absl.flags import DEFINE_boolean, DEFINE_float, DEFINE_string
+from absl.flags import DEFINE_float
 
 from benchmarks import files, flags
 
@@ -51,14 +51,14 @@ class Side:
     source: str
 
 
-def read(text: str, only: Sequence[str] = ()) -> Side:
-    """The runs of one side of the comparison; of these engines alone, if there are any."""
+def read(text: str) -> Side:
+    """The runs of one side of the comparison."""
     side = Side({}, {}, set(), ",".join(_split(part)[0] for part in text.split(",")))
     for part in text.split(","):
         path, engine = _split(part)
         for row in files.read(path, files.SCHEMA)["rows"]:
             for label, entry in row["engines"].items():
-                if engine not in ("", label) or (only and label not in only):
+                if engine not in ("", label):
                     continue
                 # An engine that was picked out is compared under no name, with any other.
                 names = (row[name] for name in ("layer", "op", "dtype", "layout"))
@@ -87,7 +87,7 @@ def compare(a: Side, b: Side, confidence: float, seed: int = 0) -> dict[str, dic
             found["few"][key] = counts
             continue
         draws = _draws(a.rounds[key], b.rounds[key], a.source == b.source, rng)
-        middles = (_middle(side.rounds[key]) for side in (a, b))
+        middles = (np.mean([np.median(r) for r in side.rounds[key]]) for side in (a, b))
         change = [np.log(after) - np.log(before) for before, after in (middles, draws)]
         found["rows"][key] = _change(*change, confidence)
         for group in (("classes", key[-1], a.classes[key]), ("all", key[-1], "all")):
@@ -116,10 +116,6 @@ def _bootstrap(runs: list[list[float]], rng) -> np.ndarray:
     return np.take_along_axis(medians.T, picks, axis=1).mean(axis=1)
 
 
-def _middle(runs: list[list[float]]) -> float:
-    return float(np.mean([np.median(r) for r in runs]))
-
-
 def _change(ratio: float, draws: np.ndarray, confidence: float) -> Change:
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Change(*(float(np.exp(x)) for x in (ratio, low, high)))
@@ -137,11 +133,9 @@ def main(argv: Sequence[str]) -> int:
     own = command.own
     DEFINE_float("threshold", 0.05, "a change up to this is no change", **own)
     DEFINE_float("confidence", 0.99, "of each interval, two-sided", **own)
-    DEFINE_string("only", "", "engines joined by commas; default all that both sides have", **own)
-    DEFINE_boolean("all", False, "list rows without a change too", **own)
     asked = command.read(argv)
     before, after = asked.operands
-    a, b = (read(path, asked.only.split(",") if asked.only else ()) for path in asked.operands)
+    a, b = map(read, asked.operands)
     changes = compare(a, b, asked.confidence)
     rows, few = changes["rows"], changes["few"]
     if not rows and not few:
@@ -154,7 +148,7 @@ def main(argv: Sequence[str]) -> int:
         verdicts = {key: change.verdict(asked.threshold) for key, change in changes[kind].items()}
         slower[kind] = list(verdicts.values()).count("slower")
         for key, change in sorted(changes[kind].items(), key=lambda item: -item[1].ratio):
-            if verdicts[key] or kind != "rows" or asked.all:
+            if verdicts[key] or kind != "rows":
                 interval = f"[{change.low:.3f}, {change.high:.3f}]"
                 name = " ".join(filter(None, key))
                 print(f"  {change.ratio:7.3f}  {interval:>16}  {verdicts[key]:6}  {name}")

@@ -24,10 +24,7 @@ INSTALL = (
     "--no-deps libtpu==0.0.50.1 jax-cuda12-plugin==0.12.0.1 jax-cuda12-pjrt==0.12.0.1 "
     "nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79",
 )
-NEEDED = {
-    "tpu": ("jax", "libtpu"),
-    "cuda": ("jax", "jax_cuda12_plugin", "jax-cuda12-pjrt"),
-}
+NEEDED = {"tpu": ("jax", "libtpu"), "cuda": ("jax", "jax_cuda12_plugin", "jax-cuda12-pjrt")}
 
 #: What a worker's process is started with.
 ENVIRONMENT = {

@@ -225,12 +225,10 @@ def clients(runs: list[dict], words: list[str]) -> list[str]:
         return _table(["project", "arguments of pytest"], cells, "---")
     head = ["project", "tests", "pass", "pass with jaxconv", "convolutions", "by jaxconv"]
     columns = ("ran", "without", "with", "convolutions", "taken")
-    names = (f"{row['client']} {row['version']}".rstrip() for row in rows)
-    names = [
-        f"{n}, {row['note']}" if row["note"] else n for n, row in zip(names, rows, strict=True)
-    ]
-    cells = [[n, *(row[c] for c in columns)] for n, row in zip(names, rows, strict=True)]
-    return _table(head, cells)
+    named = [f"{row['client']} {row['version']}".rstrip() for row in rows]
+    notes = (f", {row['note']}" if row["note"] else "" for row in rows)
+    cells = [[*map(row.get, columns)] for row in rows]
+    return _table(head, [[n + more, *x] for n, more, x in zip(named, notes, cells, strict=True)])
 
 
 @table()

@@ -13,13 +13,7 @@ from benchmarks.layer import Layer
 from benchmarks.summary import summary
 
 # About 2 minutes on 2 cores for 20 random layers and the three ops.
-QUICK = {
-    "engines": "jaxconv,lax,torch",
-    "repeats": 3,
-    "burst": 0.015,
-    "turns": 0.9,
-    "cap": 10.0,
-}
+QUICK = {"engines": "jaxconv,lax,torch", "repeats": 3, "burst": 0.015, "turns": 0.9, "cap": 10.0}
 ENSEMBLES = {"engines": "lax,lax+install,lax:loop+install,torch"}
 
 

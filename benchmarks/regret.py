@@ -7,7 +7,6 @@ process, on this release of JAX. Equal plans share a program.
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,6 +27,7 @@ from jaxconv._base.geometry import OPERANDS
 from jaxconv._lowering import Plan, Problem, choose_plan
 from jaxconv._lowering.plan import emit_plan
 from jaxconv._lowering.problem import Numerics
+from jaxconv._tools import clock
 
 SCHEMA = "regret 1"
 ROW = ("layer", "class", "op", "dtype", "layout", "line")
@@ -38,8 +38,6 @@ CHOSEN, WITHOUT = "chosen", "without "
 
 #: A contender that takes this many times as long as the fastest is not timed further.
 FAR = 3.0
-#: The seconds for the rounds of a row; calls that tell what is far, of which any may stall.
-BUDGET, ROUNDS, FIRST_CALLS = 0.3, 3, 3
 #: Products a result that a form may write out one by one, and plans in a contender's: more take
 #: long to compile, and are slow.
 MOST_TERMS, MOST_PLANS = 128, 16
@@ -80,26 +78,15 @@ def measure(problem: Problem, programs: Sequence[Plan]) -> dict[Plan, float]:
     with ThreadPoolExecutor(machine.cores()) as threads:  # nearly all of the time
         ready = threads.map(lambda plan: compiled(plan, operands), programs)
     calls = {plan: call for plan, call in zip(programs, ready, strict=True) if call}
-    best = dict.fromkeys(calls, math.inf)
-
-    def time_call(plan: Plan) -> None:
-        start = time.perf_counter()
-        calls[plan]()
-        best[plan] = min(best[plan], 1e3 * (time.perf_counter() - start))
-
-    for plan in calls:
-        end = time.perf_counter() + BUDGET
-        for _ in range(FIRST_CALLS):
-            if time.perf_counter() < end:
-                time_call(plan)
-    near = [x for x in calls if best[x] <= FAR * min(best.values()) or x == programs[0]]
-    rounds, end = 0, time.perf_counter() + BUDGET
-    while rounds < ROUNDS or time.perf_counter() < end:
-        for plan in near:
-            time_call(plan)
-        near.append(near.pop(0))
-        rounds += 1
-    return best
+    best = {}
+    for x, call in calls.items():  # what is far takes few calls, of which any may stall
+        once = clock.time_call(call)
+        more = 2 if once < clock.BUDGET_SECONDS else 0
+        best[x] = min(once, *(clock.time_call(call) for _ in range(more)), once)
+    limit = FAR * min(best.values())
+    near = {x: call for x, call in calls.items() if best[x] <= limit or x == programs[0]}
+    raced = clock.race(near)
+    return {x: 1e3 * min(seconds, raced.get(x, math.inf)) for x, seconds in best.items()}
 
 
 def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | None:

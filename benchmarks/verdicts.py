@@ -46,12 +46,7 @@ def sample(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.n
 
 
 def verdict(
-    expected: np.ndarray,
-    got: np.ndarray,
-    terms: int,
-    dtype: str,
-    platform: str,
-    of: str = "exact",
+    expected: np.ndarray, got: np.ndarray, terms: int, dtype: str, platform: str, of: str = "exact"
 ) -> dict:
     """What to note about a result: right, rounded more often than needed, or wrong.
 

@@ -100,9 +100,6 @@ def test_text_that_is_not_understood_is_an_error():
         program_text.facts(GPU.replace("ENTRY", "entry"))
 
 
-# From flags to a file and back.
-
-
 SLOW = {"status": "capped", "reason": "compiled took over 3 s"}
 ROWS = [
     row("a", jaxconv=estimate(50, temp_bytes=1 << 22), lax=estimate(100, temp_bytes=1 << 20)),
@@ -144,9 +141,6 @@ def test_a_missing_compiler_is_told_with_its_remedy(platform, monkeypatch):
         monkeypatch.setitem(compilers.NEEDED, platform, ("no-such-package",))
     with pytest.raises(ImportError, match=r"is missing: `python3.13 -m venv .*pip install "):
         compilers.versions(platform)
-
-
-# With the compilers.
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])

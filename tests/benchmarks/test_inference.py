@@ -62,13 +62,13 @@ def test_the_engines_compute_the_same_network(logits, judge, dtype):
 
 def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, judge, monkeypatch):
     peer("torch")
-    from benchmarks.engines import _torch_networks
+    from benchmarks.engines import torch as engine
 
     expected = logits("small", "f32", ["lax"])["lax"]
     found = {dtype: logits("small", dtype, ["torch"]) for dtype in ("f32", "bf16")}
     for dtype, results in found.items():
         assert judge(dtype, expected, results)["torch"]["ok"], dtype
-    finished = _torch_networks.Ops.finished
+    finished = engine.Ops.finished
 
     def changed(change):
         def other(self, x, w, b, *rest):
@@ -79,7 +79,7 @@ def test_pytorch_computes_the_same_network_and_a_changed_one_is_refused(logits, 
             return finished(self, x, w, given["b"], *attributes, *tail)
 
         with monkeypatch.context() as patch:
-            patch.setattr(_torch_networks.Ops, "finished", other)
+            patch.setattr(engine.Ops, "finished", other)
             return logits("small", "f32", ["torch"])
 
     # A missing bias changes less than bfloat16 may; the program is the same in float32.

@@ -1,12 +1,11 @@
 """Problem descriptors mean what oneDNN's lists mean, and bad ones say where."""
 
 import math
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks import problem, random_layers, table
+from tests.support.plugin import prints
 
 
 def test_every_key_of_every_axis():
@@ -70,10 +69,7 @@ def test_a_list_of_problems(tmp_path):
 def test_layers_do_without_jax():
     """Workers of other engines do not load it, and `--library` is another version."""
     loaded = "import sys, benchmarks.problem; print(*{'jax', 'jaxconv'} & {*sys.modules})"
-    found = subprocess.run(
-        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == ""
+    assert prints(loaded)[0].strip() == ""
 
 
 def test_a_seed_draws_the_same_layers_on_every_python():

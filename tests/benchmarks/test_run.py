@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import jaxconv
-from benchmarks import arrays, files, flags, layers, networks, rounds, run
+from benchmarks import arrays, engines, files, flags, layers, networks, run, train_step
+from benchmarks.engines import _xla
 from benchmarks.layer import Layer
 from benchmarks.pool import ROOT, Pool
 
@@ -66,14 +67,14 @@ def measure(tmp_path):
     log.touch()
     pools = []
 
-    def run(labels, plan, verify=None):
+    def measured(labels, plan, verify=None):
         pool = Pool(dict.fromkeys(labels, str(script)), {}, {"FAKE_LOG": str(log)})
         pools.append(pool)
 
         def everything_is_right(results):
             return {key: {"ok": True, "error": 0.25} for key in results}
 
-        rows = rounds.measure(
+        rows = run.measure(
             pool,
             labels,
             {"kind": "layer"},
@@ -84,14 +85,14 @@ def measure(tmp_path):
         )
         return rows, log.read_text().split(), pool
 
-    yield run
+    yield measured
     for pool in pools:
         pool.__exit__()
 
 
 def test_a_failing_engine_is_reported_in_its_row(measure):
     labels = ["good", "dies", "missing", "raises", "cannot", "nostart", "sleeps"]
-    rows, _, pool = measure(labels, rounds.Plan(repeats=2, cap_s=1.0))
+    rows, _, pool = measure(labels, run.Plan(repeats=2, cap_s=1.0))
     assert {label: row["status"] for label, row in rows.items()} == {
         "good": "ok",
         "dies": "failed",
@@ -110,7 +111,7 @@ def test_a_failing_engine_is_reported_in_its_row(measure):
 
 
 def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
-    rows, turns, _ = measure(["a", "b", "c"], rounds.Plan(repeats=3))
+    rows, turns, _ = measure(["a", "b", "c"], run.Plan(repeats=3))
     assert turns == ["a/", "b/", "c/", "b/", "c/", "a/", "c/", "a/", "b/"]
     assert rows["a"]["rounds_ms"] == [4.0] * 3
     assert (rows["a"]["min_ms"], rows["a"]["calls"], rows["a"]["spread"]) == (2.0, 9, 0)
@@ -118,13 +119,13 @@ def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
 
 
 def test_an_engine_whose_turns_take_long_sits_out_the_rest(measure):
-    rows, turns, _ = measure(["a", "b"], rounds.Plan(repeats=3, turns_s=0.0))
+    rows, turns, _ = measure(["a", "b"], run.Plan(repeats=3, turns_s=0.0))
     assert turns == ["a/", "b/"]
     assert (rows["a"]["min_ms"], rows["a"]["calls"]) == (2.0, 3)
 
 
 def test_the_faster_variant_is_the_engines_time(measure):
-    rows, *_ = measure(["two"], rounds.Plan(repeats=2))
+    rows, *_ = measure(["two"], run.Plan(repeats=2))
     assert rows["two"]["variant"] == "fast"
     assert rows["two"]["variants"] == {"fast": 0.5, "slow": 1.0}  # the least
     assert rows["two"]["median_ms"] == 1.0
@@ -136,7 +137,7 @@ def test_a_wrong_result_is_not_timed(measure):
             np.testing.assert_array_equal(result, np.arange(5.0))
         return {key: {"ok": key == "good/", "error": 7.0, "reason": "differs"} for key in results}
 
-    rows, turns, _ = measure(["good", "bad"], rounds.Plan(repeats=1), verify)
+    rows, turns, _ = measure(["good", "bad"], run.Plan(repeats=1), verify)
     assert rows["bad"] == {"status": "wrong", "error": 7.0, "reason": "differs"}
     assert turns == ["good/"]
 
@@ -175,8 +176,6 @@ def parsed(*argv):
 
 def steps(name, labels):
     """The first step of a network, at batch 2, through engines in this process."""
-    from benchmarks import engines
-
     operands = networks.NETWORKS[name].operands(batch=2)
     job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
     results = {}
@@ -187,9 +186,6 @@ def steps(name, labels):
 
 
 def test_an_engine_is_compiled_where_the_library_is_installed(monkeypatch):
-    from benchmarks import engines
-    from benchmarks.engines import _xla
-
     [job] = layers.jobs(parsed("--filter=dcgan-image", "--ops=data"))
     operands = arrays.operands(Layer.from_json(job["layer"]), "data", "f32")
     plain, installed = (engines.load(label) for label in ("lax", "lax+install@any"))
@@ -211,8 +207,6 @@ def test_an_engine_is_compiled_where_the_library_is_installed(monkeypatch):
 def test_a_training_step_is_the_same_in_every_engine(name):
     """Grouped, depthwise, transposed, in 3-D; each run of the benchmark judges its own network."""
     pytest.importorskip("torch")
-    from benchmarks import train_step
-
     operands, results = steps(name, ["jaxconv", "lax", "lax+install", "torch"])
     job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
     notes = train_step.judge(job, operands, results, dict.fromkeys(results, "cpu"))
@@ -222,8 +216,6 @@ def test_a_training_step_is_the_same_in_every_engine(name):
 
 @pytest.mark.slow
 def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(monkeypatch):
-    from benchmarks import train_step
-
     operands, results = steps("dcgan-discriminator", ["lax"])
     job = {"kind": "step", "network": "dcgan-discriminator", "threads": 2}
     exact = run.reference(job | {"dtype": "f64"}, operands)
@@ -248,28 +240,20 @@ def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(monkeypatch
 
 
 # What is asked of workers on an accelerator: seen without one.
-
-
 def environment(*given):
     asked = flags.parse(flags.measuring("any", "any"), ["any", *given])
     asked.engines = []
     return run.open_pool(asked).environment
 
 
-def test_workers_leave_each_other_room():
-    """JAX would take most of the device's memory, in every process."""
-    assert environment()["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
-
-
-def test_exact_f32_is_asked_of_every_engine():
-    asked = environment("--f32=exact")
-    assert asked["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
-    assert asked["NVIDIA_TF32_OVERRIDE"] == "0"
-    assert not {*run.EXACT_F32} & {*environment()}
-
-
-def test_exact_f32_is_held_to_the_tolerance_of_a_cpu():
-    versions = {"any": {"platform": "cuda"}}
-    for given, platform in (("--f32=exact", "cpu"), ("--f32=default", "cuda")):
-        pool = Pool(environment=environment(given), versions=versions)
+def test_what_workers_are_started_with():
+    """Without leave, JAX would take most of the device's memory, in every process."""
+    plain, exact = environment(), environment("--f32=exact")
+    assert plain["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert exact["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
+    assert exact["NVIDIA_TF32_OVERRIDE"] == "0"
+    assert not {*run.EXACT_F32} & {*plain}
+    # Exact f32 is held to the tolerance of a CPU.
+    for given, platform in ((exact, "cpu"), (plain, "cuda")):
+        pool = Pool(environment=given, versions={"any": {"platform": "cuda"}})
         assert run.platforms(pool, ["any/"]) == {"any/": platform}

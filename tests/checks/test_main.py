@@ -1,9 +1,7 @@
 """`python -m jaxconv`: its lines, its exit code, and that it notices what is wrong."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +11,11 @@ import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import cases, selfcheck
 from tests.support.grid import OPS
+from tests.support.plugin import ROOT, python
 
-ROOT = Path(__file__).parents[2]
 
-
-def run(*flags, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "jaxconv", *flags],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def run(*flags):
+    return python("-m", "jaxconv", *flags)
 
 
 def words_by_operation(text):
@@ -54,9 +44,6 @@ def broken(monkeypatch):
         monkeypatch.setattr(jaxconv, operation, lambda *a, **k: change(right(*a, **k)))
 
     return break_with
-
-
-# As a program
 
 
 def test_quick_run():
@@ -112,16 +99,14 @@ def test_an_unknown_flag(flag, capsys):
     assert "--quick" in printed.err
 
 
-def test_a_backend_that_does_not_start():
-    done = run("--quick", JAX_PLATFORMS="nowhere")
+def test_a_backend_that_does_not_start(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "nowhere")
+    done = run("--quick")
     assert done.returncode == 2
     assert "\nFAIL: no usable backend. RuntimeError: " in done.stdout
     assert "nowhere" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "Traceback" not in done.stderr
-
-
-# What it notices
 
 
 @pytest.mark.parametrize("operation", OPS)
@@ -208,9 +193,6 @@ def test_not_a_number(only, broken, capsys):
     assert selfcheck.check() == 1
     words = words_by_operation(capsys.readouterr().out)["conv_transpose_backward_data"]
     assert words[:4] == ["0/1", "0/1", "0/1", "inf"]
-
-
-# Timings
 
 
 def racer(**changes):

@@ -10,6 +10,7 @@ from jaxconv import __main__, _lowering
 from jaxconv._checks import qualify
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.onednn_here import Verdict
+from tests.support.plugin import forget
 
 POSSIBLE = pytest.mark.skipif(
     onednn_here.why_impossible() is not None, reason=f"{onednn_here.why_impossible()}"
@@ -28,17 +29,9 @@ def untested(monkeypatch, tmp_path):
     forget()
 
 
-def forget():
-    onednn_here._why_unsafe.cache_clear()
-    onednn_here._warn.cache_clear()
-
-
 def keep(verdict):
     onednn_here.write_verdict(verdict, onednn_here.features(), onednn_here.held_to())
     forget()
-
-
-# What follows from a verdict.
 
 
 @POSSIBLE
@@ -94,8 +87,6 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert onednn_here.verdict_path() == tmp_path / "jaxconv" / "onednn.json"
 
-
-# How a verdict is found.
 
 HURRY = """
 import jaxconv._checks.qualify as q

@@ -45,11 +45,7 @@ CLIENTS = (
         "beartype optax numpy<2.5",
         "https://github.com/patrick-kidger/equinox",
     ),
-    Client(
-        "keras",
-        "keras/src/layers/convolutional",
-        "tensorflow-cpu",
-    ),
+    Client("keras", "keras/src/layers/convolutional", "tensorflow-cpu"),
     Client("dm-pix", "dm_pix -k 'blur or elastic or ssim or patch'", "chex tensorflow-cpu"),
     Client("jaxwt", "tests/test_conv_fwt3d.py tests/test_swt.py tests/test_packets.py"),
     Client("scico", "scico/test/linop scico/test/flax scico/test/operator", "scico>=0.0.7"),

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 
@@ -81,9 +80,6 @@ def test_it_runs(path):
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     assert [out["text"] for out in outputs if out.get("name") == "stderr"] == []
     assert any("image/png" in out.get("data", {}) for out in outputs)
-
-
-# The drawing helper.
 
 
 @pytest.fixture(scope="module")
@@ -200,21 +196,3 @@ def test_the_window_marks_what_is_multiplied(drawing, ax, name):
 def test_three_dimensions_are_refused(drawing):
     with pytest.raises(ValueError, match=r"one or two dimensions.*\(4, 4, 4\)"):
         drawing.draw("convolution", (4, 4, 4), (3, 3, 3))
-
-
-def test_the_picture_in_the_readme_is_current(drawing, tmp_path):
-    """Its words and colours in their order; positions may differ with matplotlib's version."""
-
-    def drawn(path):
-        words, fills = [], []
-        for element in ET.parse(path).iter():
-            if element.tag.endswith("}text"):
-                words.append("".join(element.itertext()))
-            elif element.tag.endswith("}path"):
-                fills += re.findall(r"(?:fill|stroke|opacity): ([^;]+)", element.get("style", ""))
-        return words, fills
-
-    committed = FOLDER / "one_form.svg"
-    assert committed.stat().st_size < 40_000
-    importlib.import_module("one_form").save(tmp_path / "again.svg")
-    assert drawn(committed) == drawn(tmp_path / "again.svg")

@@ -19,10 +19,10 @@ from jaxconv._base.messages import shown
 from jaxconv._lax import install
 from jaxconv._lowering import plan
 from tests.support.forms import integers
-from tests.support.lax_oracle import LAST, K, X, depthwise, loss, same
+from tests.support.lax_oracle import K, X, conv, depthwise, loss, same
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def restored():
     yield
     jaxconv.uninstall()
@@ -32,7 +32,7 @@ PLATFORMS = {"cpu": ["cpu"], "gpu": ["cuda", "rocm"], "tpu": ["tpu"]}
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_one_platform_is_taken_over(restored, platform):
+def test_one_platform_is_taken_over(platform):
     """By its own table: the others stay as they are, and come back."""
     weights = integers((3, 3, 3, 12), 2)
 
@@ -44,9 +44,7 @@ def test_one_platform_is_taken_over(restored, platform):
         }
 
     def groups(x, k):
-        return lax.conv_general_dilated(
-            x, k, (2, 1), "SAME", dimension_numbers=LAST, feature_group_count=2
-        )
+        return conv(x, k, (2, 1), groups=2)
 
     before = texts(groups)
     jaxconv.install(platform)
@@ -56,14 +54,10 @@ def test_one_platform_is_taken_over(restored, platform):
     assert texts(groups) == before
 
 
-# There and back.
-
-
 def lowered():
     return jax.jit(loss).lower(X, K).as_text()
 
 
-@pytest.mark.usefixtures("restored")
 def test_install_and_uninstall():
     """What is compiled already is compiled again, and called as before after that."""
     compiled = jax.jit(lambda x, k: depthwise(x, k))  # its own cache
@@ -83,7 +77,6 @@ def test_install_and_uninstall():
     assert compiled._cache_size() == 2
 
 
-@pytest.mark.usefixtures("restored")
 def test_contexts_within_each_other():
     without = lowered()
     with jaxconv.installed():
@@ -105,7 +98,6 @@ def test_contexts_within_each_other():
     assert lowered() == within
 
 
-@pytest.mark.usefixtures("restored")
 def test_threads():
     """`install` holds in all of them, `installed` in its own."""
     without, entered, left = lowered(), threading.Event(), threading.Event()
@@ -134,7 +126,6 @@ def test_threads():
     assert found["all"] == found["inside"]
 
 
-@pytest.mark.usefixtures("restored")
 def test_while_programs_run_and_are_compiled():
     expected, done, wrong = depthwise(X, K), threading.Event(), []
 
@@ -160,7 +151,6 @@ def test_while_programs_run_and_are_compiled():
     assert not any(wrong)
 
 
-@pytest.mark.usefixtures("restored")
 def test_within_a_function_that_is_traced():
     """It holds from there on, for the program that is being traced as well."""
 
@@ -175,9 +165,6 @@ def test_within_a_function_that_is_traced():
     assert "feature_group_count = 6" in without
     assert "feature_group_count = 6" not in within
     same(jax.jit(switched)(X, K), depthwise(X, K))
-
-
-# What it does not know, or cannot do.
 
 
 def raise_at_once(first, second):
@@ -263,9 +250,6 @@ def test_a_parameter_of_a_later_jax_stays_with_lax():
     assert row.how == "stays with lax: unknown parameter speed"
 
 
-# What is left out.
-
-
 def taken(x=X, k=K):
     """The contractions of a step, forward and both gradients, that are taken over."""
     return [row.to for row in jaxconv.explain(jax.value_and_grad(loss, (0, 1)), x, k).rows]
@@ -286,7 +270,7 @@ def taken(x=X, k=K):
         ({"without": ("data gradient", "forward")}, [None, "kernel", None]),
     ],
 )
-def test_a_choice_by_direction(restored, given, expected):
+def test_a_choice_by_direction(given, expected):
     plain = jax.jit(lambda *a: jax.value_and_grad(loss, (0, 1))(*a))
     theirs = plain(X, K)
     jaxconv.install(**given)
@@ -301,7 +285,7 @@ def test_a_choice_by_direction(restored, given, expected):
 
 
 @pytest.mark.parametrize("undone", [False, True])
-def test_a_context_takes_over_all_directions(restored, undone):
+def test_a_context_takes_over_all_directions(undone):
     jaxconv.install(without=["forward", "data gradient", "weights gradient"])
     assert taken() == [None, None, None]
     if undone:

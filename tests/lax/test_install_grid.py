@@ -20,6 +20,7 @@ from jaxconv._lax.install import Scope, find_mapped
 from jaxconv._lowering.forms import split
 from tests.support import lax_oracle
 from tests.support.forms import each, integers, slow_if
+from tests.support.programs import contractions
 
 EACH = 12  # calls in one program
 
@@ -65,6 +66,10 @@ def check(calls, functions=BOTH, **of):
             assert np.array_equal(np.asarray(one, np.float64), other), (name, call)
         wider = call.arguments.get("preferred_element_type")
         assert [one.dtype for one in got] == [wider or lhs.dtype, lhs.dtype, lhs.dtype]
+    for call, (*given, _) in zip(calls, data, strict=True):  # and what `jaxconv.lax` contracts
+        [way] = found(call.bind(), *given)
+        slots = contractions(jax.make_jaxpr(call.bind(BOTH[1]))(*given))
+        assert len(slots) == 1 if isinstance(way, str) else slots == [way.result]
     ways = found(program(calls), data)
     return Counter(f if isinstance(f, str) else (f.result, f.dilated) for f in ways)
 

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 import jaxconv
 from jaxconv._lax import install
 from tests.support.forms import integers
-from tests.support.lax_oracle import LAST, K, X, depthwise, loss, same
+from tests.support.lax_oracle import K, X, conv, depthwise, loss, same
 from tests.support.programs import collectives
 
 
@@ -30,9 +30,6 @@ def check(function, *args):
         same(function(*args), theirs)
         assert function.lower(*args).as_text() != text
     return theirs
-
-
-# What it is wrapped in.
 
 
 def test_a_jaxpr_is_what_it_was():
@@ -47,9 +44,6 @@ def test_eager(nans):
     with jaxconv.installed(), jax.disable_jit(), jax.debug_nans(nans):
         same(depthwise(X, K), expected)
         same(jaxconv.convolution(X, K, strides=(2, 1), auto_pad="same_upper", groups=6), expected)
-
-
-# Meshes.
 
 
 def test_automatic_sharding():
@@ -87,9 +81,7 @@ def test_an_explicit_sharding_of_groups_that_move():
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
 
     def up(x, k):
-        return lax.conv_general_dilated(
-            x, k, (1, 1), [(1, 1)] * 2, (2, 1), dimension_numbers=LAST, feature_group_count=6
-        )
+        return conv(x, k, (1, 1), [(1, 1)] * 2, groups=6, lhs_dilation=(2, 1))
 
     gradient = jax.jit(jax.grad(lambda x, k: (up(x, k) ** 2).sum(), 1))
     exact = gradient(X, K)
@@ -129,9 +121,6 @@ def test_shard_map(check_vma):
     check(jax.grad(lambda x, k: (split(x, k) ** 2).sum(), (0, 1)), X, K)
 
 
-# Export.
-
-
 def test_a_symbolic_batch():
     (batch,) = export.symbolic_shape("b")
     types = [jax.ShapeDtypeStruct(s, np.float32) for s in ((batch, *X.shape[1:]), K.shape)]
@@ -159,9 +148,6 @@ def test_several_platforms():
         exported = export.export(jax.jit(both), platforms=platforms)(X, K)
     same(exported.call(X, K), expected)
     assert exported.mlir_module().count("stablehlo.case") >= 1
-
-
-# The library itself, and what it is told beside.
 
 
 @pytest.mark.parametrize("forced", [None, "reference"])
@@ -195,9 +181,6 @@ def test_measured():
         assert len(measured.milliseconds) == 1
         with jaxconv.forced(measured):
             same(jax.jit(depthwise)(X, K), depthwise(X, K))
-
-
-# Which convolutions.
 
 
 @pytest.mark.parametrize(
@@ -234,9 +217,6 @@ def test_complex_numbers_are_three_convolutions():
     check(depthwise, x.astype(np.complex64), k.astype(np.complex64))
 
 
-# Who else calls lax.
-
-
 def test_numpy_and_scipy_of_jax():
     x, k = integers((40,), 1), integers((7,), 2)
 
@@ -256,9 +236,6 @@ def test_numpy_and_scipy_of_jax():
     theirs = by_kernel(k)
     with jaxconv.installed():
         same(by_kernel(k), theirs)
-
-
-# The list of a program.
 
 
 def test_the_convolutions_of_a_program_are_listed():

@@ -121,9 +121,6 @@ def test_transformations(name):
     jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
-# What stays with lax, and what is told of pools.
-
-
 def reason(function, *args):
     """Why the one pool of a program stays with lax."""
     with jaxconv.profile() as report:

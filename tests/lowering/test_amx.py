@@ -21,6 +21,7 @@ from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.target import Target
 from jaxconv._lowering import onednn_here
+from tests.support.plugin import forget
 from tests.support.small import SLOTS, draw, kind, problem
 
 AVX512 = "fpu sse4_1 avx avx2 fma avx512f avx512bw avx512vl avx512dq avx512_bf16"
@@ -73,10 +74,6 @@ def made(monkeypatch):
 @pytest.fixture
 def processor(tmp_path, monkeypatch):
     """A function that replaces the processor by one of these features."""
-
-    def forget():
-        onednn_here.multiplies.cache_clear()
-        onednn_here.features.cache_clear()
 
     def become(features):
         path = tmp_path / "cpuinfo"

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
@@ -29,6 +28,7 @@ from tests.support.compilers import (
     split_over_eight,
 )
 from tests.support.forms import CHANNELS_FIRST, ROLES, Form
+from tests.support.lax_oracle import conv
 from tests.support.programs import collectives
 
 if not REQUIRED and not any(map(compilers.is_here, TARGET)):
@@ -40,8 +40,6 @@ def as_users_compile(optimised_where_timed):
     """Programs are judged as optimised."""
     jax.config.update("jax_disable_most_optimizations", False)
 
-
-# GPU: every contraction is cuDNN's.
 
 #: By class, cuDNN's functions to coarse, to fine and to the kernel: F for forward, D and W for
 #: backward data and filter.
@@ -135,7 +133,6 @@ def test_bias_residual_and_relu_join_cudnns_call(dtype):
 
 
 # TPU: a line of the table is worth its keep by the compiler's estimate.
-
 PLANE = Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), batch=8)
 PATCHES = replace(
     PLANE, fine=(224, 224), kernel=(16, 16), strides=(16, 16), pads_begin=(0, 0), pads_end=(0, 0),
@@ -181,10 +178,7 @@ def test_a_model_of_lax_gets_the_forms_by_install(platform):
     mark = {"cuda": "__cudnn$conv", "tpu": " conditional("}[platform]
 
     def model(x, k):
-        numbers = ("NHWC", "HWIO", "NHWC")
-        return lax.conv_general_dilated(
-            x, k, (2, 2), "SAME", dimension_numbers=numbers, feature_group_count=8
-        )
+        return conv(x, k, (2, 2), groups=8)
 
     types = [jax.ShapeDtypeStruct(s, BF16) for s in ((8, 28, 28, 32), (3, 3, 4, 32))]
     before = facts(platform, model, *types)
@@ -197,8 +191,6 @@ def test_a_model_of_lax_gets_the_forms_by_install(platform):
     else:
         assert after["cycles"] < 0.67 * before["cycles"]
 
-
-# Eight devices.
 
 MANY = Form((16, 8), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (32, 64), batch=8)
 STRIDED = {"fine": (32, 16), "strides": (2, 2), "pads_end": (0, 0)}
@@ -280,17 +272,12 @@ def test_shard_map_has_the_forms_of_one_device(platform):
 
 
 # What the page on sharding says of today's compilers. If one of these fails, the page is too dark.
-
-
 @on_gpu
 def test_lax_gathers_the_batch_of_a_grouped_convolution():
     """So the GPU's table has a line for it."""
 
     def convolution(x, k):
-        return lax.conv_general_dilated(
-            x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            feature_group_count=8,
-        )  # fmt: skip
+        return conv(x, k, (1, 1), groups=8)
 
     slots = ("fine", "kernel")
     text = split_over_eight("cuda", GROUPED, "batch", convolution, more=slots).as_text()
@@ -304,9 +291,6 @@ def test_rows_of_a_grouped_weights_gradient_are_gathered():
     op = GROUPED.op("convolution_backward_weights")
     text = split_over_eight("tpu", GROUPED, "rows", op, more=("fine", "coarse")).as_text()
     assert set(collectives(text)) == {"all-gather"}
-
-
-# 8-bit integers.
 
 
 @each_platform

@@ -21,8 +21,16 @@ MIN_TASKS = {2: 2, 8: 2, 64: 4}
 ONE_CORE = {("data", "by block"), ("weights", "by piece")}
 
 
-def demand(programs, cores):
-    much = 0
+@pytest.mark.parametrize(
+    ("cores", "seed", "numbers"),
+    [
+        (64, 77, [*range(9), 82]),  # the last is so large that it is computed in blocks
+        pytest.param(8, 78, range(20), marks=pytest.mark.slow),
+        pytest.param(64, 78, range(20, 40), marks=pytest.mark.slow),
+    ],
+)
+def test_loops_of_much_work_are_split(cores, seed, numbers, tmp_path):
+    programs, much = programs_on(cores, tmp_path, seed, numbers), 0
     for program in programs:
         # A few times the tensors at most, whatever the sizes.
         excess = program["temporary"] - 3 * program["tensors"]
@@ -39,14 +47,3 @@ def demand(programs, cores):
             )
             assert known or loop["computed"] < MUCH_BYTES, (program["layer"], loop)
     assert much > len(programs) / 3
-
-
-def test_loops_of_much_work_are_split_over_64_cores(tmp_path):
-    """Layer 82 is so large that it is computed in blocks."""
-    demand(programs_on(64, tmp_path, 77, [*range(9), 82]), 64)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("cores", "numbers"), [(8, range(20)), (64, range(20, 40))])
-def test_loops_of_many_layers_are_split(cores, numbers, tmp_path):
-    demand(programs_on(cores, tmp_path, 78, numbers), cores)

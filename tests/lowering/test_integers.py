@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv._lowering.plan import choose_plan
+from tests.support.peers import bytes_of
 from tests.support.problems import example
 
 LAST, FIRST = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
@@ -26,11 +27,6 @@ LAYERS = {
 }
 
 
-def draw(shape, dtype, seed):
-    ends = np.iinfo(dtype)
-    return np.random.default_rng(seed).integers(ends.min, ends.max, shape, dtype, endpoint=True)
-
-
 def layer(name, dtype):
     """Both operands, and lax's function of them."""
     fine, coarse, kernel, groups, layout, _ = LAYERS[name]
@@ -44,7 +40,8 @@ def layer(name, dtype):
             feature_group_count=groups, preferred_element_type=np.int32,
         )  # fmt: skip
 
-    return draw(x, dtype, 1), draw(w, dtype, 2), run
+    rng = np.random.default_rng(1)
+    return bytes_of(rng, x, dtype), bytes_of(rng, w, dtype), run
 
 
 @pytest.mark.parametrize("name", LAYERS)

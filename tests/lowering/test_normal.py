@@ -30,22 +30,6 @@ def met(axis):
     }
 
 
-def test_the_same_products():
-    rng = random.Random(0)
-    for _ in range(3000):
-        # A second axis that has something to say: the first may be left out.
-        axis, other = any_axis(rng), Axis(3, 2, 2, 1, 1, 0)
-        normal, trim = normalise(problem_of(axis, other))
-        if normal.empty:
-            assert not met(axis)
-            continue
-        ends = {slot: found[0] for slot, found in trim.ends} if trim else {}
-        fine, kernel, coarse = (ends.get(s, (0, 0))[0] for s in ("fine", "kernel", "coarse"))
-        inner = normal.geometry.axes[0] if normal.rank == 2 else UNIT
-        shifted = {(p + fine, t + kernel, q + coarse) for p, t, q in met(inner)}
-        assert shifted == met(axis), axis
-
-
 def test_nothing_is_left_to_cut():
     rng = random.Random(1)
     for _ in range(3000):

@@ -16,7 +16,8 @@ import jaxconv
 from jaxconv._base import environment
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn
-from tests.support.plugin import HERE, prints
+from tests.support.forms import integers
+from tests.support.plugin import HERE, forget, prints
 
 CALL = onednn.TARGET
 
@@ -27,16 +28,8 @@ def types(dtype=jnp.float32):
     return [jax.ShapeDtypeStruct(shape, dtype) for shape in SHAPES]
 
 
-def integers(seed, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(-3, 4, shape).astype(dtype) for shape in SHAPES]
-
-
 def calls(function, *args):
     return CALL in jax.jit(function).lower(*args).as_text()
-
-
-# Where it is used.
 
 
 @HERE
@@ -49,12 +42,8 @@ def test_on_by_default_and_off_by_name():
 REASON = "from jaxconv import _lowering; print(_lowering.unavailable())"
 
 
-def python(code, **environment):
-    return prints(code, **environment)[0]
-
-
 def test_the_environment_turns_it_off():
-    assert python(REASON, JAXCONV_ONEDNN="0") == "JAXCONV_ONEDNN=0 is set\n"
+    assert prints(REASON, JAXCONV_ONEDNN="0")[0] == "JAXCONV_ONEDNN=0 is set\n"
 
 
 def test_an_odd_value_of_the_environment_warns_once(monkeypatch):
@@ -71,24 +60,16 @@ def test_an_odd_value_of_the_environment_warns_once(monkeypatch):
 
 @HERE
 def test_an_instruction_set_without_avx2_turns_it_off():
-    assert python(REASON, ONEDNN_MAX_CPU_ISA="AVX2") == "None\n"
-    assert "has no AVX2" in python(REASON, ONEDNN_MAX_CPU_ISA="SSE41")
+    assert prints(REASON, ONEDNN_MAX_CPU_ISA="AVX2")[0] == "None\n"
+    assert "has no AVX2" in prints(REASON, ONEDNN_MAX_CPU_ISA="SSE41")[0]
 
 
 @pytest.fixture
 def asked_anew():
     """What is remembered of this process is forgotten, before and after."""
-    remembered = (
-        onednn_here.why_impossible,
-        onednn_here._why_untested,
-        onednn_here.multiplies,
-        onednn_here.features,
-    )
-    for function in remembered:
-        function.cache_clear()
+    forget()
     yield
-    for function in remembered:
-        function.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +81,6 @@ def asked_anew():
 )
 def test_elsewhere_it_is_off(name, value, reason, asked_anew, monkeypatch):
     monkeypatch.delenv("JAXCONV_ONEDNN", raising=False)
-    value.cache_clear = lambda: None
     monkeypatch.setattr(onednn_here, name, value)
     assert reason in onednn_here.unavailable() or sys.platform != "linux"
 
@@ -129,7 +109,7 @@ def test_exported_symbolic_and_float64_programs_are_portable():
 @HERE
 def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
-    src, weights = integers(0)
+    src, weights = (integers(shape, 0) for shape in SHAPES)
     split = jax.device_put(src, NamedSharding(mesh, P("d")))
     assert not calls(jaxconv.convolution, split, weights)
     local = jax.shard_map(jaxconv.convolution, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"))
@@ -182,13 +162,10 @@ def test_bfloat16_is_widened_where_onednn_fails_in_it(shapes, attributes, widene
     assert re.findall(r"x(b?f\d+)>", taken) == 2 * ["f32" if wide else "bf16"]
 
 
-# Everything around it.
-
-
 @HERE
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_within_everything_that_jax_has(dtype):
-    src, weights = map(jnp.asarray, integers(1, dtype))
+    src, weights = (jnp.asarray(integers(shape, 1), dtype) for shape in SHAPES)
     one = jaxconv.convolution(src, weights)
     srcs = jnp.stack([src, 2 * src])
     both = jnp.stack([one, 2 * one])
@@ -271,4 +248,4 @@ for dtype in (jnp.bfloat16, jnp.float16, jnp.float32):
     found = jaxconv.convolution(jnp.ones((1, {taps}, 1), dtype), jnp.ones(({taps}, 1, 1), dtype))
     assert found.item() == {taps}, found
 """
-    python(code)
+    prints(code)

@@ -3,6 +3,7 @@
 import random
 import time
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,15 @@ import pytest
 
 import jaxconv
 from benchmarks import random_layers
+from benchmarks.regret import walk
 from jaxconv import _lowering
-from jaxconv._base.geometry import Axis, DataLayout, KernelLayout
+from jaxconv._base.geometry import Axis, KernelLayout
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import blocks, onednn_weights, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from tests.support import small
+from tests.support.forms import each
 from tests.support.problems import WITNESSES, axis, example, problem
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
@@ -47,23 +50,16 @@ def drawn(count):
 def test_every_problem_has_a_plan_that_its_form_can_follow(platform):
     for asked in drawn(1500):
         found = choose_plan(asked, platform)
-        todo = [found]
-        while todo:
-            one = todo.pop()
+        for one in walk(found):
             assert one.form.fills(one.problem), (one.form.name, one.problem)
-            todo += one.parts
         assert len(names(found)) <= 1 + 2 * max(phases.MAX_PARTS, 256)
         hash(found)
 
 
 def test_one_isolates_and_none_within_it():
-    def isolated(found, within):
-        assert not (within and found.isolated)
-        for part in found.parts:
-            isolated(part, within or found.isolated)
-
     for asked in drawn(300):
-        isolated(choose_plan(asked, "cpu"), False)
+        for one in walk(choose_plan(asked, "cpu")):
+            assert not one.isolated or not any(part.isolated for part in walk(one)[1:])
 
 
 LINES = {
@@ -73,11 +69,7 @@ LINES = {
 }
 
 
-def test_each_line_has_a_witness():
-    assert set(WITNESSES) == set(LINES)
-
-
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", LINES | WITNESSES)  # each has the other
 def test_a_line_alone_decides_about_its_witness(name):
     line, witness = LINES[name], WITNESSES[name]
     chosen = choose_plan(witness, "cpu")
@@ -88,17 +80,49 @@ def test_a_line_alone_decides_about_its_witness(name):
     assert names(other) != names(chosen), f"{other.line} gives the witness the same form"
 
 
-@pytest.mark.parametrize(
-    ("pixels", "form"), [((1024, 1024), "onednn-weights"), ((1025, 1025), "im2col")]
-)
-def test_lines_of_more_taps_than_were_swept_are_no_call(pixels, form):
-    assert names(choose_plan(example("kernel", pixels, (16, 32)), "cpu")) == [form]
+#: The forms of contractions, most beside one that differs in little.
+FORMS = {
+    "as many taps as were swept": (example("kernel", (1024, 1024), (16, 32)), "onednn-weights"),
+    "more taps than were swept": (example("kernel", (1025, 1025), (16, 32)), "im2col"),
+    "deep depthwise": (example("coarse", (15, 16, 17), (1, 1), groups=32), "onednn"),
+    "deep depthwise, dilated": (
+        example("coarse", (15, 16, 17), (1, 1), groups=32, dilation=2), "multiply-adds"),
+    "a large kernel, few pixels": (example("coarse", (8, 8), (512, 256), batch=2), "im2col"),
+    "a large kernel": (example("coarse", (8, 8), (512, 256), batch=3), "onednn"),
+    "few pixels": (example("coarse", (8, 8), (256, 256), batch=2), "onednn"),
+    "few products of planes": (
+        example("coarse", (28, 28), (1, 1), 6, groups=32, first=True),
+        "multiply-adds, channels first"),
+    "many products of planes": (
+        example("coarse", (28, 28), (1, 1), 7, groups=32, first=True), "onednn"),
+    "many products of planes, no oneDNN": (
+        example("coarse", (28, 28), (1, 1), 7, groups=32, first=True, onednn=False),
+        "multiply-adds, channels first"),
+    # No sum of itself
+    "one tap, far strides": (
+        example("fine", (601, 601), (4, 4), 1, groups=2, stride=300), "convolution"),
+    # By one call for all groups, or one for each that is much work; in 16 bits one by one
+    "groups": (example("kernel", (24, 24), (16, 16), groups=8), "onednn-weights"),
+    "groups, strided": (
+        example("kernel", (24, 24), (16, 16), groups=8, stride=2), "onednn-weights"),
+    "wide groups, strided": (
+        example("kernel", (24, 24), (64, 64), groups=8, stride=2), "by group + onednn-weights"),
+    "narrow groups": (
+        example("kernel", (24, 24), (12, 6), groups=8), "by group + swap + onednn-weights"),
+    "groups in 16 bits": (
+        example("kernel", (80, 80), (16, 16), groups=8, batch=4, dtype=BFLOAT16),
+        "by group + onednn-weights"),
+    # What oneDNN cannot compute
+    "float64": (example("coarse", (28, 28), (16, 32), dtype="float64"), "convolution"),
+    "a symbolic batch": (example("coarse", (28, 28), (16, 32), batch=None), "convolution"),
+    "no batch": (example("coarse", (28, 28), (16, 32), batch=0), "zeros"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("dilation", "form"), [(1, "onednn"), (2, "multiply-adds")])
-def test_deep_depthwise_layers_are_called_undilated(dilation, form):
-    asked = example("coarse", (15, 16, 17), (1, 1), groups=32, dilation=dilation)
-    assert names(choose_plan(asked, "cpu")) == [form]
+@each("given", FORMS)
+def test_forms(given):
+    asked, forms = given
+    assert " + ".join(names(choose_plan(asked, "cpu"))) == forms
 
 
 @pytest.mark.parametrize(
@@ -123,13 +147,6 @@ def test_one_tap_is_a_dot_unless_onednn_has_wider_vectors(
     assert names(choose_plan(asked, "cpu")) == ["flip"] * (slot == "fine") + [form]
 
 
-@pytest.mark.parametrize(("channels", "form"), [((512, 256), "im2col"), ((256, 256), "onednn")])
-def test_a_large_kernel_is_not_copied_for_few_pixels(channels, form):
-    asked = example("coarse", (8, 8), channels, batch=2)
-    assert names(choose_plan(asked, "cpu")) == [form]
-    assert names(choose_plan(replace(asked, batch=3), "cpu")) == ["onednn"]
-
-
 @pytest.mark.parametrize(
     ("asked", "cut"),
     [
@@ -149,24 +166,6 @@ def test_a_large_kernel_is_not_copied_for_few_pixels(channels, form):
 )
 def test_copies_for_which_pages_are_mapped_anew_are_made_in_blocks(asked, cut):
     assert (names(choose_plan(asked, "cpu"))[0] == "by block") == cut
-
-
-@pytest.mark.parametrize(
-    ("kernel", "onednn", "form"),
-    [
-        (6, True, "multiply-adds, channels first"),
-        (7, True, "onednn"),
-        (7, False, "multiply-adds, channels first"),
-    ],
-)
-def test_many_products_of_planes_are_onednns(kernel, onednn, form):
-    asked = example("coarse", (28, 28), (1, 1), kernel, groups=32, first=True, onednn=onednn)
-    assert names(choose_plan(asked, "cpu")) == [form]
-
-
-def test_one_tap_of_far_strides_is_no_sum_of_itself():
-    asked = example("fine", (601, 601), (4, 4), 1, groups=2, stride=300)
-    assert names(choose_plan(asked, "cpu")) == ["convolution"]
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -195,21 +194,6 @@ def test_what_the_processor_lacks_is_computed_in_float32(asked, lacked, had, nat
     assert names(found) == (had if native else lacked)
 
 
-@pytest.mark.parametrize(
-    ("channels", "sizes", "forms"),
-    [
-        ((16, 16), {}, ["onednn-weights"]),
-        ((64, 64), {"stride": 2}, ["by group", "onednn-weights"]),
-        ((16, 16), {"stride": 2}, ["onednn-weights"]),
-        ((12, 6), {}, ["by group", "swap", "onednn-weights"]),
-    ],
-)
-def test_weights_gradients_of_groups(channels, sizes, forms):
-    """By one call for all, or one for each that is much work."""
-    asked = example("kernel", (24, 24), channels, groups=8, **sizes)
-    assert names(choose_plan(asked, "cpu")) == forms
-
-
 @pytest.mark.parametrize(("amx", "form"), [(False, "onednn-weights"), (True, "im2col")])
 def test_weights_gradients_in_16_bits_are_left_to_amx(amx, form, patched):
     patched(onednn_here, "has_amx", lambda: amx)
@@ -224,39 +208,25 @@ def test_groups_of_one_result_are_no_weights_gradient_by_onednn(results):
     assert onednn_weights.FORM.fills(asked) == (results > 1)
 
 
-def test_groups_of_16_bits_are_widened_one_by_one():
-    asked = example("kernel", (80, 80), (16, 16), groups=8, batch=4, dtype=BFLOAT16)
-    assert names(choose_plan(asked, "cpu")) == ["by group", "onednn-weights"]
-
-
-@pytest.mark.parametrize(("dtype", "batch"), [("float64", 8), ("float32", None), ("float32", 0)])
-def test_what_onednn_cannot_compute_is_not_asked_of_it(dtype, batch):
-    asked = replace(example("coarse", (28, 28), (16, 32), dtype=dtype), batch=batch)
-    assert names(choose_plan(asked, "cpu")) == ["convolution" if batch != 0 else "zeros"]
-
-
-def channels_first(asked):
-    return replace(asked, geometry=replace(asked.geometry, data=DataLayout(0, 1, (2, 3))))
-
-
 @pytest.mark.parametrize(
-    ("asked", "form"),
+    ("sizes", "form"),
     [
-        (problem("fine", [axis(56, 3, 2)] * 2, 64, 1, 1), "spread"),
-        (problem("fine", [axis(56, 3, 2)] * 2, 16, 4, 4), "spread"),
-        (problem("fine", [axis(56, 6, 2)] * 2, 16, 4, 4), "phases"),
-        (problem("fine", [axis(56, 3, 5)] * 2, 64, 1, 1), "phases"),
-        (problem("fine", [axis(56, 3, 2)] * 2, 64, 1, 1, dtype=BFLOAT16), "phases"),
-        (problem("fine", [axis(56, 3, 2)] * 2), "phases"),
+        ({"channels": (1, 1), "groups": 64}, "spread"),
+        ({"channels": (4, 4), "groups": 16}, "spread"),
+        ({"channels": (4, 4), "groups": 16, "kernel": 6}, "phases"),
+        ({"channels": (1, 1), "groups": 64, "stride": 5}, "phases"),
+        ({"channels": (1, 1), "groups": 64, "dtype": BFLOAT16}, "phases"),
+        ({"channels": (16, 32)}, "phases"),
     ],
 )
-def test_strides_of_planes_are_spread(asked, form):
+def test_strides_of_planes_are_spread(sizes, form):
     """Few products by zero cost less than to transpose data, in 32 bits."""
+    asked = partial(example, "fine", (56, 56), **{"stride": 2} | sizes)
     for onednn in (True, False):
-        found = names(choose_plan(channels_first(replace(asked, onednn=onednn)), "cpu"))
+        found = names(choose_plan(asked(onednn=onednn, first=True), "cpu"))
         assert found[0] == form
         assert found[1:] == ["multiply-adds, channels first"] or form != "spread"
-    assert names(choose_plan(asked, "cpu"))[0] != "spread"
+    assert names(choose_plan(asked(onednn=False), "cpu"))[0] != "spread"
 
 
 @pytest.mark.parametrize(
@@ -273,23 +243,15 @@ def test_strides_of_planes_are_spread(asked, form):
 )
 def test_rows_of_planes_are_vectors(sizes, form):
     """Planes that are a multiple of 2 KiB apart are slow to transpose, and strides halve rows."""
-    last = problem("kernel", [axis(**sizes)] * 2, 128, 1, 1, 4)
-    planes = channels_first(last)
-    assert names(choose_plan(replace(planes, onednn=True), "cpu"))[0] == form
-    assert "channels first" not in names(choose_plan(last, "cpu"))[0]
+    asked = partial(problem, "kernel", [axis(**sizes)] * 2, 128, 1, 1, 4)
+    assert names(choose_plan(asked(onednn=True, first=True), "cpu"))[0] == form
+    assert "channels first" not in names(choose_plan(asked(), "cpu"))[0]
 
 
 @pytest.mark.parametrize(
     ("release", "slices"),
-    [
-        ("0.10.2", False),
-        ("0.11.0", False),
-        ("0.11.2", True),
-        ("0.12.0.1", True),
-        ("0.12.1rc1", True),
-        ("0.13.0.dev20270101", True),
-        ("1.0", True),
-    ],
+    [("0.10.2", False), ("0.11.0", False)]
+    + [(new, True) for new in ("0.11.2", "0.12.0.1", "0.12.1rc1", "0.13.0.dev20270101", "1.0")],
 )
 def test_what_each_release_of_jaxlib_is_fast_at(release, slices, monkeypatch):
     monkeypatch.setattr(blocks, "version", {"jaxlib": release}.get)
@@ -347,11 +309,8 @@ def test_a_program_split_over_devices_gets_forms_without_loops():
     assert {name for name, form in _lowering.FORMS.items() if form.gathers} == LOOPS
     for asked in drawn(600):
         if asked.devices > 1:
-            todo = [choose_plan(replace(asked, onednn=False), "cpu")]
-            while todo:
-                one = todo.pop()
+            for one in walk(choose_plan(replace(asked, onednn=False), "cpu")):
                 assert not one.form.gathers, (one.form.name, one.problem)
-                todo += one.parts
 
 
 @pytest.mark.parametrize("stride", [2**20, 2**31 - 1])

@@ -36,9 +36,6 @@ def refused(message, *args, error=ValueError, function=onednn.run_graph):
         function(*args)
 
 
-# Values
-
-
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -121,8 +118,6 @@ def test_fpmath_mode_is_the_precision(mode, precision):
 
 
 # What dumps of Backward operations have: shapes of 12 zeros, as inputs, or not at all
-
-
 #: The kinds that take a shape, and its name.
 SHAPED = {
     kind: name
@@ -178,9 +173,6 @@ def test_a_shape_that_is_not_the_output_s_is_refused():
     refused(message, made, [*arrays[:2], shorter])
 
 
-# Random inputs
-
-
 def test_random_inputs_are_as_the_graph_says():
     types = {"f32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32, "boolean": bool}
     nodes = [
@@ -200,9 +192,6 @@ def test_random_inputs_are_as_the_graph_says():
     assert np.isfinite(onednn.run_graph(made)[109]).all()
 
 
-# Errors of inputs
-
-
 LISTED = (
     r"run_graph: the inputs are 0: f32 \(2, 4, 7, 6\) \(CONVOLUTION_7\.src\); "
     r"1: f32 \(6, 2, 3, 2\) \(CONVOLUTION_7\.weights\); "
@@ -219,12 +208,8 @@ LISTED = (
          {0: X, "CONVOLUTION_7.weight": W}, ValueError),
         (r"run_graph: an input must be given once; got 'CONVOLUTION_7\.src', 0 again$",
          {0: X, "CONVOLUTION_7.src": X, 1: W}, ValueError),
-        (
-            r"run_graph: an input must be as the graph says, 1: f32 \(6, 2, 3, 2\); got float32 "
-            r"\(6, 2, 2, 3\)$",
-            {0: X, 1: W.swapaxes(2, 3)},
-            TypeError,
-        ),
+        (r"run_graph: an input must be as the graph says, 1: f32 \(6, 2, 3, 2\); got float32 "
+         r"\(6, 2, 2, 3\)$", {0: X, 1: W.swapaxes(2, 3)}, TypeError),
         (r"run_graph: an input must be as the graph says, 0: .* got int32 \(2, 4, 7, 6\)$",
          {0: X.astype(np.int32), 1: W}, TypeError),
         (r"run_graph: `inputs` must be a dict or a sequence of arrays; got 3 \(int\)$", 3,
@@ -250,9 +235,6 @@ def test_a_name_that_several_nodes_have_tells_of_no_input():
     np.testing.assert_array_equal(found[4], x**3)
 
 
-# Errors of graphs
-
-
 def changed(node, **more):
     return {**node, **more}
 
@@ -267,36 +249,24 @@ def changed(node, **more):
         (r"graph: node number 0: `kind` must be a string", graph(changed(RELU, kind=3)), TypeError),
         (r"node 2 'RELU_2' \(ReLU\): `attrs` must be a dict by name; got \[\]",
          graph(changed(RELU, attrs=[])), TypeError),
-        (
-            r"node 2 'RELU_2' \(ReLU\): outputs: tensor 1: `dtype` must be f32, bf16, .* or undef; "
-            r"got 'f64'",
-            graph(changed(RELU, outputs=[tensor(1, 2, dtype="f64")])),
-            ValueError,
-        ),
+        (r"node 2 'RELU_2' \(ReLU\): outputs: tensor 1: `dtype` must be f32, bf16, .* or undef; "
+         r"got 'f64'", graph(changed(RELU, outputs=[tensor(1, 2, dtype="f64")])), ValueError),
         (r"node 2 'RELU_2' \(ReLU\): inputs: tensor 1: `shape` must be a list of ints; got 'ab'",
          graph(changed(RELU, inputs=[tensor(1, 2) | {"shape": "ab"}])), TypeError),
         (r"node 2 'AGAIN' \(ReLU\): the ids of nodes must differ; got that of node 2 'RELU_2'",
          graph(RELU, changed(RELU, name="AGAIN")), ValueError),
         (r"node 3 'RELU_2' \(ReLU\): tensor 9 is computed by node 2 'RELU_2' \(ReLU\) too",
          graph(RELU, changed(RELU, id=3)), ValueError),
-        (
-            r"node 7 .*: a tensor must be the same in all nodes; got 3: f32 \(2, 6, 3, 6\), but 3: "
-            r"bf16 \(2, 6, 3, 6\)",
-            graph(changed(RELU, inputs=[tensor(3, *COARSE, dtype="bf16")]), CONVOLUTION),
-            ValueError,
-        ),
+        (r"node 7 .*: a tensor must be the same in all nodes; got 3: f32 \(2, 6, 3, 6\), but 3: "
+         r"bf16 \(2, 6, 3, 6\)",
+         graph(changed(RELU, inputs=[tensor(3, *COARSE, dtype="bf16")]), CONVOLUTION), ValueError),
         (r"graph: `output_ports` must be ids of tensors \(0, 1, 3, 9\); got 5",
          TWO | {"output_ports": [5]}, ValueError),
         (r"graph: `input_ports` must be a list of ids", TWO | {"input_ports": "0"}, TypeError),
-        (
-            r"graph: nodes must not form a cycle; got node 0 'ABS_0' \(Abs\) -> node 1 "
-            r"'ABS_1' \(Abs\) -> node 0|graph: nodes must .* got node 1 .* node 0 .* node 1",
-            graph(
-                node(0, "Abs", [tensor(0, 2)], tensor(1, 2)),
-                node(1, "Abs", [tensor(1, 2)], tensor(0, 2)),
-            ),
-            ValueError,
-        ),
+        (r"graph: nodes must not form a cycle; got node 0 'ABS_0' \(Abs\) -> node 1 "
+         r"'ABS_1' \(Abs\) -> node 0|graph: nodes must .* got node 1 .* node 0 .* node 1",
+         graph(node(0, "Abs", [tensor(0, 2)], tensor(1, 2)),
+               node(1, "Abs", [tensor(1, 2)], tensor(0, 2))), ValueError),
         (r"graph: `fpmath_mode` must be 'strict', ", TWO | {"fpmath_mode": "f8"}, ValueError),
     ],
 )  # fmt: skip

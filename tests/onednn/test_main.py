@@ -1,8 +1,6 @@
 """`python -m jaxconv.onednn`: runs a file, finds what is wrong, and times it beside plain lax."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import jax
@@ -16,6 +14,7 @@ from jaxconv._tools import clock
 from jaxconv.onednn import __main__ as main
 from jaxconv.onednn import _check
 from jaxconv.onednn._graphs.run import convolution_calls, evaluate
+from tests.support.forms import PUBLISHED
 from tests.support.graphs import (
     BIAS,
     KINDS,
@@ -23,34 +22,19 @@ from tests.support.graphs import (
     exact,
     graph,
     integers,
+    kinds_of,
     node,
     tensor,
     written,
 )
-
-PUBLISHED = {
-    "strides": [2],
-    "pads_begin": [1],
-    "pads_end": [0],
-    "dilations": [1],
-    "groups": 2,
-    "data_format": "NXC",
-    "weights_format": "XOI",  # (X, OC, IC/g): the groups on the other axis
-}
-PUBLISHED_SHAPES = {
-    "ConvTranspose": ((2, 4, 6), (3, 4, 3), (2, 8, 4), PUBLISHED),
-    "ConvTransposeBackwardData": ((2, 8, 4), (3, 4, 3), (2, 4, 6), PUBLISHED),
-    "ConvTransposeBackwardWeights": (
-        (2, 4, 6), (2, 8, 4), (3, 4, 3), PUBLISHED | {"weights_shape": [3, 4, 3]},
-    ),
-}  # fmt: skip
+from tests.support.plugin import python
 
 
 def graphs():
     """Of all six operations, with a bias where there may be one, and of the other reading."""
     for kind in KINDS:
         yield kind, written(kind)
-    for kind, (first, second, out, attributes) in PUBLISHED_SHAPES.items():
+    for kind, (first, second, attributes, out) in list(kinds_of(PUBLISHED))[3:]:
         tensors = [tensor(i, *shape) for i, shape in enumerate((first, second, out))]
         yield f"{kind}, published", graph(node(0, kind, tensors[:2], tensors[2], **attributes))
     for kind, channels in {"Convolution": 6, "ConvTranspose": 4}.items():
@@ -122,9 +106,6 @@ def test_16_bits_are_held_to_one_rounding(name, dtype):
     assert _check.find_error(*call, twice) > 1
 
 
-# The command
-
-
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "graph.json"
@@ -186,11 +167,6 @@ def test_an_unknown_flag(capsys):
 
 @pytest.mark.slow
 def test_the_command(path):
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "jaxconv.onednn", path, "--check"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ran = python("-W", "error", "-m", "jaxconv.onednn", path, "--check")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "ok" in ran.stdout

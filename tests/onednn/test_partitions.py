@@ -75,8 +75,6 @@ def test_the_values_are_rounded_once(dtype):
         assert np.all(error <= bound), (case, float(np.max(error / bound)))
 
 
-# What stays a node of its own
-
 RELU = ("ReLU", [DST])
 
 
@@ -152,9 +150,6 @@ def test_what_does_not_fit_the_operation_is_computed_in_the_chain():
     arrays = {SRC: integers(*read.inputs[0].shape), TAPS: integers(3, 2, 2, 6), OTHER: other}
     [found] = onednn.run_graph(read, arrays).values()
     np.testing.assert_array_equal(found, evaluate(read, arrays)[11])
-
-
-# Blocks of networks
 
 
 def convolve(number, src, dst, taps, **attributes):
@@ -265,19 +260,13 @@ def test_a_training_graph_keeps_what_its_backward_pass_reads():
     assert find_partitions(made)[0] == [n["name"] for n in made["graph"]]
 
 
-# Errors
-
-
 @pytest.mark.parametrize(
     ("message", "change"),
     [
         (r"node 0 .*: the output must be 3: f32 \(2, 3, 6, 7\); got float32 \(2, 3, 6, 6\)",
          lambda made: change_shape(made, DST, (2, 3, 6, 7))),
-        (
-            r"node 1 .*: `bias` must have one entry for each channel of src, \(2, 3, 6, 6\) "
-            r"\(NXC\); got shape \(5,\)",
-            lambda made: change_shape(made, CHANNELS, (5,)),
-        ),
+        (r"node 1 .*: `bias` must have one entry for each channel of src, \(2, 3, 6, 6\) "
+         r"\(NXC\); got shape \(5,\)", lambda made: change_shape(made, CHANNELS, (5,))),
         (r"node 2 .*: the output must be 11: f32 \(2, 3, 6, 7\); got float32 \(2, 3, 6, 6\)",
          lambda made: change_shape(made, 11, (2, 3, 6, 7))),
         (r"node 2 .*: the shapes of src_0 and src_1 must broadcast; got \(2, 3, 6, 6\) and ",
@@ -294,9 +283,6 @@ def test_errors_name_the_node_within_a_partition(message, change):
     for run in (onednn.run_graph, onednn.explain_graph):
         with pytest.raises(ValueError, match=f"^{message}"):
             run(made)
-
-
-# What is said
 
 
 def test_what_is_computed_together_is_said(tmp_path, capsys):

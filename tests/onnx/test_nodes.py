@@ -10,7 +10,7 @@ import pytest
 import jaxconv
 from jaxconv.onnx import apply, apply_node
 from tests.support import oracle
-from tests.support.peers import integers
+from tests.support.peers import bytes_of, integers
 
 OIX = {"data_format": "NCX", "weights_format": "OIX"}
 
@@ -18,11 +18,6 @@ OIX = {"data_format": "NCX", "weights_format": "OIX"}
 @pytest.fixture
 def rng():
     return np.random.default_rng(3)
-
-
-def bytes_of(rng, shape, dtype):
-    ends = np.iinfo(dtype)
-    return rng.integers(ends.min, ends.max, shape, dtype, endpoint=True)
 
 
 def sums_of(x, w, x_zero, w_zero, **attributes):
@@ -66,25 +61,6 @@ def test_sums_are_exact(rng, layer, types):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_the_largest_sums_in_float32_are_exact():
-    """Of as many products as a group may have, each as large as can be but one, which is odd.
-
-    uint8 is summed as int8, by 128 less.
-    """
-    products = 2**24 // 128**2
-    x = np.zeros((1, 2 * products, 1), np.uint8)
-    w = np.zeros((2, products, 1), np.uint8)
-    x[0, ::products], w[:, 0] = 1, 1
-    found = apply("ConvInteger", {"group": 2}, [x, w])
-    np.testing.assert_array_equal(found, sums_of(x, w, 0, 0, groups=2))
-
-
-def test_sums_beyond_the_integers_of_float32():
-    x, w = np.full((1, 700, 1), 255, np.uint8), np.full((1, 700, 1), 255, np.uint8)
-    x[0, 0] = 254
-    assert apply("ConvInteger", {}, [x, w]).item() == 700 * 255**2 - 255
-
-
 def quantised(sums, y_zero, y_scale=1):
     """One pixel of one tap, and a bias that is the sum."""
     sums = np.asarray(sums, np.int32)
@@ -125,9 +101,6 @@ def test_scales_for_each_channel(rng):
     assert (np.clip(np.minimum(*ends), 0, 255) <= found).all()
     assert (found <= np.clip(np.maximum(*ends), 0, 255)).all()
     assert ((found > 0) & (found < 255)).any()
-
-
-# Transformations.
 
 
 @pytest.mark.parametrize("layer", ["dense", "one tap", "groups"])
@@ -191,9 +164,6 @@ def test_output_shape_decides_the_pads(rng, mode, pads):
         data_format="NCX", weights_format="IOX",
     )  # fmt: skip
     np.testing.assert_array_equal(apply("ConvTranspose", attributes, [x, w]), expected)
-
-
-# Nodes and messages.
 
 
 def proto(name, kind, value, reference=""):

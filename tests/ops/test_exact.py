@@ -94,9 +94,6 @@ def test_rounding_partial_sums_would_show(dtype):
     assert np.mean(caught) > 0.95
 
 
-# The grid itself.
-
-
 def test_the_grid_has_every_pair_of_formats_in_every_operation():
     every = set(itertools.product(OPS, ("NXC", "NCX"), ("OIX", "XIO", "IOX", "XOI")))
     assert set(BY_FORMATS) == every

@@ -1,7 +1,5 @@
 """At the limits of sizes and values: huge attributes, no memory, -0.0, denormals, the same bits."""
 
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import jaxconv
 from jaxconv._base.geometry import OPERANDS
 from tests.support import oracle
 from tests.support.exact import called
+from tests.support.plugin import prints
 from tests.support.small import SLOTS, TO, draw
 
 # Attributes far beyond the data. XLA counts padded extents in 31 bits, and is wrong beyond them.
@@ -67,9 +66,6 @@ def test_a_stride_of_a_million():
     assert dst[dst != 0].tolist() == [10, 14, 18, 15, 21, 27]
 
 
-# Memory.
-
-
 @pytest.mark.parametrize(
     ("op", "shapes", "attributes"),
     [
@@ -88,8 +84,6 @@ def test_what_no_memory_holds(op, shapes, attributes):
     with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
         jax.block_until_ready(getattr(jaxconv, op)(*arrays, **attributes))
 
-
-# Values.
 
 PROBLEMS = draw(seed=11, count=3, ranks=(1, 2), most_channels=6)
 
@@ -148,8 +142,6 @@ def test_negative_zeros_and_denormals(form, slot):
         assert (np.abs(np.asarray(near) - np.asarray(base)) <= most + rounding).all()
 
 
-# What is left behind.
-
 LEFT_BEHIND = """
 import gc
 from pathlib import Path
@@ -176,9 +168,8 @@ def test_180_programs_leave_nothing_behind():
 
     In a process of its own: what other tests left in memory, new programs are scattered over.
     """
-    command = [sys.executable, "-c", LEFT_BEHIND]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    out, _ = prints(LEFT_BEHIND)
+    found = [tuple(map(int, line.split())) for line in out.splitlines()]
     (first_mib, _), *_, (last_mib, arrays) = found
     assert arrays == 0, found
     assert last_mib - first_mib < 100, found

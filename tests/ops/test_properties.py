@@ -39,9 +39,6 @@ def one_of(*values):
     return st.sampled_from(values)
 
 
-# Valid calls
-
-
 @st.composite
 def cases(draw):
     """A valid call of one operation, of any values of the grid's factors, or rarer ones."""
@@ -82,9 +79,6 @@ def test_a_valid_call_is_exact(data, case, dtype):
 @given(cases(), one_of(F32, BF16, F16))
 def test_a_valid_call_is_exact_by_every_form(case, dtype):
     check(case, dtype, claiming(case, dtype))
-
-
-# Any call
 
 
 @dataclass(frozen=True)

@@ -172,9 +172,6 @@ def test_what_follows_the_sum(exception, changes, text):
     assert message(exception, "convolution", **changes) == text
 
 
-# Numerics and shardings.
-
-
 @pytest.mark.parametrize(
     ("value", "got"),
     [

@@ -42,8 +42,6 @@ def test_all_six_share_the_parser(op):
     assert message(TypeError, op, out_sharding="d").startswith("`out_sharding` must be None, ")
 
 
-# Per-axis attributes and shapes: type, length, sign.
-
 #: What is neither an int nor a sequence of ints; what no int is; what no sequence of ints is.
 NEITHER = [
     (True, "True (bool)"),
@@ -136,9 +134,6 @@ def test_no_cache_takes_true_for_one(name):
             assert text.startswith(f"`{name}` must be an int")
 
 
-# Groups and strings.
-
-
 def test_groups():
     for value, got in NOT_INTS:
         text = message(TypeError, OP, groups=value)
@@ -178,8 +173,6 @@ def test_an_error_is_the_same_in_another_process():
     assert repr(again) == repr(caught.value) == f"ValueError({str(again)!r})"
     assert again.args[0].parts == caught.value.args[0].parts
 
-
-# What is given may be of any size, and may raise whatever is asked of it.
 
 HUGE = [
     (ValueError, OP, "strides", 10**5000),

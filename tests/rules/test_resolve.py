@@ -23,9 +23,6 @@ CALLS = {
 }
 
 
-# What it takes and gives.
-
-
 @pytest.mark.parametrize("op", CALLS)
 def test_the_fields(op):
     more = {"output_padding": (1, 0)} if op == "conv_transpose" else {}
@@ -158,9 +155,6 @@ def test_an_array_stands_for_itself(ask, array):
         ask("convolution", array((2, 3)), KERNEL)
 
 
-# Sizes by hand, beside those of ops/test_literal.py.
-
-
 def test_same_pads_that_reach_dst_shape_in_a_backward_op_with_output_padding():
     found = resolve(
         "convolution_backward_data",
@@ -179,9 +173,6 @@ def test_both_readings_of_transposed_weights():
         assert (found.src_shape, found.groups_on_fine) == ((1, 7, 4), on_fine)
         found = resolve("conv_transpose_backward_weights", (1, 7, 4), (1, 11, 6), weights, groups=2)
         assert (found.weights_shape, found.groups_on_fine) == (weights, on_fine)
-
-
-# Backward ops and forward ops, over many axes.
 
 
 def line(extent):

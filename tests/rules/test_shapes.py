@@ -8,25 +8,15 @@ import pytest
 from jax import export
 
 import jaxconv
-from tests.support.calls import (
-    ATTRIBUTES,
-    COARSE,
-    FINE,
-    KERNEL,
-    TENSORS,
-    VALID,
-    array,
-    call,
-    message,
-)
+from tests.support import calls
 
-RESULTS = (COARSE, FINE, KERNEL, FINE, COARSE, KERNEL)
+RESULTS = (calls.COARSE, calls.FINE, calls.KERNEL, calls.FINE, calls.COARSE, calls.KERNEL)
 
 
-@pytest.mark.parametrize(("op", "shape"), list(zip(VALID, RESULTS, strict=True)))
+@pytest.mark.parametrize(("op", "shape"), list(zip(calls.VALID, RESULTS, strict=True)))
 def test_the_call_that_the_tests_break_is_valid(op, shape):
     """Empty pads are zeros."""
-    assert call(op, pads_begin=[], pads_end=[]).shape == shape
+    assert calls.call(op, pads_begin=[], pads_end=[]).shape == shape
 
 
 FITS = ". These shapes would fit"
@@ -168,12 +158,14 @@ RULES = [
 @pytest.mark.parametrize(("op", "changes", "text"), RULES)
 def test_rule(op, changes, text):
     """The same words of the same shapes under jit and vmap, and nothing added to the trace."""
-    assert message(ValueError, op, **changes) == text
-    arguments = VALID[op] | changes
-    tensors = {name: array(arguments.pop(name)) for name in TENSORS if name in arguments}
+    assert calls.message(ValueError, op, **changes) == text
+    arguments = calls.VALID[op] | changes
+    tensors = {
+        name: calls.array(arguments.pop(name)) for name in calls.TENSORS if name in arguments
+    }
 
     def body(tensors):
-        assert message(ValueError, op, **arguments, **tensors) == text
+        assert calls.message(ValueError, op, **arguments, **tensors) == text
         return 0
 
     assert not jax.make_jaxpr(body)(tensors).eqns
@@ -194,15 +186,14 @@ FULL = "`dst_shape` must be the full shape of the result, with the batch of "
     ],
 )
 def test_batch_and_channels_of_a_shape(op, entry, value):
-    shape = list(FINE)
+    shape = list(calls.FINE)
     shape[entry] = value
-    text = message(ValueError, op, dst_shape=shape)
+    text = calls.message(ValueError, op, dst_shape=shape)
     assert text.startswith(FULL)
-    assert text.endswith(f"{FINE} (NXC); got {tuple(shape)}")
+    assert text.endswith(f"{calls.FINE} (NXC); got {tuple(shape)}")
 
 
 # Sizes that no memory holds: XLA would end the process.
-
 FAR = 2**31 - 1
 TOO_LARGE = [
     ("convolution", {"pads_begin": FAR, "pads_end": FAR}, "the result"),
@@ -225,10 +216,10 @@ SMALL = {"src": (1, 4, 4, 1), "diff_dst": (1, 4, 4, 1), "weights": (3, 3, 1, 1)}
 @pytest.mark.parametrize("ask", ["operation", "resolve", "explain"])
 @pytest.mark.parametrize(("op", "changes", "what"), TOO_LARGE)
 def test_too_many_elements(op, changes, what, ask):
-    names = {name: SMALL.get(name) for name in VALID[op]}
+    names = {name: SMALL.get(name) for name in calls.VALID[op]}
     given = names | {"strides": 1, "dilations": 1, "groups": 1} | changes
     if ask == "operation":
-        text = message(ValueError, op, **given)
+        text = calls.message(ValueError, op, **given)
     else:
         with pytest.raises(ValueError, match=f"^{op}: ") as caught:
             getattr(jaxconv, ask)(op, **given)
@@ -252,23 +243,23 @@ def test_only_the_batch_may_be_symbolic():
     def body(op, **changes):
         tensors = {
             name: jax.ShapeDtypeStruct(shape, np.float32)
-            for name, shape in (VALID[op] | changes).items()
-            if name in TENSORS
+            for name, shape in (calls.VALID[op] | changes).items()
+            if name in calls.TENSORS
         }
-        rest = {k: v for k, v in (VALID[op] | changes).items() if k not in TENSORS}
-        return jax.eval_shape(lambda tensors: call(op, **tensors, **rest), tensors)
+        rest = {k: v for k, v in (calls.VALID[op] | changes).items() if k not in calls.TENSORS}
+        return jax.eval_shape(lambda tensors: calls.call(op, **tensors, **rest), tensors)
 
     for op, changes, shape in [
-        ("convolution", {"src": (batch, *FINE[1:])}, (batch, *COARSE[1:])),
+        ("convolution", {"src": (batch, *calls.FINE[1:])}, (batch, *calls.COARSE[1:])),
         ("convolution_backward_data",
-         {"diff_dst": (batch, *COARSE[1:]), "dst_shape": (batch, *FINE[1:])},
-         (batch, *FINE[1:])),
+         {"diff_dst": (batch, *calls.COARSE[1:]), "dst_shape": (batch, *calls.FINE[1:])},
+         (batch, *calls.FINE[1:])),
         ("conv_transpose",
-         {"src": (2 * batch, *COARSE[1:]), "dst_shape": (2 * batch, *FINE[1:])},
-         (2 * batch, *FINE[1:])),
+         {"src": (2 * batch, *calls.COARSE[1:]), "dst_shape": (2 * batch, *calls.FINE[1:])},
+         (2 * batch, *calls.FINE[1:])),
         ("convolution_backward_weights",
-         {"src": (batch, *FINE[1:]), "diff_dst": (batch, *COARSE[1:])},
-         KERNEL),
+         {"src": (batch, *calls.FINE[1:]), "diff_dst": (batch, *calls.COARSE[1:])},
+         calls.KERNEL),
     ]:  # fmt: skip
         assert body(op, **changes).shape == shape
 
@@ -281,21 +272,19 @@ def test_only_the_batch_may_be_symbolic():
          f"`dst_shape` {constant} (2, s, 6, 4)"),
         ("conv_transpose_backward_weights", {"weights_shape": (other, 2, 2, 6)},
          f"`weights_shape` {constant} (s, 2, 2, 6)"),
-        ("convolution_backward_weights", {"src": (batch, *FINE[1:])},
+        ("convolution_backward_weights", {"src": (batch, *calls.FINE[1:])},
          "`diff_dst` must have the batch of `src`; got shapes (2, 3, 4, 6) and (b, 7, 6, 4) (NXC)"),
-        ("conv_transpose", {"src": (batch, *COARSE[1:]), "dst_shape": FINE},
+        ("conv_transpose", {"src": (batch, *calls.COARSE[1:]), "dst_shape": calls.FINE},
          f"{FULL}`src` and the channels of the weights, (b, 7, 6, 4) (NXC); got (2, 7, 6, 4)"),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=op) as caught:
             body(op, **changes)
         assert str(caught.value) == f"{op}: {text}"
     for name in ("strides", "groups"):
-        assert "got b (_DimExpr)" in message(TypeError, "convolution", **{name: batch})
+        assert "got b (_DimExpr)" in calls.message(TypeError, "convolution", **{name: batch})
 
 
 # Layout hints: whatever they name does fit, and the layout meant is among them.
-
-
 def in_layout(shape, given, wanted):
     """A shape of two spatial axes, from one format's order to another's."""
     axes = dict(zip(given.replace("X", "XY"), shape, strict=True))
@@ -305,7 +294,7 @@ def in_layout(shape, given, wanted):
 LAYOUTS = [(d, w) for d in ("NXC", "NCX") for w in ("OIX", "XIO", "IOX", "XOI")]
 
 
-@pytest.mark.parametrize("op", VALID)
+@pytest.mark.parametrize("op", calls.VALID)
 @pytest.mark.parametrize("meant", LAYOUTS)
 def test_hint_at_another_layout(op, meant):
     default = "XIO" if op.startswith("convolution") else "XOI"
@@ -313,12 +302,12 @@ def test_hint_at_another_layout(op, meant):
         name: in_layout(shape, default, meant[1])
         if name.startswith("weights")
         else in_layout(shape, "NXC", meant[0])
-        for name, shape in VALID[op].items()
+        for name, shape in calls.VALID[op].items()
     }
 
     def resolve(data_format, weights_format):
         layout = {"data_format": data_format, "weights_format": weights_format}
-        return jaxconv.resolve(op, **shapes, **ATTRIBUTES, **layout)
+        return jaxconv.resolve(op, **shapes, **calls.ATTRIBUTES, **layout)
 
     def hinted(declared, text):
         words = dict(zip(("data_format", "weights_format"), declared, strict=True))

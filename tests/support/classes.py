@@ -56,8 +56,6 @@ DEPTHWISE = {"channels": (3, 6), "groups": 3}
 CLASSES = {
     "dense": PLAIN,
     "strided": STRIDED,
-    "stride beyond the kernel": replace(STRIDED, fine=(34, 35), strides=(4, 5)),
-    "one tap": replace(PLAIN, kernel=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)),
     "one tap, strided": replace(
         STRIDED, fine=(17, 22), kernel=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)
     ),
@@ -71,34 +69,26 @@ CLASSES = {
     ),
     "grouped": replace(PLAIN, **GROUPS),
     "grouped, strided": replace(STRIDED, **GROUPS),
-    "grouped, dilated": replace(DILATED, **GROUPS),
     "depthwise": replace(PLAIN, **DEPTHWISE),
     "depthwise, strided": replace(STRIDED, **DEPTHWISE),
     "grouped, strided evenly": replace(STRIDED, fine=(18, 24), kernel=(2, 3), **GROUPS),
     "uneven": replace(PLAIN, pads_end=(2, 1)),
     "uneven, strided": replace(STRIDED, fine=(18, 22), pads_begin=(0, 1)),
-    "uneven within a stride": replace(STRIDED, fine=(18, 22), pads_end=(0, 1)),
     "uneven, dilated": replace(DILATED, pads_begin=(3, 4)),
     "causal": replace(ONE_D, fine=(30,), dilations=(8,), pads_begin=(24,), pads_end=(0,)),
-    "uneven, grouped": replace(PLAIN, pads_end=(2, 1), **GROUPS),
     "pads beyond the kernel": replace(PLAIN, pads_begin=(4, 2), pads_end=(3, 5)),
     "pads beyond the kernel, dilated": replace(
         DILATED, fine=(14, 8), pads_begin=(5, 4), pads_end=(7, 4)
     ),
     "negative": replace(PLAIN, fine=(12, 7), pads_end=(-2, 2)),
     "negative, strided": replace(STRIDED, fine=(22, 25), pads_end=(-3, -2)),
-    "negative, grouped": replace(PLAIN, fine=(12, 7), pads_end=(-2, 2), **GROUPS),
-    "1-D": ONE_D,
-    "1-D, strided": replace(ONE_D, fine=(26,), strides=(3,)),
     "1-D bf16, strided and dilated": replace(
         ONE_D, fine=(21,), strides=(2,), dilations=(2,), dtype=BF16
     ),
-    "3-D": THREE_D,
     "3-D, depthwise": replace(THREE_D, **DEPTHWISE),
     "4-D": FOUR_D,
     "bf16": replace(STRIDED, dtype=BF16),
     "f16": replace(STRIDED, dtype=F16),
     "f64": replace(STRIDED, dtype=F64),
-    "channels-first": replace(STRIDED, formats=CHANNELS_FIRST),
     "channels-first, grouped": replace(STRIDED, formats=CHANNELS_FIRST, **GROUPS),
 }

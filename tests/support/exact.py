@@ -81,9 +81,6 @@ def check_values(calls):
     return run, given, found
 
 
-# Non-finite values.
-
-
 def poisonings(case, arrays):
     """Copies of the arrays with one inf or nan, and which of them has it at which index."""
     rng = random_of(case)

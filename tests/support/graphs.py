@@ -56,20 +56,20 @@ FORM = replace(GROUPED, batch=2)
 FINE, TAPS, COARSE = FORM.shapes.values()
 
 
-def _kinds():
+def kinds_of(form):
     for name, slots in ROLES.items():
-        attributes = dict(FORM.op(name).keywords)
+        attributes = dict(form.op(name).keywords)
         if name == "convolution_backward_data":
             attributes["dst_shape"] = FINE
         if name != "conv_transpose":
             attributes.pop("output_padding", None)
-        first, second, output = (FORM.shapes[slot] for slot in slots)
+        first, second, output = (form.shapes[slot] for slot in slots)
         kind = "".join(word.capitalize() for word in name.split("_"))
         yield kind, (first, second, attributes, output)
 
 
 #: kind: (first, second, attributes, output)
-KINDS = dict(_kinds())
+KINDS = dict(kinds_of(FORM))
 NAMES = dict(zip(KINDS, ROLES, strict=True))
 FORWARD = KINDS["Convolution"][2]
 

@@ -90,8 +90,6 @@ def default_format(op):
 
 
 # Factors: what may be chosen independently, by name.
-
-
 def factors(op):
     """The values of each factor that concern an operation."""
     transposed = op.startswith("conv_transpose")
@@ -150,8 +148,6 @@ def cases_of(op):
 
 
 # Numbers: from a row of factor values to a case.
-
-
 def build(op, index, row, rng):
     """Draw convolutions for a row until one fits."""
     transposed = op.startswith("conv_transpose")

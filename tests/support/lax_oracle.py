@@ -25,10 +25,13 @@ LAST = ("NHWC", "HWIO", "NHWC")
 X, K = integers((4, 8, 7, 6), 1), integers((3, 3, 1, 12), 2)
 
 
+def conv(x, k, strides, padding="SAME", groups=1, **more):
+    more |= {"dimension_numbers": LAST, "feature_group_count": groups}
+    return lax.conv_general_dilated(x, k, strides, padding, **more)
+
+
 def depthwise(x, k, **more):
-    return lax.conv_general_dilated(
-        x, k, (2, 1), "SAME", dimension_numbers=LAST, feature_group_count=x.shape[-1], **more
-    )
+    return conv(x, k, (2, 1), groups=x.shape[-1], **more)
 
 
 def loss(x, k):

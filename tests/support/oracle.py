@@ -89,8 +89,6 @@ def finish(sums, residual, activation):
 
 
 # The three contractions: (N, G, I, fine...), (G, O, I, kernel...), (N, G, O, coarse...).
-
-
 def to_coarse(fine, kernel, axes):
     coarse = np.zeros((len(fine), *kernel.shape[:2], *(axis.coarse for axis in axes)))
     for tap in np.ndindex(kernel.shape[3:]):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxconv import _lowering
+from jaxconv._lowering import onednn_here
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,6 +17,12 @@ ROOT = Path(__file__).parents[2]
 HERE = pytest.mark.skipif(
     _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
 )
+
+
+def forget():
+    """Have all that is remembered about oneDNN in this process asked anew."""
+    for function in vars(onednn_here).values():
+        getattr(function, "cache_clear", int)()
 
 
 def findable(folder, first=""):
@@ -28,7 +35,7 @@ def findable(folder, first=""):
     return os.pathsep.join(filter(None, [str(first), str(folder), str(ROOT)]))
 
 
-def python(*words, path, told=None, **more):
+def python(*words, path=str(ROOT), told=None, **more):
     """`python WORDS` with JAXCONV_INSTALL as told, or without it; not from the current folder."""
     environment = {n: v for n, v in os.environ.items() if n != "JAXCONV_INSTALL"}
     environment |= {"PYTHONPATH": path} | ({} if told is None else {"JAXCONV_INSTALL": told})

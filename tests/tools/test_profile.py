@@ -265,9 +265,6 @@ def test_the_environment_sets_up_the_log(monkeypatch, capsys):
     assert logger.level == logging.WARNING
 
 
-# `compare`.
-
-
 def test_lax_and_the_library_are_compared(patched, capsys):
     def model(x, w):
         slopes = jax.grad(lambda x, w: strided(x, w).sum(), (0, 1))(x, w)
@@ -324,9 +321,6 @@ def test_what_is_not_compared():
     found = report.compare()
     assert (found.listed, found.left_out) == ((), 3)
     assert "left out: 3" in str(found)
-
-
-# Programs in programs.
 
 
 def test_a_program_for_several_platforms():

@@ -90,9 +90,6 @@ def test_bfloat16_is_rounded_once(name):
         check_bfloat16(rng, name=name)
 
 
-# State dicts.
-
-
 def test_a_state_dict_is_copied_as_it_is():
     """Whatever its types, layouts and owners, which may change their numbers afterwards."""
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).bfloat16()
@@ -120,9 +117,6 @@ def test_what_is_no_state_dict():
         ours.load(torch.nn.Conv2d(1, 1, 1))
     with pytest.raises(TypeError, match="entry 'b' must be a dense tensor"):
         ours.load({"b": torch.eye(2).to_sparse()})
-
-
-# What a call costs.
 
 
 @pytest.mark.timed

@@ -121,9 +121,6 @@ def test_errors_with_a_remedy():
         ours.conv2d(np.zeros((2, 0, 8, 9), np.float32), w[:, :0])
 
 
-# Sizes.
-
-
 def test_output_padding_leads_to_the_output_size():
     """For all sizes around those within reach, or else to PyTorch's words."""
     rng, taken = np.random.default_rng(11), 0
@@ -160,9 +157,6 @@ def test_an_output_size_of_another_length_is_refused():
     with pytest.raises(ValueError, match="`output_size` must be a sequence of 2 ints, or 4 ints"):
         ours.find_output_padding(x, w, (11,))
     assert ours.find_output_padding(x[0], w, (6, 12, 11), stride=2) == (1, 0)
-
-
-# Signatures.
 
 
 def signature_of(function):

@@ -9,33 +9,18 @@ import numpy as np
 import pytest
 from jax.experimental import jet
 
-from tests.support import oracle
-from tests.support.forms import (
-    DENSE,
-    EACH_SLOT,
-    FORMS,
-    GROUPED,
-    OPS,
-    ROLES,
-    derivatives,
-    each,
-    each_op,
-    each_slot,
-    gradients,
-    integers,
-    operands,
-)
+from tests.support import forms, oracle
 from tests.support.programs import contractions, equations, primitives
 
-each_form = each("form", FORMS)
+each_form = forms.each("form", forms.FORMS)
 
 
-@each_op
+@forms.each_op
 @each_form
 def test_gradients_are_the_explicit_contractions(form, name):
     """The very same ones: so also the same speed."""
-    a, b, t = operands(form, name)
-    for wrt, (explicit, arguments) in enumerate(derivatives(name)):
+    a, b, t = forms.operands(form, name)
+    for wrt, (explicit, arguments) in enumerate(forms.derivatives(name)):
 
         def gradient(a, b, t, wrt=wrt):
             op = (lambda a: form.op(name)(a, b)) if wrt == 0 else (lambda b: form.op(name)(a, b))
@@ -55,15 +40,15 @@ def what_contracts(jaxpr):
     ]
 
 
-@each_op
+@forms.each_op
 def test_no_other_primitive_sums_products_at_any_order(name):
     """In jaxprs down to the third order there is no product but the three contractions."""
-    op = DENSE.op(name)
-    a, b, t = operands(DENSE, name)
-    first, second, result = ROLES[name]
+    op = forms.DENSE.op(name)
+    a, b, t = forms.operands(forms.DENSE, name)
+    first, second, result = forms.ROLES[name]
 
     def reverse(a, b, t):
-        return gradients(op, a, b, t)
+        return forms.gradients(op, a, b, t)
 
     def forward_over_reverse(a, b, t):
         return jax.jvp(reverse, (a, b, t), (a, b, t))
@@ -112,19 +97,20 @@ def test_finite_differences_in_each_argument(form):
             found.append(
                 (f(x + step) - f(x), tangent, jnp.vdot(tangent, t), jnp.vdot(gradient, step))
             )
-        moved = [gradients(op, a + u, b, t)[1], gradients(op, a, b + v, t)[0]]
-        here = gradients(op, a, b, t)
-        _, along_u = jax.jvp(lambda a: gradients(op, a, b, t), (a,), (u,))
-        _, along_v = jax.jvp(lambda b: gradients(op, a, b, t), (b,), (v,))
+        moved = [forms.gradients(op, a + u, b, t)[1], forms.gradients(op, a, b + v, t)[0]]
+        here = forms.gradients(op, a, b, t)
+        _, along_u = jax.jvp(lambda a: forms.gradients(op, a, b, t), (a,), (u,))
+        _, along_v = jax.jvp(lambda b: forms.gradients(op, a, b, t), (b,), (v,))
         second = [(moved[0] - here[1], along_u[1]), (moved[1] - here[0], along_v[0])]
         return found, second, (along_u[0], along_v[1])
 
     with jax.enable_x64(True):
         given = {}
-        for name in OPS if form is DENSE else EACH_SLOT:
-            a, b, t = (jnp.asarray(x, jnp.float64) for x in operands(form, name))
+        for name in forms.OPS if form is forms.DENSE else forms.EACH_SLOT:
+            a, b, t = (jnp.asarray(x, jnp.float64) for x in forms.operands(form, name))
             u, v = (
-                jnp.asarray(integers(x.shape, 5 + k), jnp.float64) for k, x in enumerate((a, b))
+                jnp.asarray(forms.integers(x.shape, 5 + k), jnp.float64)
+                for k, x in enumerate((a, b))
             )
             given[name] = a, b, t, u, v
         found = compiled_together(differences, given)
@@ -139,12 +125,12 @@ def test_finite_differences_in_each_argument(form):
         assert not any(map(np.any, zero)), name
 
 
-@each_slot
+@forms.each_slot
 def test_hessians(name):
     """Of the form itself, in both arguments: zero by blocks but for the mixed ones."""
-    form = replace(DENSE, batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
+    form = replace(forms.DENSE, batch=1, fine=(4, 3), channels=(2, 3), pads_end=(0, 1))
     op = form.op(name)
-    a, b, t = operands(form, name)
+    a, b, t = forms.operands(form, name)
 
     def value(arguments):
         return jnp.vdot(t, op(*arguments))
@@ -154,7 +140,7 @@ def test_hessians(name):
     assert not np.any(hessian[1][1])
     mixed = hessian[0][1].reshape(a.size, b.size)
     np.testing.assert_array_equal(mixed, hessian[1][0].reshape(b.size, a.size).T)
-    u, v = integers(a.shape, 7), integers(b.shape, 8)
+    u, v = forms.integers(a.shape, 7), forms.integers(b.shape, 8)
     np.testing.assert_array_equal(u.ravel() @ mixed @ v.ravel(), value((u, v)))
 
     # A Hessian-vector product, forward over reverse and reverse over forward.
@@ -169,8 +155,8 @@ def test_hessians(name):
 def test_a_pair_of_precisions_follows_its_operands():
     """One operation contracts its arguments in the other order, of which a pair must know."""
     name = "conv_transpose_backward_weights"
-    a, b, _ = operands(DENSE, name)
-    jaxpr = jax.make_jaxpr(DENSE.op(name, precision=("highest", "default")))(a, b)
+    a, b, _ = forms.operands(forms.DENSE, name)
+    jaxpr = jax.make_jaxpr(forms.DENSE.op(name, precision=("highest", "default")))(a, b)
     (contraction,) = (e for e in equations(jaxpr) if e.primitive.name == "contract_to_kernel")
     assert [p.name for p in contraction.params["precision"]] == ["DEFAULT", "HIGHEST"]
     assert [v.aval.shape for v in contraction.invars] == [b.shape, a.shape]
@@ -180,12 +166,14 @@ def test_a_pair_of_precisions_follows_its_operands():
 def test_16_bit_gradients_are_rounded_once(dtype):
     """Wide integers, whose sums are exact in float32 and would not survive in 16 bits."""
     limit = 100 if dtype == jnp.bfloat16 else 60
-    given = {name: operands(GROUPED, name, dtype, limit) for name in OPS}
-    found = compiled_together(lambda name, *arrays: gradients(GROUPED.op(name), *arrays), given)
+    given = {name: forms.operands(forms.GROUPED, name, dtype, limit) for name in forms.OPS}
+    found = compiled_together(
+        lambda name, *arrays: forms.gradients(forms.GROUPED.op(name), *arrays), given
+    )
     for name, derived in found.items():
         a, b, t = given[name]
-        for (explicit, arguments), gradient in zip(derivatives(name), derived, strict=True):
-            sums = GROUPED.exact(explicit, *arguments(a, b, t))
+        for (explicit, arguments), gradient in zip(forms.derivatives(name), derived, strict=True):
+            sums = forms.GROUPED.exact(explicit, *arguments(a, b, t))
             expected = oracle.round_to(sums, dtype)
             assert np.any(expected.astype(np.float64) != sums), "nothing to round"
             assert gradient.dtype == dtype
@@ -195,9 +183,9 @@ def test_16_bit_gradients_are_rounded_once(dtype):
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 @pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
 def test_a_16_bit_bias_has_a_gradient_rounded_once(name, dtype):
-    a, b, t = operands(GROUPED, name, dtype, 1000)
-    bias = integers((t.shape[1],), 4, dtype)
-    _, pull = jax.vjp(GROUPED.op(name), a, b, bias)
+    a, b, t = forms.operands(forms.GROUPED, name, dtype, 1000)
+    bias = forms.integers((t.shape[1],), 4, dtype)
+    _, pull = jax.vjp(forms.GROUPED.op(name), a, b, bias)
     found = jax.jit(pull)(t)[2]
     sums = np.asarray(t, np.float64).sum((0, 2, 3))
     expected = oracle.round_to(sums, dtype)
@@ -209,16 +197,18 @@ def test_a_16_bit_bias_has_a_gradient_rounded_once(name, dtype):
 def test_a_wider_cotangent_is_narrowed_once():
     """A float32 result of 16-bit arguments: its cotangent is rounded to their type, then used."""
     given = {}
-    for name in OPS:
-        a, b, t = operands(DENSE, name, jnp.bfloat16)
+    for name in forms.OPS:
+        a, b, t = forms.operands(forms.DENSE, name, jnp.bfloat16)
         wide = np.asarray(t, np.float32) + np.float32(1 / 1024)  # rounds to t, mostly
         narrow = wide.astype(jnp.bfloat16)
         assert np.any(wide != narrow.astype(np.float32))
         given[name] = a, b, wide, narrow
 
     def both(name, a, b, wide, narrow):
-        to_wide = DENSE.op(name, preferred_element_type=jnp.float32)
-        return gradients(to_wide, a, b, wide), gradients(DENSE.op(name), a, b, narrow)
+        to_wide = forms.DENSE.op(name, preferred_element_type=jnp.float32)
+        return forms.gradients(to_wide, a, b, wide), forms.gradients(
+            forms.DENSE.op(name), a, b, narrow
+        )
 
     for name, pair in compiled_together(both, given).items():
         for found, expected in zip(*pair, strict=True):
@@ -226,19 +216,19 @@ def test_a_wider_cotangent_is_narrowed_once():
             np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), name)
 
 
-@each_slot
+@forms.each_slot
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_16_bit_operands_stay_so_on_accelerators(name, platform):
     """Forward and backward, no convolution has an operand that was widened to float32.
 
     A bias joins in float32, after a convolution that is still one of 16 bits.
     """
-    a, b, t = operands(GROUPED, name, jnp.bfloat16)
-    op, both = GROUPED.op(name), platform == "cuda" and "backward" not in name
-    bias = [integers((t.shape[1],), 4, jnp.bfloat16)] * both
+    a, b, t = forms.operands(forms.GROUPED, name, jnp.bfloat16)
+    op, both = forms.GROUPED.op(name), platform == "cuda" and "backward" not in name
+    bias = [forms.integers((t.shape[1],), 4, jnp.bfloat16)] * both
 
     def run(a, b, t, *bias):
-        return op(a, b), gradients(op, a, b, t), [op(a, b, one) for one in bias]
+        return op(a, b), forms.gradients(op, a, b, t), [op(a, b, one) for one in bias]
 
     traced = jax.jit(run).trace(a, b, t, *bias)
     lowered = traced.lower(lowering_platforms=(platform,)).as_text()
@@ -251,15 +241,15 @@ def test_16_bit_operands_stay_so_on_accelerators(name, platform):
         assert "f32" not in types
 
 
-@each_slot
+@forms.each_slot
 def test_taylor_series(name):
     """`jax.experimental.jet`: all derivatives along a curve at once, by Leibniz."""
-    op = DENSE.op(name)
-    a, b, _ = operands(DENSE, name)
-    u = [integers(a.shape, 21 + k) for k in range(3)]
-    v = [integers(b.shape, 31 + k) for k in range(3)]
+    op = forms.DENSE.op(name)
+    a, b, _ = forms.operands(forms.DENSE, name)
+    u = [forms.integers(a.shape, 21 + k) for k in range(3)]
+    v = [forms.integers(b.shape, 31 + k) for k in range(3)]
     out, series = jax.jit(lambda a, b, u, v: jet.jet(op, (a, b), (u, v)))(a, b, u, v)
-    of = partial(DENSE.exact, name)
+    of = partial(forms.DENSE.exact, name)
     np.testing.assert_array_equal(out, of(a, b))
     by_hand = (
         of(a, v[0]) + of(u[0], b),

@@ -146,7 +146,6 @@ def labels_in(text):
 # Timed. Each round times the loop and the same steps one by one, so that both see the same
 # machine; the least of the ratios counts. All that a step takes varies from step to step:
 # what does not, XLA computes once, before the loop.
-
 LAYERS = {
     "dense": Form((28, 28), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (64, 64), batch=4),
     "strided": Form((28, 28), (3, 3), (2, 2), (1, 1), (1, 1), (1, 1), (32, 64), batch=4),

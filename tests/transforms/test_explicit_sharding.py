@@ -8,26 +8,10 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support.forms import (
-    DENSE,
-    DIVIDED,
-    EACH_SLOT,
-    FORWARD,
-    GROUPED,
-    ROLES,
-    Form,
-    alternately,
-    assert_equal,
-    each,
-    each_slot,
-    gradients,
-    integers,
-    operands,
-    with_gradients,
-)
+from tests.support import forms
 from tests.support.programs import collectives
 
-FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
+FORMS = {"grouped": forms.GROUPED, "divided": forms.DIVIDED, "dense": forms.DENSE}
 
 EXPLICIT = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit,) * 2)
 
@@ -60,7 +44,7 @@ def split(form, slot, letters):
     return spec
 
 
-@alternately(FORMS)
+@forms.alternately(FORMS)
 @pytest.mark.usefixtures("however_little")
 def test_batch_and_coarse_channels(form, name):
     """Batch over d and coarse channels over m: each result has the axes of what it comes from."""
@@ -71,35 +55,35 @@ def test_batch_and_coarse_channels(form, name):
         "kernel": split(form, "kernel", {"O": "m"}),
         "coarse": split(form, "coarse", {"N": "d", "C": "m"}),
     }
-    arguments = operands(form, name)
+    arguments = forms.operands(form, name)
     op = form.op(name)
-    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, forms.ROLES[name], strict=True))
 
     seen = []
 
     @jax.jit
     def run(a, b, t):
-        results = with_gradients(op, a, b, t)
+        results = forms.with_gradients(op, a, b, t)
         seen.extend(map(spec_of, results))
         return results
 
     results = run(a, b, t)
-    first, second, result = (tuple(specs[slot]) for slot in ROLES[name])
+    first, second, result = (tuple(specs[slot]) for slot in forms.ROLES[name])
     assert seen == [result, first, second]  # inside jit, as types
     assert [*map(spec_of, results)] == seen
-    assert_equal(results, form.exact_with_gradients(name, *arguments))
+    forms.assert_equal(results, form.exact_with_gradients(name, *arguments))
 
 
 def whole(x):
     return place(np.asarray(x), [None] * x.ndim)
 
 
-@each_slot
+@forms.each_slot
 def test_out_sharding(name):
     """The result as asked for, a gradient as its argument; also where that is not the default."""
-    form = replace(GROUPED, batch=8)
-    slot = ROLES[name][2]
-    a, b, t = (whole(x) for x in operands(form, name))
+    form = replace(forms.GROUPED, batch=8)
+    slot = forms.ROLES[name][2]
+    a, b, t = (whole(x) for x in forms.operands(form, name))
     asked = split(form, slot, {"O": "m"} if slot == "kernel" else {"N": ("d", "m")})
     op = form.op(name, out_sharding=P(*asked))
     for f in (op, jax.jit(op)):
@@ -108,19 +92,19 @@ def test_out_sharding(name):
         np.testing.assert_array_equal(out, form.exact(name, a, b))
     named = form.op(name, out_sharding=NamedSharding(EXPLICIT, P(*asked)))
     assert spec_of(named(a, b)) == tuple(asked)
-    pulled = gradients(op, a, b, place(t, asked))
+    pulled = forms.gradients(op, a, b, place(t, asked))
     assert [*map(spec_of, pulled)] == [(None,) * 4] * 2
-    assert_equal(pulled, form.exact_gradients(name, a, b, t))
+    forms.assert_equal(pulled, form.exact_gradients(name, a, b, t))
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), list(zip(EACH_SLOT, FORMS.values(), strict=True)), ids=EACH_SLOT
+    ("name", "form"), list(zip(forms.EACH_SLOT, FORMS.values(), strict=True)), ids=forms.EACH_SLOT
 )
 def test_vmap_over_a_split_axis(form, name):
     """Of either argument and of both, in the type of the result and of the gradients."""
     op = form.op(name)
-    a, b, _ = operands(form, name)
-    many = [place(integers((4, *x.shape), 8 + i), ["d"]) for i, x in enumerate((a, b))]
+    a, b, _ = forms.operands(form, name)
+    many = [place(forms.integers((4, *x.shape), 8 + i), ["d"]) for i, x in enumerate((a, b))]
     a, b = whole(a), whole(b)
     for arguments, axes in (
         ((many[0], b), (0, None)),
@@ -144,13 +128,13 @@ def test_vmap_over_a_split_axis(form, name):
             np.testing.assert_array_equal(np.asarray(gradient)[i], y)
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", forms.FORWARD)
 def test_vmap_beside_a_split_batch(name):
     """The mapped axis is whole, the batch is not: it stays so."""
-    form = replace(GROUPED, batch=8)
+    form = replace(forms.GROUPED, batch=8)
     op = form.op(name)
-    a, b, _ = operands(form, name)
-    many = integers((3, *a.shape), 8)
+    a, b, _ = forms.operands(form, name)
+    many = forms.integers((3, *a.shape), 8)
     expected = np.stack([form.exact(name, x, b) for x in many])
     for axis, spec in ((0, [None, "d"]), (1, ["d", None])):
         out = jax.jit(jax.vmap(op, (axis, None), axis))(
@@ -160,15 +144,15 @@ def test_vmap_beside_a_split_batch(name):
         np.testing.assert_array_equal(out, np.moveaxis(expected, 0, axis))
 
 
-@each_slot
+@forms.each_slot
 def test_vmap_with_out_sharding(name):
     """`out_sharding` speaks of what the function sees; the mapped axis keeps its own."""
-    form = replace(DENSE, batch=8)
-    slot = ROLES[name][2]
+    form = replace(forms.DENSE, batch=8)
+    slot = forms.ROLES[name][2]
     asked = split(form, slot, {"O": "m"} if slot == "kernel" else {"N": "m"})
     op = form.op(name, out_sharding=P(*asked))
-    a, b, _ = operands(form, name)
-    many = place(integers((4, *a.shape), 8), ["d"])
+    a, b, _ = forms.operands(form, name)
+    many = place(forms.integers((4, *a.shape), 8), ["d"])
     out = jax.jit(jax.vmap(op, (0, None)))(many, whole(b))
     assert spec_of(out) == ("d", *asked)
     np.testing.assert_array_equal(out, [form.exact(name, x, b) for x in np.asarray(many)])
@@ -186,9 +170,9 @@ def test_vmap_with_out_sharding(name):
 )
 def test_out_sharding_with_a_bias(bias_spec, asked):
     """The bias goes where the result's channels are, on whichever axis it was split."""
-    form = replace(GROUPED, batch=8, channels=(4, 8))
-    x, w, t = (whole(x) for x in operands(form, "convolution"))
-    bias = place(integers((8,), 5), bias_spec)
+    form = replace(forms.GROUPED, batch=8, channels=(4, 8))
+    x, w, t = (whole(x) for x in forms.operands(form, "convolution"))
+    bias = place(forms.integers((8,), 5), bias_spec)
     op = form.op("convolution", out_sharding=P(*asked))
     out, pull = jax.vjp(op, x, w, bias)
     assert spec_of(out) == asked
@@ -204,55 +188,55 @@ def test_out_sharding_with_a_bias(bias_spec, asked):
 
 SPLIT = {
     # Where the split channels are summed the result is whole; else it keeps them.
-    "fine channels": (DENSE, {"fine": {"C": "d"}, "kernel": {"I": "d"}}),
+    "fine channels": (forms.DENSE, {"fine": {"C": "d"}, "kernel": {"I": "d"}}),
     "whole groups": (
-        replace(GROUPED, channels=(8, 12), groups=4),
+        replace(forms.GROUPED, channels=(8, 12), groups=4),
         {"fine": {"C": "d"}, "kernel": {"O": "d"}, "coarse": {"C": "d"}},
     ),
     # Both extents can be divided; the weights' gradient sums over them.
     "spatial axes": (
-        Form((8, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6)),
+        forms.Form((8, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6)),
         {"fine": [None, "d", "m", None], "coarse": [None, "d", "m", None]},
     ),
 }
 
 
-@each_slot
-@each("of", SPLIT)
+@forms.each_slot
+@forms.each("of", SPLIT)
 def test_axes_keep_theirs(of, name):
     """In results and in gradients."""
     form, axes = of
     specs = {slot: axes.get(slot, {}) for slot in ("fine", "kernel", "coarse")}
     specs = {slot: split(form, slot, x) if isinstance(x, dict) else x for slot, x in specs.items()}
-    arguments = operands(form, name)
-    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, ROLES[name], strict=True))
+    arguments = forms.operands(form, name)
+    a, b, t = (place(x, specs[slot]) for x, slot in zip(arguments, forms.ROLES[name], strict=True))
     compiled = jax.jit(form.op(name)).lower(a, b).compile()
     if form.groups > 1:
         assert collectives(compiled.as_text()) == {}
     for out in (compiled(a, b), form.op(name)(a, b)):
-        assert spec_of(out) == tuple(specs[ROLES[name][2]])
+        assert spec_of(out) == tuple(specs[forms.ROLES[name][2]])
         np.testing.assert_array_equal(out, form.exact(name, *arguments[:2]))
-    pulled = gradients(form.op(name), a, b, t)
+    pulled = forms.gradients(form.op(name), a, b, t)
     assert [*map(spec_of, pulled)] == [spec_of(a), spec_of(b)]
-    assert_equal(pulled, form.exact_gradients(name, *arguments))
+    forms.assert_equal(pulled, form.exact_gradients(name, *arguments))
 
 
 @pytest.mark.parametrize("name", ["convolution", "convolution_backward_weights"])
 def test_beside_automatic_axes(name):
     """A mesh of both kinds: only the explicit axis is typed."""
     mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit, AxisType.Auto))
-    form = replace(GROUPED, batch=8, channels=(4, 8))
-    slot = ROLES[name][2]
+    form = replace(forms.GROUPED, batch=8, channels=(4, 8))
+    slot = forms.ROLES[name][2]
     specs = {"fine": P("d"), "kernel": P(), "coarse": P("d")}
-    arguments = operands(form, name)
+    arguments = forms.operands(form, name)
     with jax.set_mesh(mesh):
         a, b, t = (
             jax.device_put(x, NamedSharding(mesh, specs[slot]))
-            for x, slot in zip(arguments, ROLES[name], strict=True)
+            for x, slot in zip(arguments, forms.ROLES[name], strict=True)
         )
         out = jax.jit(form.op(name))(a, b)
-        assert spec_of(out) == padded(specs[ROLES[name][2]], 4)
-        pulled = jax.jit(lambda a, b, t: gradients(form.op(name), a, b, t))(a, b, t)
+        assert spec_of(out) == padded(specs[forms.ROLES[name][2]], 4)
+        pulled = jax.jit(lambda a, b, t: forms.gradients(form.op(name), a, b, t))(a, b, t)
         asked = split(form, slot, {"O": "d"} if slot == "kernel" else {"N": "d"})
         placed = form.op(name, out_sharding=P(*asked))(*arguments[:2])  # arrays of no mesh
         assert spec_of(placed) == tuple(asked)
@@ -261,15 +245,15 @@ def test_beside_automatic_axes(name):
     np.testing.assert_array_equal(placed, out)
     np.testing.assert_array_equal(out, form.exact(name, *arguments[:2]))
     assert [*map(spec_of, pulled)] == [spec_of(a), spec_of(b)]
-    assert_equal(pulled, form.exact_gradients(name, *arguments))
+    forms.assert_equal(pulled, form.exact_gradients(name, *arguments))
 
 
 OTHER = jax.make_mesh((8,), ("other",), axis_types=(AxisType.Explicit,))
 
 
 def test_arrays_on_two_meshes_are_refused():
-    form = replace(GROUPED, batch=8, channels=(4, 8))
-    x, w, _ = operands(form, "convolution")
+    form = replace(forms.GROUPED, batch=8, channels=(4, 8))
+    x, w, _ = forms.operands(form, "convolution")
     bias = np.ones(8, np.float32)
 
     def there(x, spec):
@@ -296,8 +280,8 @@ def test_arrays_on_two_meshes_are_refused():
     ids=["set", "not set"],
 )
 def test_out_sharding_on_another_mesh_is_refused(context, whose):
-    form = replace(GROUPED, batch=8)
-    x, w, _ = operands(form, "convolution")
+    form = replace(forms.GROUPED, batch=8)
+    x, w, _ = forms.operands(form, "convolution")
     x, w = place(x, ["d"]), place(w, [])
     op = form.op("convolution", out_sharding=NamedSharding(OTHER, P("other")))
     with jax.sharding.use_abstract_mesh(context), pytest.raises(ValueError, match="mesh") as caught:

@@ -8,17 +8,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from tests.support.forms import (
-    DENSE,
-    DIVIDED,
-    EACH_SLOT,
-    GROUPED,
-    ROLES,
-    assert_equal,
-    each_slot,
-    gradients,
-    operands,
-)
+from tests.support import forms
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -29,14 +19,16 @@ def described(form, name, batch):
         jax.ShapeDtypeStruct(
             (batch, *shape[1:]) if slot != "kernel" else shape, np.dtype(np.float32)
         )
-        for slot in ROLES[name][:2]
+        for slot in forms.ROLES[name][:2]
         for shape in [form.shapes[slot]]
     ]
 
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(
-    ("name", "form"), list(zip(EACH_SLOT, (GROUPED, DIVIDED, DENSE), strict=True)), ids=EACH_SLOT
+    ("name", "form"),
+    list(zip(forms.EACH_SLOT, (forms.GROUPED, forms.DIVIDED, forms.DENSE), strict=True)),
+    ids=forms.EACH_SLOT,
 )
 def test_saved_and_loaded(form, name, known):
     """Lowered once for three platforms, with gradients; saved, loaded, called."""
@@ -46,38 +38,38 @@ def test_saved_and_loaded(form, name, known):
     )
     assert exported.platforms == PLATFORMS
     loaded = export.deserialize(exported.serialize(vjp_order=1))
-    rows = str(batch) if ROLES[name][2] != "kernel" else str(form.shapes["kernel"][0])
+    rows = str(batch) if forms.ROLES[name][2] != "kernel" else str(form.shapes["kernel"][0])
     assert str(loaded.out_avals[0].shape[0]) == rows
 
-    a, b, _ = operands(form if batch == form.batch else replace(form, batch=2), name)
+    a, b, _ = forms.operands(form if batch == form.batch else replace(form, batch=2), name)
     np.testing.assert_array_equal(jax.jit(loaded.call)(a, b), form.exact(name, a, b))
-    a, b, t = operands(form, name)
-    found = jax.jit(partial(gradients, loaded.call))(a, b, t)
-    assert_equal(found, form.exact_gradients(name, a, b, t))
+    a, b, t = forms.operands(form, name)
+    found = jax.jit(partial(forms.gradients, loaded.call))(a, b, t)
+    forms.assert_equal(found, form.exact_gradients(name, a, b, t))
 
 
 def test_symbolic_batch_of_a_gradient():
     """A training step is exported as one function: the derivative is inside."""
     (batch,) = export.symbolic_shape("batch")
-    form, name = GROUPED, "convolution"
+    form, name = forms.GROUPED, "convolution"
 
     def step(a, b):
         return jax.grad(lambda a, b: (form.op(name)(a, b) ** 2).sum() / 2, (0, 1))(a, b)
 
     exported = export.export(jax.jit(step), platforms=PLATFORMS)(*described(form, name, batch))
     loaded = export.deserialize(exported.serialize())
-    a, b, _ = operands(replace(form, batch=2), name)
-    assert_equal(loaded.call(a, b), form.exact_gradients(name, a, b, form.exact(name, a, b)))
+    a, b, _ = forms.operands(replace(form, batch=2), name)
+    forms.assert_equal(loaded.call(a, b), form.exact_gradients(name, a, b, form.exact(name, a, b)))
 
 
-@each_slot
+@forms.each_slot
 def test_vmap_of_a_symbolic_batch(name):
     """Folding an axis into a batch needs no number for it."""
     (batch,) = export.symbolic_shape("batch")
-    op = GROUPED.op(name)
-    first, second = described(GROUPED, name, batch)
+    op = forms.GROUPED.op(name)
+    first, second = described(forms.GROUPED, name, batch)
     first = jax.ShapeDtypeStruct((2, *first.shape), first.dtype)
     exported = export.export(jax.jit(jax.vmap(op, (0, None))))(first, second)
-    a, b, _ = operands(replace(GROUPED, batch=3), name)
+    a, b, _ = forms.operands(replace(forms.GROUPED, batch=3), name)
     a = np.stack([a, a[::-1]])
-    np.testing.assert_array_equal(exported.call(a, b), [GROUPED.exact(name, x, b) for x in a])
+    np.testing.assert_array_equal(exported.call(a, b), [forms.GROUPED.exact(name, x, b) for x in a])

@@ -12,17 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.forms import (
-    DENSE,
-    FORWARD,
-    GROUPED,
-    OPS,
-    assert_equal,
-    each_op,
-    gradients,
-    operands,
-    with_gradients,
-)
+from tests.support import forms
 
 
 def test_the_suite_is_strict():
@@ -43,61 +33,63 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", forms.FORWARD)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_modes_change_nothing(mode, name):
     """An operation and its gradients, called eagerly."""
-    a, b, t = operands(DENSE, name)
-    op = DENSE.op(name)
+    a, b, t = forms.operands(forms.DENSE, name)
+    op = forms.DENSE.op(name)
     with ExitStack() as modes:
         for context in mode():
             modes.enter_context(context)
-        found = with_gradients(op, a, b, t)
+        found = forms.with_gradients(op, a, b, t)
     assert {x.dtype for x in found} == {np.dtype(np.float32)}
-    assert_equal(found, DENSE.exact_with_gradients(name, a, b, t))
+    forms.assert_equal(found, forms.DENSE.exact_with_gradients(name, a, b, t))
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", forms.FORWARD)
 def test_debug_nans_finds_one(name):
     """JAX then runs again without jit, step by step, to say where."""
-    a, b, t = operands(DENSE, name)
-    op = DENSE.op(name)
+    a, b, t = forms.operands(forms.DENSE, name)
+    op = forms.DENSE.op(name)
     with jax.debug_nans(True):
         with pytest.raises(FloatingPointError):
             op(np.full_like(a, np.nan), b)
         with pytest.raises(FloatingPointError):
-            gradients(op, a, b, np.full_like(t, np.nan))
+            forms.gradients(op, a, b, np.full_like(t, np.nan))
 
 
 def test_threads():
     """Eight at once: all start with the same call, not compiled before, then go their ways."""
-    form = replace(DENSE, batch=2, channels=(6, 3), groups=3)
+    form = replace(forms.DENSE, batch=2, channels=(6, 3), groups=3)
     threads = 8
     start = Barrier(threads)
-    steps = {name: jax.jit(partial(gradients, form.op(name))) for name in OPS}
+    steps = {name: jax.jit(partial(forms.gradients, form.op(name))) for name in forms.OPS}
 
     def call(name):
-        a, b, t = operands(form, name)
+        a, b, t = forms.operands(form, name)
         return [np.asarray(x) for x in (form.op(name)(a, b), *steps[name](a, b, t))]
 
     def run(thread):
         start.wait()
         first = thread // 2  # the first call of two threads each is the same
-        return [(name, call(name)) for name in (OPS + OPS)[first : first + len(OPS)]]
+        return [
+            (name, call(name)) for name in (forms.OPS + forms.OPS)[first : first + len(forms.OPS)]
+        ]
 
     with ThreadPoolExecutor(threads) as pool:
         found = [pair for pairs in pool.map(run, range(threads)) for pair in pairs]
-    assert len(found) == threads * len(OPS)
+    assert len(found) == threads * len(forms.OPS)
     for name, results in found:
-        a, b, t = operands(form, name)
-        assert_equal(results, form.exact_with_gradients(name, a, b, t))
+        a, b, t = forms.operands(form, name)
+        forms.assert_equal(results, form.exact_with_gradients(name, a, b, t))
 
 
-@each_op
+@forms.each_op
 def test_eager_calls_compile_once(name):
     """A second eager call traces and compiles nothing, with its attributes in a list or not."""
-    a, b, _ = operands(GROUPED, name)
-    op = GROUPED.op(name)
+    a, b, _ = forms.operands(forms.GROUPED, name)
+    op = forms.GROUPED.op(name)
     op(a, b)
     with compilations() as events:
         op.func(a, b, **{**op.keywords, "strides": list(op.keywords["strides"])})

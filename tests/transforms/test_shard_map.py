@@ -11,27 +11,13 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support.forms import (
-    DENSE,
-    DIVIDED,
-    EACH_SLOT,
-    FORWARD,
-    GROUPED,
-    ROLES,
-    alternately,
-    assert_equal,
-    each,
-    each_slot,
-    gradients,
-    operands,
-    with_gradients,
-)
+from tests.support import forms
 from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
-FORMS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
-each_form = each("form", FORMS)
+FORMS = {"grouped": forms.GROUPED, "divided": forms.DIVIDED, "dense": forms.DENSE}
+each_form = forms.each("form", FORMS)
 
 MESH = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 
@@ -45,11 +31,11 @@ def spec(slot):
     return P() if slot == "kernel" else P("d")
 
 
-@alternately(FORMS)
+@forms.alternately(FORMS)
 def test_local_operations(form, name):
     """Each device its part of the batch, and nothing communicated: also for groups, anywhere."""
     form = replace(form, batch=8)
-    a, b, _ = operands(form, name)
+    a, b, _ = forms.operands(form, name)
     f = sharded(form.op(name), (P("d"), P()), P("d"))
     np.testing.assert_array_equal(f(a, b), form.exact(name, a, b))
     assert collectives(f.lower(a, b).compile().as_text()) == {}
@@ -60,7 +46,7 @@ def test_backward_weights_is_local(form):
     """A sum over the local batch; a psum adds up the devices."""
     name = "convolution_backward_weights"
     form = replace(form, batch=8)
-    a, b, _ = operands(form, name)
+    a, b, _ = forms.operands(form, name)
     parts = sharded(lambda a, b: form.op(name)(a, b)[None], (P("d"), P("d")), P("d"))
     local = parts(a, b)
     assert collectives(parts.lower(a, b).compile().as_text()) == {}
@@ -75,13 +61,13 @@ def test_backward_weights_is_local(form):
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), list(zip(EACH_SLOT, FORMS.values(), strict=True)), ids=EACH_SLOT
+    ("name", "form"), list(zip(forms.EACH_SLOT, FORMS.values(), strict=True)), ids=forms.EACH_SLOT
 )
 def test_autodiff(form, name):
     """Gradients of what is split are local, those of replicated weights are summed."""
     form = replace(form, batch=8)
-    a, b, t = operands(form, name)
-    first, second, result = (spec(slot) for slot in ROLES[name])
+    a, b, t = forms.operands(form, name)
+    first, second, result = (spec(slot) for slot in forms.ROLES[name])
     op = form.op(name)
     if result == P():  # the sum over devices is written out, here and not by the operation
 
@@ -89,20 +75,20 @@ def test_autodiff(form, name):
             return lax.psum(form.op(name)(a, b), "d")
 
     found = sharded(
-        lambda a, b, t: gradients(op, a, b, t), (first, second, result), (first, second)
+        lambda a, b, t: forms.gradients(op, a, b, t), (first, second, result), (first, second)
     )
-    assert_equal(found(a, b, t), form.exact_gradients(name, a, b, t))
+    forms.assert_equal(found(a, b, t), form.exact_gradients(name, a, b, t))
     text = found.lower(a, b, t).compile().as_text()
     # That psum is linear: its transpose communicates nothing.
     assert collectives(text) == ({} if result == P() else {"all-reduce": 1})
 
 
-@each_slot
+@forms.each_slot
 def test_forward_mode(name):
     """A tangent that does not vary beside a primal that does, and the other way round."""
-    form = replace(GROUPED, batch=8)
-    a, b, _ = operands(form, name)
-    first, second, result = (spec(slot) for slot in ROLES[name])
+    form = replace(forms.GROUPED, batch=8)
+    a, b, _ = forms.operands(form, name)
+    first, second, result = (spec(slot) for slot in forms.ROLES[name])
     total = result == P()
 
     def derivative(a, b):
@@ -112,18 +98,18 @@ def test_forward_mode(name):
 
     found = sharded(derivative, (first, second), (result, result))(a, b)
     ones = form.exact(name, np.ones_like(a), b) + form.exact(name, a, np.ones_like(b))
-    assert_equal(found, (form.exact(name, a, b), ones))
+    forms.assert_equal(found, (form.exact(name, a, b), ones))
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", forms.FORWARD)
 def test_vmap_inside(name):
     """Per-example gradients, each device those of its examples."""
-    form = replace(GROUPED, batch=8)
-    a, b, t = operands(form, name)
+    form = replace(forms.GROUPED, batch=8)
+    a, b, t = forms.operands(form, name)
     op = form.op(name)
 
     def gradient(a, b, t):
-        return jax.vmap(lambda x, t: gradients(op, x[None], b, t[None])[1])(a, t)
+        return jax.vmap(lambda x, t: forms.gradients(op, x[None], b, t[None])[1])(a, t)
 
     specs = (P("d"), P(), P("d"))
     # With a shared argument that every device holds, its gradient is a sum over devices.
@@ -133,26 +119,26 @@ def test_vmap_inside(name):
 
 def test_beside_automatic_axes():
     """Over one axis of a mesh by hand, over the other automatically."""
-    form, name = replace(GROUPED, batch=8), "convolution_backward_weights"
+    form, name = replace(forms.GROUPED, batch=8), "convolution_backward_weights"
     mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
-    a, b, t = operands(form, name)
+    a, b, t = forms.operands(form, name)
 
     def op(a, b):
         return lax.psum(form.op(name)(a, b), "d")
 
     split = jax.shard_map(
-        partial(with_gradients, op), mesh=mesh, axis_names={"d"}, in_specs=(P("d"), P("d"), P()),
-        out_specs=(P(), P("d"), P("d")),
+        partial(forms.with_gradients, op), mesh=mesh, axis_names={"d"},
+        in_specs=(P("d"), P("d"), P()), out_specs=(P(), P("d"), P("d")),
     )  # fmt: skip
-    assert_equal(jax.jit(split)(a, b, t), form.exact_with_gradients(name, a, b, t))
+    forms.assert_equal(jax.jit(split)(a, b, t), form.exact_with_gradients(name, a, b, t))
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", forms.FORWARD)
 def test_over_explicit_axes(name):
     """The kind of mesh that jax.make_mesh makes."""
-    form = replace(GROUPED, batch=8)
+    form = replace(forms.GROUPED, batch=8)
     mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Explicit,))
-    a, b, _ = operands(form, name)
+    a, b, _ = forms.operands(form, name)
     specs = P("d"), P()
     with jax.set_mesh(mesh):
         placed = map(jax.device_put, (a, b), (NamedSharding(mesh, spec) for spec in specs))

@@ -12,21 +12,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.support import oracle
-from tests.support.forms import (
-    CHANNELS_FIRST,
-    DENSE,
-    DIVIDED,
-    GROUPED,
-    ROLES,
-    Form,
-    alternately,
-    assert_equal,
-    each,
-    gradients,
-    operands,
-    with_gradients,
-)
+from tests.support import forms, oracle
 from tests.support.programs import collectives, run_sharded
 
 pytestmark = pytest.mark.usefixtures("however_little")
@@ -34,17 +20,17 @@ pytestmark = pytest.mark.usefixtures("however_little")
 MESH = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 
 FORMS = {
-    "dense": replace(DENSE, batch=8),
-    "grouped": replace(GROUPED, batch=8),
-    "depthwise": replace(DENSE, batch=8, channels=(6, 6), groups=6),
-    "divided": replace(DIVIDED, batch=8),
+    "dense": replace(forms.DENSE, batch=8),
+    "grouped": replace(forms.GROUPED, batch=8),
+    "depthwise": replace(forms.DENSE, batch=8, channels=(6, 6), groups=6),
+    "divided": replace(forms.DIVIDED, batch=8),
     # more than a fused sum of shifted products holds
-    "wide groups": replace(DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
-    "dense, channels first": replace(GROUPED, batch=8, groups=1),
-    "pointwise": replace(GROUPED, batch=8, groups=1, kernel=(1, 1), dilations=(1, 1)),
-    "large strides": replace(GROUPED, batch=8, fine=(23, 19), kernel=(7, 4), strides=(5, 4)),
-    "1-D": Form((11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2, batch=8),
-    "3-D": Form(
+    "wide groups": replace(forms.DENSE, batch=8, channels=(64, 96), groups=2, kernel=(3, 3)),
+    "dense, channels first": replace(forms.GROUPED, batch=8, groups=1),
+    "pointwise": replace(forms.GROUPED, batch=8, groups=1, kernel=(1, 1), dilations=(1, 1)),
+    "large strides": replace(forms.GROUPED, batch=8, fine=(23, 19), kernel=(7, 4), strides=(5, 4)),
+    "1-D": forms.Form((11,), (4,), (3,), (2,), (2,), (1,), (4, 6), 2, batch=8),
+    "3-D": forms.Form(
         (4, 5, 3), (2, 3, 2), (2, 1, 1), (1, 1, 2), (0, 2, 1), (1, 0, 0), (4, 6), 2, batch=8
     ),
 }  # fmt: skip
@@ -52,13 +38,13 @@ FORMS = {
 
 def operate(form, name, specs, dtype=np.float32):
     """An operation and its gradients on sharded arguments: exact; the results and collectives."""
-    arguments = operands(form, name, dtype, limit=4 if dtype == np.float32 else 2)
+    arguments = forms.operands(form, name, dtype, limit=4 if dtype == np.float32 else 2)
 
-    run = partial(with_gradients, form.op(name))
+    run = partial(forms.with_gradients, form.op(name))
     found, text = run_sharded(MESH, specs, run, *arguments)
     assert {x.dtype for x in found} == {np.dtype(dtype)}
     expected = form.exact_with_gradients(name, *arguments)
-    assert_equal(found, [oracle.round_to(x, dtype) for x in expected])
+    forms.assert_equal(found, [oracle.round_to(x, dtype) for x in expected])
     return found, collectives(text)
 
 
@@ -72,12 +58,12 @@ def along(form, slot_axes):
     return spec
 
 
-@alternately(FORMS)
+@forms.alternately(FORMS)
 def test_batch_sharded(form, name):
     """No gather anywhere; a kernel's gradient, which sums over the batch, reduces once."""
     spec = along(form, {"fine": "N", "coarse": "N"})
-    first, second, result = ROLES[name]
-    specs = [spec(slot) for slot in ROLES[name]]
+    first, second, result = forms.ROLES[name]
+    specs = [spec(slot) for slot in forms.ROLES[name]]
     if form in (FORMS["dense"], FORMS["grouped"]):
         # What is summed over devices is float32, and rounded once.
         assert operate(form, name, specs, jnp.bfloat16)[1] == {"all-reduce": 1}
@@ -89,8 +75,8 @@ def test_batch_sharded(form, name):
 
 
 WIDE = {
-    "dense": replace(DENSE, channels=(8, 16)),
-    "grouped": replace(GROUPED, channels=(16, 32), groups=8),
+    "dense": replace(forms.DENSE, channels=(8, 16)),
+    "grouped": replace(forms.GROUPED, channels=(16, 32), groups=8),
 }
 
 CHANNELS = [
@@ -100,30 +86,32 @@ CHANNELS = [
 
 
 @pytest.mark.parametrize("split", CHANNELS)
-@alternately(WIDE)
+@forms.alternately(WIDE)
 def test_channel_sharded(form, split, name):
     """One reduction, of the one result that sums over them; none where whole groups are split."""
     if form.groups > 1 and "fine" in split:
         split = {"fine": "C"}  # the kernel's fine axis is that of one group
     spec = along(form, split)
-    _, communication = operate(form, name, [spec(slot) for slot in ROLES[name]])
+    _, communication = operate(form, name, [spec(slot) for slot in forms.ROLES[name]])
     assert communication == ({"all-reduce": 1} if form.groups == 1 else {})
 
 
 MANY = {
-    "a kernel larger than the image": Form(
+    "a kernel larger than the image": forms.Form(
         (4, 4), (7, 7), (1, 1), (1, 1), (3, 3), (3, 3), (8, 8), 8
     ),
-    "channels that crowd": Form((5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512),
-    "many taps": Form((9, 9), (11, 11), (1, 1), (1, 1), (4, 4), (4, 4), (256, 256), 256),
+    "channels that crowd": forms.Form(
+        (5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512
+    ),
+    "many taps": forms.Form((9, 9), (11, 11), (1, 1), (1, 1), (4, 4), (4, 4), (256, 256), 256),
 }
 
 
-@each("form", MANY)
+@forms.each("form", MANY)
 def test_depthwise_channels_sharded(form):
     """Nothing is communicated, where other programs move channels about."""
     spec = along(form, {"kernel": "O", "coarse": "C", "fine": "C"})
-    specs = [spec(slot) for slot in ROLES["convolution"]]
+    specs = [spec(slot) for slot in forms.ROLES["convolution"]]
     assert operate(form, "convolution", specs)[1] == {}
 
 
@@ -138,14 +126,14 @@ def test_depthwise_channels_sharded(form):
 )
 def test_channels_split_within_groups(slot_axes, name):
     """More devices than groups: right, whatever is communicated."""
-    form = replace(GROUPED, channels=(16, 24))
+    form = replace(forms.GROUPED, channels=(16, 24))
     spec = along(form, slot_axes)
-    assert operate(form, name, [spec(slot) for slot in ROLES[name]])[1]  # something was split
+    assert operate(form, name, [spec(slot) for slot in forms.ROLES[name]])[1]  # something was split
 
 
-SPATIAL = Form((32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6))
+SPATIAL = forms.Form((32, 6), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (4, 6))
 DEPTHWISE = replace(SPATIAL, channels=(6, 6), groups=6)
-VOLUME = Form((32, 4, 3), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (4, 6))
+VOLUME = forms.Form((32, 4, 3), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (4, 6))
 SPATIAL_FORMS = {
     "dense": SPATIAL,
     "depthwise": DEPTHWISE,
@@ -158,18 +146,18 @@ SPATIAL_FORMS = {
     "many taps": replace(
         DEPTHWISE, fine=(88, 6), kernel=(11, 11), pads_begin=(5, 5), pads_end=(5, 5)
     ),
-    "1-D": Form((32,), (3,), (1,), (1,), (1,), (1,), (6, 6), 6),
+    "1-D": forms.Form((32,), (3,), (1,), (1,), (1,), (1,), (6, 6), 6),
     "3-D": VOLUME,
     "3-D, grouped": replace(VOLUME, groups=2),
-    "channels first": replace(SPATIAL, formats=CHANNELS_FIRST),
-    "depthwise, channels first": replace(DEPTHWISE, formats=CHANNELS_FIRST),
+    "channels first": replace(SPATIAL, formats=forms.CHANNELS_FIRST),
+    "depthwise, channels first": replace(DEPTHWISE, formats=forms.CHANNELS_FIRST),
 }  # fmt: skip
 
 
 SLOW = ("a halo at one end", "many taps", "1-D", "3-D, grouped", "depthwise, channels first")
 
 
-def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
+def assert_halos(text: str, form: forms.Form, data, parts: tuple[int, ...]):
     """Devices exchange no more at once than what windows reach into along an axis in parts."""
     sent = re.findall(r"\[([\d,]+)\]\S* collective-permute\(", text)
     shape = [f // n for f, n in zip(form.fine, parts, strict=True)]
@@ -182,28 +170,28 @@ def assert_halos(text: str, form: Form, data, parts: tuple[int, ...]):
     assert all(prod(map(int, shape.split(","))) <= halo for shape in sent)
 
 
-@alternately(SPATIAL_FORMS, slow=SLOW)
+@forms.alternately(SPATIAL_FORMS, slow=SLOW)
 def test_spatially_sharded(form, name):
     """Rows over the devices: right, and for a stride of 1 no more than halos are exchanged."""
-    a, b, t = operands(form, name)
+    a, b, t = forms.operands(form, name)
     rows = P(*[None] * form.axis("fine", "X"), "d")
-    specs = [P() if slot == "kernel" else rows for slot in ROLES[name]]
+    specs = [P() if slot == "kernel" else rows for slot in forms.ROLES[name]]
     found, text = run_sharded(MESH, specs[:2], form.op(name), a, b)
     np.testing.assert_array_equal(found, form.exact(name, a, b))
     assert set(collectives(text)) == {"collective-permute"}
     assert found.sharding.is_equivalent_to(NamedSharding(MESH, rows), a.ndim)
     assert_halos(text, form, a, (8, *[1] * (len(form.fine) - 1)))
 
-    pulled, text = run_sharded(MESH, specs, partial(gradients, form.op(name)), a, b, t)
+    pulled, text = run_sharded(MESH, specs, partial(forms.gradients, form.op(name)), a, b, t)
     if form.groups == 1 or 1 < len(form.fine) < prod(form.kernel) < 64:
         # else a weights gradient may gather: long rows added up piecewise, or many taps
         assert set(collectives(text)) <= {"collective-permute", "all-reduce"}
-    assert_equal(pulled, form.exact_gradients(name, a, b, t))
+    forms.assert_equal(pulled, form.exact_gradients(name, a, b, t))
 
 
 COLUMNS = {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")}
 COLUMNS |= {
-    f"{name}, channels first": replace(form, formats=CHANNELS_FIRST)
+    f"{name}, channels first": replace(form, formats=forms.CHANNELS_FIRST)
     for name, form in {
         **COLUMNS,
         "dilated": replace(DEPTHWISE, dilations=(1, 2)),
@@ -212,24 +200,24 @@ COLUMNS |= {
 }
 
 
-@alternately(COLUMNS, slow=("dense, channels first", "wide groups"))
+@forms.alternately(COLUMNS, slow=("dense, channels first", "wide groups"))
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_columns_sharded(both, form, name):
     """Columns over the devices, alone or with rows: halos only, also if they divide the batch."""
     reach = form.dilations[1] * (form.kernel[1] - 1)
     form = replace(form, batch=8, fine=(32, 32 * reach), pads_begin=(1, 2), pads_end=(1, reach - 2))
-    a, b, _ = operands(form, name)
+    a, b, _ = forms.operands(form, name)
     parts = (4, 2) if both else (1, 8)
     mesh = jax.make_mesh(parts, ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     split = P(*[None] * form.axis("fine", "X"), "x", "y")
-    specs = [split if slot != "kernel" else P() for slot in ROLES[name][:2]]
+    specs = [split if slot != "kernel" else P() for slot in forms.ROLES[name][:2]]
     result, text = run_sharded(mesh, specs, form.op(name), a, b)
     np.testing.assert_array_equal(result, form.exact(name, a, b))
     communication = set(collectives(text))
-    if ROLES[name][2] != "kernel":
+    if forms.ROLES[name][2] != "kernel":
         assert communication == {"collective-permute"}
         assert_halos(text, form, a, parts)
-    elif not (both and form.groups == 6 and form.formats == CHANNELS_FIRST):
+    elif not (both and form.groups == 6 and form.formats == forms.CHANNELS_FIRST):
         # there a weights gradient may gather
         assert communication <= {"collective-permute", "all-reduce"}
 
@@ -238,4 +226,4 @@ def test_columns_sharded(both, form, name):
 def test_strided_and_spatially_sharded(groups, name):
     form = replace(SPATIAL, fine=(33, 6), strides=(2, 1), pads_begin=(0, 1), groups=groups)
     coarse = P(None, "d")  # 16 rows; the 33 fine ones are not divisible
-    operate(form, name, [coarse if slot == "coarse" else P() for slot in ROLES[name]])
+    operate(form, name, [coarse if slot == "coarse" else P() for slot in forms.ROLES[name]])

@@ -14,21 +14,12 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from benchmarks import machine
-from tests.support.forms import (
-    DENSE,
-    EACH_SLOT,
-    FORMS,
-    GROUPED,
-    ROLES,
-    alternately,
-    each_slot,
-    integers,
-    operands,
-)
+from tests.support import forms
+from tests.support.lax_oracle import conv
 from tests.support.programs import collectives, contractions, primitives, run_sharded
 from tests.support.timing import takes_at_most
 
-each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+each_form = pytest.mark.parametrize("form", forms.FORMS.values(), ids=forms.FORMS)
 
 # For the first argument, the second and the result: every argument alone and both, with the
 # axis at both ends and in each place between.
@@ -39,7 +30,9 @@ PLACES = [(0, None, 0), (1, None, -1), (None, 0, 2), (None, 3, 1), (2, 1, 0), (-
 COUNTS = {1: lambda: 1, 8: lambda: 8}
 
 
-@pytest.fixture(params=[(DENSE, 1), (GROUPED, 8)], ids=["dense, one device", "grouped, several"])
+@pytest.fixture(
+    params=[(forms.DENSE, 1), (forms.GROUPED, 8)], ids=["dense, one device", "grouped, several"]
+)
 def form(request, patched):
     """Both orders in which a mapped axis merges with the batch; see `batching.py`."""
     form, devices = request.param
@@ -49,9 +42,9 @@ def form(request, patched):
 
 def mapped(form, name, places, size, seed=0):
     """Arguments with an axis of `size` more where `places` says."""
-    pair = operands(form, name)[:2]
+    pair = forms.operands(form, name)[:2]
     return tuple(
-        x if place is None else np.moveaxis(integers((size, *x.shape), seed + k), 0, place)
+        x if place is None else np.moveaxis(forms.integers((size, *x.shape), seed + k), 0, place)
         for k, (x, place) in enumerate(zip(pair, places, strict=False))
     )
 
@@ -66,7 +59,7 @@ def loop(form, name, places, *arguments):
     return np.stack([form.exact(name, *s) for s in slices], places[2])
 
 
-@each_slot
+@forms.each_slot
 def test_any_argument_and_axis(form, name):
     # A function of its own: a trace made for the other number of devices must not serve.
     op = form.op(name)
@@ -81,12 +74,12 @@ def test_any_argument_and_axis(form, name):
         np.testing.assert_array_equal(result, loop(form, name, places, *case))
 
 
-@each_slot
+@forms.each_slot
 def test_nested(form, name):
     """Three levels: over both arguments, over the second alone and over the first alone."""
     op = form.op(name)
-    a, b, _ = operands(form, name)
-    a, b = integers((2, *a.shape, 3), 1), integers((2, 4, *b.shape), 2)
+    a, b, _ = forms.operands(form, name)
+    a, b = forms.integers((2, *a.shape, 3), 1), forms.integers((2, 4, *b.shape), 2)
 
     def inner(a, b):
         return op(a, b)
@@ -96,14 +89,14 @@ def test_nested(form, name):
         np.testing.assert_array_equal(found[i, j, :, k], form.exact(name, a[i, ..., k], b[i, j]))
 
 
-@each_slot
+@forms.each_slot
 def test_one_contraction_whatever_the_size(name):
     """No loop and no copies of the operation: as many equations for 5 as for 2."""
     for places in PLACES[::2]:
         sizes = []
         for size in (2, 5):
-            jaxpr = jax.make_jaxpr(jax.vmap(GROUPED.op(name), places[:2], places[2]))(
-                *mapped(GROUPED, name, places, size)
+            jaxpr = jax.make_jaxpr(jax.vmap(forms.GROUPED.op(name), places[:2], places[2]))(
+                *mapped(forms.GROUPED, name, places, size)
             )
             assert len(contractions(jaxpr)) == 1
             assert not {"while", "scan", "concatenate"} & set(primitives(jaxpr))
@@ -111,7 +104,7 @@ def test_one_contraction_whatever_the_size(name):
         assert sizes[0] == sizes[1]
 
 
-@each_slot
+@forms.each_slot
 def test_per_example_gradients(form, name):
     """vmap of grad: of both arguments, the second of which is shared, and of two operations."""
     form = replace(form, batch=1)
@@ -128,22 +121,21 @@ def test_per_example_gradients(form, name):
             np.testing.assert_array_equal(of[i], expected)
 
 
-@each_slot
+@forms.each_slot
 def test_empty(name):
     """Nothing to map over, or batches that no device has a share of: right shapes and types."""
-    a, b = mapped(DENSE, name, (0, 1, 0), size=0)
-    found = jax.vmap(DENSE.op(name), (0, 1))(a, b)
-    assert found.shape == (0, *operands(DENSE, name)[2].shape)
+    a, b = mapped(forms.DENSE, name, (0, 1, 0), size=0)
+    found = jax.vmap(forms.DENSE.op(name), (0, 1))(a, b)
+    assert found.shape == (0, *forms.operands(forms.DENSE, name)[2].shape)
     assert found.dtype == a.dtype
-    form = replace(DENSE, batch=0)
-    a, b, t = operands(form, name)
+    form = replace(forms.DENSE, batch=0)
+    a, b, t = forms.operands(form, name)
     found = jax.vmap(form.op(name), (0, None))(np.stack([a, a]), b)
     np.testing.assert_array_equal(found, np.zeros((2, *t.shape)))
 
 
 # Beside shardings. A mapped axis and the batch merge into one; the sharded of the two must
 # be the major one, or the merge gathers the other's parts.
-
 AUTO = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 
 
@@ -151,7 +143,7 @@ AUTO = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 MAPPED = [(0, None, 0), (None, 0, 0), (0, 0, 0)]
 
 
-@pytest.mark.parametrize("name", EACH_SLOT)
+@pytest.mark.parametrize("name", forms.EACH_SLOT)
 @each_form
 def test_beside_a_sharded_batch(form, name):
     """vmap over an axis on every device, the batch being split: nothing is communicated.
@@ -159,7 +151,7 @@ def test_beside_a_sharded_batch(form, name):
     Of the data, or of the weights, with the data or without. Weights gradients are summed once.
     """
     form, split, one = replace(form, batch=8), P("d"), P(None, "d")
-    if ROLES[name][2] == "kernel":
+    if forms.ROLES[name][2] == "kernel":
         cases = [((0, 0, 0), [one, one])]
     else:
         cases = [((0, None, 0), [one, P()]), ((None, 0, 0), [split, P()]), ((0, 0, 0), [one, P()])]
@@ -171,7 +163,7 @@ def test_beside_a_sharded_batch(form, name):
         return [jax.vmap(form.op(name), places[:2])(a, b) for places, a, b in pairs]
 
     found, text = run_sharded(AUTO, [*chain(*specs)], run, *given)
-    assert collectives(text) == ({"all-reduce": 1} if ROLES[name][2] == "kernel" else {})
+    assert collectives(text) == ({"all-reduce": 1} if forms.ROLES[name][2] == "kernel" else {})
     for places, a, b, result in zip(every, given[::2], given[1::2], found, strict=True):
         np.testing.assert_array_equal(result, loop(form, name, places, a, b))
 
@@ -179,8 +171,11 @@ def test_beside_a_sharded_batch(form, name):
 @pytest.mark.parametrize(
     ("places", "form", "name"),
     [
-        *product(MAPPED, [GROUPED], EACH_SLOT),
-        *((places, DENSE, name) for places, name in zip(MAPPED, EACH_SLOT, strict=True)),
+        *product(MAPPED, [forms.GROUPED], forms.EACH_SLOT),
+        *(
+            (places, forms.DENSE, name)
+            for places, name in zip(MAPPED, forms.EACH_SLOT, strict=True)
+        ),
     ],
     ids=str,
 )
@@ -197,11 +192,11 @@ def test_over_a_sharded_axis(places, form, name):
     np.testing.assert_array_equal(found, loop(form, name, places, a, b))
 
 
-@alternately(FORMS)
+@forms.alternately(forms.FORMS)
 def test_per_example_gradients_of_sharded_examples(form, name):
     """Each device has those of its own examples."""
     form = replace(form, batch=1)
-    a, b, t = operands(replace(form, batch=8), name)
+    a, b, t = forms.operands(replace(form, batch=8), name)
     op = form.op(name)
 
     def gradient(x, t):
@@ -220,7 +215,6 @@ def test_per_example_gradients_of_sharded_examples(form, name):
 
 
 # Timed: per-example weight gradients of a small network, against what one would write in lax.
-
 BATCH = 32
 SHAPES = ((3, 3, 3, 16), (3, 3, 8, 32), (3, 3, 32, 32))
 STRIDES, GROUPS = (1, 2, 2), (1, 2, 1)
@@ -238,14 +232,7 @@ def ours(x, w, stride, groups):
 
 
 def plain(x, w, stride, groups):
-    return lax.conv_general_dilated(
-        x,
-        w,
-        (stride, stride),
-        ((1, 1), (1, 1)),
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        feature_group_count=groups,
-    )
+    return conv(x, w, (stride, stride), ((1, 1), (1, 1)), groups)
 
 
 def patches(x, w, stride, groups):
@@ -262,14 +249,12 @@ def patches(x, w, stride, groups):
     return jnp.einsum("nyxtgi,tigo->nyxgo", taps, w).reshape(*taps.shape[:3], -1)
 
 
-def per_example(convolution):
+def per_example(convolution, mapped=jax.vmap):
     gradient = jax.grad(partial(network, convolution))
-    return lambda weights, x: jax.vmap(gradient, (None, 0))(weights, x[:, None])
+    return lambda weights, x: mapped(lambda x: gradient(weights, x[None]))(x)
 
 
-def one_by_one(convolution):
-    gradient = jax.grad(partial(network, convolution))
-    return lambda weights, x: lax.map(lambda x: gradient(weights, x[None]), x)
+one_by_one = partial(per_example, mapped=lambda function: partial(lax.map, function))
 
 
 @pytest.mark.timed
