@@ -21,8 +21,8 @@ from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
+from jaxconv._base.messages import one_line
 from jaxconv._checks import qualify, selfcheck
-from jaxconv._checks.cases import one_line
 from jaxconv._tools import clock
 
 RUN = "python -m jaxconv run [--profile] SCRIPT [ARGUMENT ...]"
@@ -135,7 +135,7 @@ def print_devices() -> None:
     backend = jax.default_backend()
     print(f"{python} on {platform.machine()}, backend {backend}: {devices}")
     if backend == "cpu":
-        reason = _lowering.unavailable()
+        reason = _lowering.why_unavailable()
         print(f"oneDNN: {'in use' if reason is None else 'not in use, ' + reason}")
     print(f"install: {'on' if jaxconv.enabled() else 'off; JAXCONV_INSTALL=1 turns it on'}")
 

@@ -25,7 +25,7 @@ def explicit(aval: Any) -> NamedSharding | None:
     return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
 
 
-def canonical(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
+def parse_out_sharding(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
     """Parse a user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
     if sharding is None:
         return None

@@ -79,3 +79,8 @@ def named(op: str, names: Mapping[str, str] = MappingProxyType({})) -> Iterator[
         if not error.args or not isinstance(message := error.args[0], Refusal):
             raise
         raise type(error)(message.rename(op, names)) from error.__cause__
+
+
+def one_line(error: Exception) -> str:
+    """Write an error without its traceback and the tail of its message."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"

@@ -17,6 +17,7 @@ import numpy as np
 
 import jaxconv
 from jaxconv._base.geometry import Slot
+from jaxconv._base.messages import one_line
 from jaxconv._checks.layer import Layer, contract
 from jaxconv._rules.op import OPS
 
@@ -223,8 +224,3 @@ def compare(case: Case) -> str:
     except Exception as error:  # shown as a line, not as a traceback
         return f"{case}: {one_line(error)}"
     return next((f"{case}: {one.wrong}" for one in judged if one.wrong), "")
-
-
-def one_line(error: Exception) -> str:
-    """Write an error without its traceback and the tail of its message."""
-    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"

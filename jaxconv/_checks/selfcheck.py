@@ -10,8 +10,9 @@ from collections import Counter
 
 import jax
 
+from jaxconv._base.messages import one_line
 from jaxconv._checks import cases
-from jaxconv._checks.cases import DTYPES, OPERATIONS, Case, Judgement, compare, one_line
+from jaxconv._checks.cases import DTYPES, OPERATIONS, Case, Judgement, compare
 from jaxconv._checks.layer import Layer
 from jaxconv._rules.layouts import DATA_FORMATS, WEIGHTS_FORMATS
 from jaxconv._tools.clock import draw_bar

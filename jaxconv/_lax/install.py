@@ -43,7 +43,7 @@ FASTER = "lax is faster: a weights gradient from one channel to one"
 EIGHT_BITS = "8-bit integers, which are taken over on CPU alone"
 
 #: A platform that can be asked for -> JAX's names for it.
-PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
+JAX_PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 
 
 class Scope(NamedTuple):
@@ -127,8 +127,8 @@ def install(
       [1.0, 12.0, 24.0, 40.0]
       >>> jaxconv.uninstall()
     """
-    if platform not in [*PLATFORMS]:  # a list, for what has no hash
-        known = either(map(repr, PLATFORMS))
+    if platform not in [*JAX_PLATFORMS]:  # a list, for what has no hash
+        known = either(map(repr, JAX_PLATFORMS))
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
     scope = Scope(platform, _parse_directions("only", only), _parse_directions("without", without))
     register(platform)
@@ -200,7 +200,7 @@ def find_mapped(
     """Find the contraction or max pool that a primitive is, if any; and why lax keeps it, or ""."""
     primitive, operands, (result,), params = equation
     mapped: Mapped | MaxPool | str
-    if primitive is POOL_P:
+    if primitive is max_pool.PRIMITIVE:
         mapped = max_pool.as_max_pool(operands, **params)
     else:
         mapped = as_contraction(operands, result, **params)
@@ -292,6 +292,10 @@ def _lower(
     return original(ctx, *values, **params)
 
 
+#: The first failure that a user was warned of.
+_FAILURES: list[str] = []
+
+
 def _warn_of_failure(reason: str) -> None:
     """Warn of the first failure of this process; `profile` and the log have all."""
     if not _FAILURES:
@@ -303,17 +307,10 @@ def _warn_of_failure(reason: str) -> None:
         )
 
 
-#: The primitive that is the gradient of pools.
-POOL_P = lax.select_and_scatter_add_p
-
-#: The first failure that a user was warned of.
-_FAILURES: list[str] = []
-
-
 def register(platform: str = "cpu") -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
-    primitives = [lax.conv_general_dilated_p, *([POOL_P] if platform == "cpu" else [])]
-    for primitive, name in itertools.product(primitives, PLATFORMS[platform]):
+    primitives = [lax.conv_general_dilated_p, *([max_pool.PRIMITIVE] if platform == "cpu" else [])]
+    for primitive, name in itertools.product(primitives, JAX_PLATFORMS[platform]):
         original = find_lowering_rule(primitive, name)
         if not (isinstance(original, partial) and original.func is _lower):
             rule = partial(_lower, original=original, platform=platform, primitive=primitive)

@@ -26,6 +26,9 @@ from jaxconv._base.listeners import Steps
 from jaxconv._base.typing import Shape, Typed
 from jaxconv._lax.from_lax import EMPTY
 
+#: lax's primitive.
+PRIMITIVE = lax.select_and_scatter_add_p
+
 #: Most taps of a window, and half for windows that overlap. With more, lax's loop compiles faster.
 MAX_TAPS = 64
 

@@ -11,7 +11,7 @@ forms/            the forms
 """
 
 from jaxconv._lowering.force import CHOSEN, FORMS, PORTABLE, Measured, Recorder, forced
-from jaxconv._lowering.onednn_here import UntestedJaxlibWarning, unavailable
+from jaxconv._lowering.onednn_here import UntestedJaxlibWarning, why_unavailable
 from jaxconv._lowering.plan import TABLES, Plan, choose_plan, lower
 from jaxconv._lowering.problem import Problem, problem_of
 
@@ -29,5 +29,5 @@ __all__ = [
     "forced",
     "lower",
     "problem_of",
-    "unavailable",
+    "why_unavailable",
 ]

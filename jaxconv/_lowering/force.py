@@ -17,6 +17,7 @@ import jax
 
 from jaxconv._base.contexts import FORCED
 from jaxconv._lowering import cpu, tpu
+from jaxconv._lowering.onednn_here import read_cpuinfo
 from jaxconv._lowering.problem import Form, Problem
 
 #: All forms that can be forced on CPU, by name; for tests, those of TPU, too, but not those of GPU:
@@ -35,7 +36,7 @@ PORTABLE = "portable"
 CHOSEN = "chosen"
 
 #: A form counts as faster if its time is at most this part of the time of the table's choice.
-MAX_TIME_RATIO = 0.95
+MAX_OF_CHOSEN = 0.95
 
 
 class Measured:
@@ -55,7 +56,7 @@ class Measured:
         """
         times = {} if problem.partitioned else self.milliseconds.get(name_problem(problem), {})
         fastest = min(times, key=times.__getitem__, default=CHOSEN)
-        if fastest == CHOSEN or times[fastest] > MAX_TIME_RATIO * times.get(CHOSEN, 0.0):
+        if fastest == CHOSEN or times[fastest] > MAX_OF_CHOSEN * times.get(CHOSEN, 0.0):
             return None, ""
         return fastest, f"measured: {times[fastest]:.3g} ms, by the table {times[CHOSEN]:.3g}"
 
@@ -193,10 +194,7 @@ def _describe_machine() -> str:
 
 def _describe_processor() -> str:
     """Name the processor, its family and its model, which virtual machines do not hide."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+    fields = read_cpuinfo()
     keys = ("model name", "cpu family", "model", "CPU implementer", "CPU part")  # x86, and Arm
-    return " ".join(fields[key] for key in keys if fields.get(key)) or platform.machine()
+    named = " ".join(fields[key] for key in keys if fields.get(key))
+    return named or platform.processor() or platform.machine()

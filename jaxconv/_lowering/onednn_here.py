@@ -39,7 +39,7 @@ BELOW_AVX2 = {"SSE41", "AVX"}
 BELOW_AVX512 = BELOW_AVX2 | {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
 BELOW_BFLOAT16 = BELOW_AVX512 | {"AVX512_CORE", "AVX512_CORE_VNNI"}
 
-#: Where Linux lists the features of the processor.
+#: Where Linux describes the processor.
 CPUINFO = Path("/proc/cpuinfo")
 
 # XLA's serialiser takes the thunk of the call for a thunk of another class, and reads memory that
@@ -56,7 +56,7 @@ class UntestedJaxlibWarning(UserWarning):
     """oneDNN is not used: its call in this release of jaxlib was not tested, or failed the test."""
 
 
-def unavailable() -> str | None:
+def why_unavailable() -> str | None:
     """Say why programs that are lowered now do not call oneDNN; None if programs may."""
     asked = environment.read("JAXCONV_ONEDNN", (OFF, SAFE, ALWAYS), SAFE)
     if asked == OFF:
@@ -94,7 +94,7 @@ def _why_unsafe() -> str | None:
 
 def warn_once() -> None:
     """Say once in a process that programs run without oneDNN for a reason that few expect."""
-    reason = unavailable()
+    reason = why_unavailable()
     if reason is not None and reason in (CACHED, _why_unsafe()):
         _warn(reason)
 
@@ -119,11 +119,16 @@ def multiplies(dtype: DType) -> bool:
 @cache
 def features() -> frozenset[str]:
     """The features of the processor, by Linux's names."""
+    return frozenset(read_cpuinfo().get("flags", "").split())
+
+
+def read_cpuinfo() -> dict[str, str]:
+    """What Linux says of the processor, by name; nothing elsewhere."""
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
-        return frozenset()
-    return frozenset(next((x for x in lines if x.startswith("flags")), "").split())
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
 
 
 def has_avx512() -> bool:

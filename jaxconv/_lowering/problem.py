@@ -200,7 +200,7 @@ def problem_of(
         shapes["coarse"][data.channel] // groups,
         dtype if dtype.itemsize == 8 else first.dtype,  # float64 sums need float64 operands
         devices=target.devices,
-        onednn=target.may_call_onednn and onednn_here.unavailable() is None,
+        onednn=target.may_call_onednn and onednn_here.why_unavailable() is None,
         finish=finish,
     )
 

@@ -72,7 +72,7 @@ def operate(
         op.order_by_slot(precisions),
         dtype,
         parse.activation(op.name, activation, alpha),
-        meshes.canonical(op.name, out_sharding, resolved.shape(op.result)),
+        meshes.parse_out_sharding(op.name, out_sharding, resolved.shape(op.result)),
     )
     out: Array = _JITTED[op.name](static, *op.order_by_slot((first, second)), bias, residual)
     return out

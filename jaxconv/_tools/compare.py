@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxconv._base.contexts import FORCED
 from jaxconv._base.listeners import Lowered
+from jaxconv._base.messages import one_line
 from jaxconv._lax.install import bind_mapped, installed
 from jaxconv._tools.clock import call_in_thread, draw_bar, race, time_call
 from jaxconv._tools.flops import count_bytes
@@ -89,8 +90,7 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
             times = call_in_thread(wide, _time_both, lowered)
             listed.append(Compared(format_cells(row), row.count, *times))
         except Exception as error:
-            first = f"{type(error).__name__}: {error}".splitlines()[0]
-            failed.append(f"{cut(format_cells(row))}\n{cut(f'  failed: {first}')}")
+            failed.append(f"{cut(format_cells(row))}\n{cut(f'  failed: {one_line(error)}')}")
     if on_terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     listed.sort(key=lambda c: c.lax / c.jaxconv)

@@ -139,7 +139,7 @@ def explain(
         flops=flops,
         bytes=size,
         temp_bytes=None if memory is None else memory.temp_size_in_bytes,
-        no_onednn=_lowering.unavailable() if platform == "cpu" else None,
+        no_onednn=_lowering.why_unavailable() if platform == "cpu" else None,
         resolved=resolved,
     )
 

@@ -2,12 +2,11 @@
 
 import math
 
-from jax import lax
-
 from jaxconv._base.geometry import Axis
 from jaxconv._base.listeners import Lowered
 from jaxconv._base.target import Target
 from jaxconv._contract.contractions import SLOTS
+from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction
 from jaxconv._lowering import problem_of
 
@@ -18,7 +17,7 @@ def count_flops(lowered: Lowered) -> int | None:
     Products with the zeros of lhs_dilation count only where there is a stride, too.
     """
     primitive, (first, second, *_), (result,), params = lowered.contraction or lowered.equation
-    if primitive is lax.select_and_scatter_add_p:
+    if primitive is max_pool.PRIMITIVE:
         return 0
     if geometry := params.get("geometry"):
         slot, dtype = SLOTS[primitive], params["dtype"]

@@ -11,6 +11,7 @@ from jax import lax
 from jaxconv._base.geometry import Slot
 from jaxconv._base.listeners import Lowered
 from jaxconv._contract.contractions import SLOTS
+from jaxconv._lax import max_pool
 from jaxconv._tools.flops import count_flops
 from jaxconv._tools.log import Origin, describe
 
@@ -70,7 +71,7 @@ class Row:
 def make_row(lowered: Lowered, origins: Sequence[Origin]) -> Row:
     """The row of convolutions that were lowered like this one, written at these lines."""
     equation, contraction, how, devices, _ = lowered
-    by_lax = equation.primitive in (lax.conv_general_dilated_p, lax.select_and_scatter_add_p)
+    by_lax = equation.primitive in (lax.conv_general_dilated_p, max_pool.PRIMITIVE)
     forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
     return Row(
         count=len(origins),

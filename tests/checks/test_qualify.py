@@ -36,7 +36,7 @@ def keep(verdict):
 
 @POSSIBLE
 def test_a_jaxlib_that_nobody_tested_warns_once(untested):
-    assert _lowering.unavailable().startswith(REASON)
+    assert _lowering.why_unavailable().startswith(REASON)
     with pytest.warns(jaxconv.UntestedJaxlibWarning, match="python -m jaxconv --qualify"):
         onednn_here.warn_once()
     with warnings.catch_warnings():
@@ -48,10 +48,10 @@ def test_a_jaxlib_that_nobody_tested_warns_once(untested):
 def test_a_verdict_decides_and_is_kept_beside_others(untested):
     onednn_here.write_verdict(Verdict(False, "of another processor"), {"avx2"}, "")
     keep(Verdict(True, "all exact"))
-    assert _lowering.unavailable() is None
+    assert _lowering.why_unavailable() is None
     onednn_here.warn_once()  # without a warning
     keep(Verdict(False, "it hangs"))
-    assert _lowering.unavailable() == "`python -m jaxconv --qualify` found here: it hangs"
+    assert _lowering.why_unavailable() == "`python -m jaxconv --qualify` found here: it hangs"
     assert len(json.loads(untested.read_text())) == 2
     assert onednn_here.read_verdict({"avx2"}, "") == (False, "of another processor")
     assert onednn_here.read_verdict({"avx2"}, "AVX2") is None
@@ -60,9 +60,9 @@ def test_a_verdict_decides_and_is_kept_beside_others(untested):
 @POSSIBLE
 def test_a_bad_verdict_counts_for_a_known_release(untested, monkeypatch):
     monkeypatch.setattr(onednn_here, "TESTED_RELEASES", (onednn_here.version("jaxlib"),))
-    assert _lowering.unavailable() is None
+    assert _lowering.why_unavailable() is None
     keep(Verdict(False, "wrong"))
-    assert "found here: wrong" in _lowering.unavailable()
+    assert "found here: wrong" in _lowering.why_unavailable()
 
 
 @POSSIBLE
@@ -71,9 +71,9 @@ def test_a_damaged_file_is_ignored_with_a_warning(untested, text):
     key = onednn_here._key(onednn_here.features(), onednn_here.held_to())
     untested.write_text(text.replace("KEY", key))
     with pytest.warns(UserWarning, match=r"onednn\.json cannot be read and is ignored"):
-        assert _lowering.unavailable().startswith(REASON)
+        assert _lowering.why_unavailable().startswith(REASON)
     keep(Verdict(True, "all exact"))
-    assert _lowering.unavailable() is None
+    assert _lowering.why_unavailable() is None
 
 
 def test_without_a_folder_nothing_is_kept(monkeypatch, tmp_path):
@@ -144,4 +144,4 @@ def test_this_release_is_good_and_the_library_then_calls_onednn(untested, monkey
     assert "good: jaxconv calls oneDNN here" in out
     assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("Kept"))
     forget()
-    assert _lowering.unavailable() is None
+    assert _lowering.why_unavailable() is None

@@ -67,7 +67,7 @@ def made(monkeypatch):
         return call
 
     monkeypatch.setattr(jax.ffi, "ffi_call", ffi_call)
-    monkeypatch.setattr(onednn_here, "unavailable", lambda: None)
+    monkeypatch.setattr(onednn_here, "why_unavailable", lambda: None)
     return calls
 
 

@@ -100,7 +100,7 @@ def test_no_program_that_jax_would_cache_has_the_call(
 
 
 def test_a_line_of_the_log_says_so_once(monkeypatch, caplog):
-    monkeypatch.setattr(onednn_here, "unavailable", lambda: onednn_here.CACHED)
+    monkeypatch.setattr(onednn_here, "why_unavailable", lambda: onednn_here.CACHED)
     onednn_here._warn.cache_clear()
     with caplog.at_level(logging.WARNING, "jaxconv"):
         onednn_here.warn_once()

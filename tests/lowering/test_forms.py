@@ -173,7 +173,7 @@ def several(problem):
 
 def test_every_form_claims_something():
     for form in FORMS:
-        if form == "onednn" and _lowering.unavailable():
+        if form == "onednn" and _lowering.why_unavailable():
             continue
         if form == "by block":  # of more data than tests have: `test_exact_in_blocks`
             continue

@@ -39,7 +39,7 @@ def test_on_by_default_and_off_by_name():
         assert not calls(jaxconv.convolution, *types())
 
 
-REASON = "from jaxconv import _lowering; print(_lowering.unavailable())"
+REASON = "from jaxconv import _lowering; print(_lowering.why_unavailable())"
 
 
 def test_the_environment_turns_it_off():
@@ -53,9 +53,9 @@ def test_an_odd_value_of_the_environment_warns_once(monkeypatch):
     with pytest.warns(UserWarning, match=text):
         # Sizes of this test alone: JAX keeps what it has compiled.
         jaxconv.convolution(jnp.ones((1, 37, 3)), jnp.ones((1, 3, 41)))
-    found = onednn_here.unavailable()  # a second warning would be an error
+    found = onednn_here.why_unavailable()  # a second warning would be an error
     monkeypatch.delenv("JAXCONV_ONEDNN")
-    assert onednn_here.unavailable() == found
+    assert onednn_here.why_unavailable() == found
 
 
 @HERE
@@ -82,7 +82,7 @@ def asked_anew():
 def test_elsewhere_it_is_off(name, value, reason, asked_anew, monkeypatch):
     monkeypatch.delenv("JAXCONV_ONEDNN", raising=False)
     monkeypatch.setattr(onednn_here, name, value)
-    assert reason in onednn_here.unavailable() or sys.platform != "linux"
+    assert reason in onednn_here.why_unavailable() or sys.platform != "linux"
 
 
 @pytest.mark.parametrize("held_to", ["AVX2", "avx2_vnni_2", "AVX512_CORE"])

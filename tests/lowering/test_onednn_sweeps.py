@@ -160,7 +160,7 @@ def test_in_the_call(layer, dtype):
     bias = integers((exact.shape[channel],), 3, np.float32, 9)
     residual = integers(exact.shape, 4, np.float32, 99)
     exact_bias = exact + (bias.reshape(-1, 1, 1) if channel == 1 else bias)
-    native = onednn_here.unavailable() is None and onednn_here.multiplies(jnp.dtype(dtype))
+    native = onednn_here.why_unavailable() is None and onednn_here.multiplies(jnp.dtype(dtype))
     given = [jnp.asarray(x, dtype) for x in (src, weights, bias, residual)]
 
     def run(activation, add):
@@ -213,6 +213,6 @@ def test_smooth_functions_in_the_call(activation):
     spoilt = apply(x.at[0, 3, 5, 7].set(np.nan))
     assert np.isnan(spoilt[0, 3, 5]).all()
     assert np.isnan(spoilt).sum() == 9 * 32
-    if onednn_here.unavailable() is None and onednn_here.multiplies(jnp.dtype(BF16)):
+    if onednn_here.why_unavailable() is None and onednn_here.multiplies(jnp.dtype(BF16)):
         named = onednn.FUSED.get(activation, "BIAS")
         assert named in apply.lower(x).as_text()

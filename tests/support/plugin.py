@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 #: For tests of oneDNN's call.
 HERE = pytest.mark.skipif(
-    _lowering.unavailable() is not None, reason=f"without oneDNN: {_lowering.unavailable()}"
+    _lowering.why_unavailable() is not None, reason=f"without oneDNN: {_lowering.why_unavailable()}"
 )
 
 

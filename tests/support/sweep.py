@@ -18,7 +18,7 @@ from tests.support.small import SLOTS, TO, claims, draw, expected, kind, tensors
 def run(seed: int, count: int, named: bool) -> None:
     """Compute so many problems on one core, and exit with an error if one is not exact."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    assert _lowering.unavailable() is None, _lowering.unavailable()
+    assert _lowering.why_unavailable() is None, _lowering.why_unavailable()
     if named and (wrong := selfcheck.check_named()):
         sys.exit("; ".join(wrong))
     calls = list(_calls(seed, count))

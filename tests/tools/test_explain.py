@@ -142,6 +142,6 @@ def test_what_is_no_operation_is_said_of_explain():
 
 def test_it_says_why_onednn_is_not_used():
     found = jaxconv.explain("convolution", SRC, WEIGHTS)
-    assert found.no_onednn == _lowering.unavailable()
+    assert found.no_onednn == _lowering.why_unavailable()
     lines = str(replace(found, no_onednn="the reason")).splitlines()
     assert lines[-2] == "  without oneDNN: the reason"

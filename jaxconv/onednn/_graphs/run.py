@@ -110,7 +110,7 @@ def _compute_partition(node: Node, arrays: Arrays, precision: PrecisionLike) -> 
     """Compute a convolution and its followers, if any, in float32, and round once."""
     dtype = DTYPES.get(node.chain[-1].outputs[0].dtype)
     with _blame_node(node):
-        function, arguments = _prepare_call(node, arrays, precision)
+        function, arguments = _call_of_node(node, arrays, precision)
         # The convolution's own errors come first, as if nothing followed.
         alone = resolve(function, **arguments)
         own_dtype = DTYPES.get(node.outputs[0].dtype, arrays[node.inputs[0].id].dtype)
@@ -138,10 +138,10 @@ def convolution_calls(
         precision = fpmath_precision("graph", graph.fpmath_mode)
     for node in graph.nodes:
         if node.kind not in SPECS:
-            yield node, *_prepare_call(node, arrays, precision)
+            yield node, *_call_of_node(node, arrays, precision)
 
 
-def _prepare_call(
+def _call_of_node(
     node: Node, arrays: Mapping[int, Any], precision: PrecisionLike
 ) -> tuple[Callable[..., Array], dict[str, Any]]:
     values, [out] = [arrays[tensor.id] for tensor in node.inputs], node.outputs
