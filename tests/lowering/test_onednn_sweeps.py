@@ -23,11 +23,13 @@ from tests.support.plugin import HERE, prints
 
 
 @HERE
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("dilations", [1, (1, 2)])
-@pytest.mark.parametrize(("batch", "rows"), [(1, 20), (6, 15)])
-def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, patched):
-    """Bands of one image; of six, three at a time, and some rows of each. A NaN of the fine tensor
-    reaches the taps that read it, and one of the coarse tensor the results of its channel."""
+@pytest.mark.parametrize(("batch", "rows"), [(1, 20), (6, 15), (8, 15)])
+def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, dtype, patched):
+    """Bands of one image; of six, three at a time, of eight, four, which stay bfloat16; and some
+    rows of each. A NaN of the fine tensor reaches the taps that read it, and one of the coarse
+    tensor the results of its channel."""
     patched(onednn_weights, "MAX_WHOLE_BYTES", 1 << 10)
     patched(onednn_weights, "MAX_COARSE_BYTES", 1 << 12)
     patched(onednn_weights, "IMAGES", 4)
@@ -40,8 +42,9 @@ def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, patch
     diff = rng.integers(-3, 4, dst.shape).astype(np.float32)
 
     def gradient(src, diff):
-        weights = 3, 4, 16, 24
-        return jaxconv.convolution_backward_weights(src, diff, weights, **attributes)
+        more = attributes | {"preferred_element_type": np.float32}
+        src, diff = src.astype(dtype), diff.astype(dtype)
+        return jaxconv.convolution_backward_weights(src, diff, (3, 4, 16, 24), **more)
 
     with jaxconv.forced("onednn-weights"):
         assert "stablehlo.while" in jax.jit(gradient).lower(src, diff).as_text()
