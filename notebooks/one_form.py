@@ -1,6 +1,6 @@
 """The picture of the form: six operations as three ways to read one table.
 
-`python one_form.py` writes one_form.svg again, the picture in the README.
+`python one_form.py` writes one_form.svg again, the picture on the first page.
 """
 
 from math import nan

@@ -191,6 +191,20 @@ def private_attributes(source):
                 yield ast.unparse(node)
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import jax\nx = jax.core._x.y", ["jax.core._x"]),
+        ("import jax.numpy as jnp\njnp.ones(3)[0]._x()", ["jnp.ones(3)[0]._x"]),
+        ("from jax.interpreters import mlir as m\nm._lowerings[0]", ["m._lowerings"]),
+        ("from jaxconv._base.jax_names import mlir\nmlir._lowerings", ["mlir._lowerings"]),
+        ("import jax, numpy\njax.__version__, numpy._core, jax.jit", []),
+    ],
+)
+def test_private_attributes_are_found(source, found):
+    assert [*private_attributes(source)] == found
+
+
 def test_no_private_attribute_of_jax_is_used_but_in_one_file():
     found = {name: {*private_attributes(source)} for name, source in SOURCES.items()}
     used = {name: private for name, private in found.items() if private}

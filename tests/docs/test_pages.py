@@ -162,6 +162,10 @@ def test_the_means_in_the_readme_are_those_of_the_tables():
     assert "1.4 to 8.5 times faster on CPU, by geometric mean of seven Keras\nmodels 3.4" in text
 
 
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
 def drawn(path):
     """The words and the colours of a drawing, in their order."""
     words, fills = [], []
@@ -181,6 +185,7 @@ def test_the_drawings_are_current(tmp_path, monkeypatch):
     importlib.import_module("drawings").save(tmp_path)
     importlib.import_module("one_form").save(tmp_path / "one_form.svg")
     committed = {path.name: path for folder in folders for path in folder.glob("*.svg")}
+    assert committed["one_form.svg"].stat().st_size < 40_000  # the first page shows it
     assert {path.name for path in tmp_path.iterdir()} == set(committed)
     for name, path in committed.items():
         assert drawn(path) == drawn(tmp_path / name), name

@@ -78,7 +78,7 @@ LOWERING = faults(
       "self.kernel, self.dilation, self.stride,", "self.kernel, self.stride, self.dilation,"),
     ),
     ("_lowering/forms/onednn_weights.py",
-     ("blocks of rows that slide begin one row apart", "rows * first.stride, _view", "rows, _view"),
+     ("blocks of rows that slide begin one row apart", "rows * first.stride, _b", "rows, _b"),
      ("a fine channel meets the coarse channels of another pair",
       "(data[..., None], (*data.shape, o))", "(data[..., None, :], (*data.shape[:-1], o, i))"),
      ("oneDNN's weights gradient reads blocks of rows without the stride", ", first.stride", ", 1"),

@@ -43,10 +43,8 @@ def _few_pairs(p: Problem) -> bool:
 
 def _few_terms(p: Problem) -> bool:
     """Whether groups have few pairs of channels, and few factors, for one fused loop."""
-    few = (
-        p.fine_channels <= common.MAX_GROUP_CHANNELS
-        and p.taps * p.fine_channels <= MAX_WRITTEN_FACTORS
-    )
+    i = p.fine_channels
+    few = i <= common.MAX_GROUP_CHANNELS and p.taps * i <= MAX_WRITTEN_FACTORS
     return _few_pairs(p) and few
 
 
@@ -164,7 +162,7 @@ def _many_taps(p: Problem) -> bool:
 MIN_GROUP_WINDOWS_BYTES = 4 << 20
 
 
-def _wide_groups(p: Problem) -> bool:
+def _groups_alone(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
     [one] = split.split_groups(p)
     swapped = rewrite.SWAP.fills(one) and _narrow_coarse(one)
@@ -247,7 +245,7 @@ TABLE: Table = (
     Line("grouped-sharded", dots.BY_TAP, _dots_only, common.GATHERS),
     Line("few-terms", multiply_adds.FORM, _few_terms, common.FEW_TERMS),
     Line("many-taps", split.PIECES, _many_taps, common.MANY_TAPS),
-    Line("wide-groups", split.GROUPS, _wide_groups, common.ALONE),
+    Line("wide-groups", split.GROUPS, _groups_alone, common.ALONE),
     Line("dots-of-windows", im2col.FORM, _dots_of_windows, common.DOTS_WIN),
     common.ALL_OTHERS,
 )

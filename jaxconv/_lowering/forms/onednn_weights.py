@@ -230,7 +230,7 @@ def _choose_rows(problem: Problem) -> int:
     return find_divisor(rows, onednn.MAX_TAPS // math.prod(others))
 
 
-def _view_rows(problem: Problem) -> tuple[Axis, ...]:
+def _block_axes(problem: Problem) -> tuple[Axis, ...]:
     """The axes of a block; if an image has several, the first axis is padded before."""
     first, *others = problem.geometry.axes
     rows = _choose_rows(problem)
@@ -241,7 +241,7 @@ def _view_rows(problem: Problem) -> tuple[Axis, ...]:
 
 def split_images(problem: Problem) -> tuple[Problem, ...]:
     channels = problem.geometry.groups * problem.fine_channels * problem.coarse_channels
-    axes = tuple(a.exchanged() for a in _view_rows(problem))
+    axes = tuple(a.exchanged() for a in _block_axes(problem))
     geometry = replace(problem.geometry.canonical(), axes=axes).with_groups(channels)
     part = replace(problem, result="coarse", geometry=geometry, batch=1)
     return (replace(part, fine_channels=1, coarse_channels=1),)
@@ -264,7 +264,7 @@ def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         return split_groups(reorder(x, geometry.data.spec, last.data.spec), groups)
 
     def block(n: Index) -> Array:
-        data = read(fine, n, rows * first.stride, _view_rows(problem)[0].fine)
+        data = read(fine, n, rows * first.stride, _block_axes(problem)[0].fine)
         kernel = read(coarse, n, rows, rows)[0]
         # For each pair of channels of a group, (g, i, o).
         data = jnp.broadcast_to(data[..., None], (*data.shape, o))
