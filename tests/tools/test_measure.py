@@ -55,6 +55,18 @@ def program(function, *args):
     return jax.jit(function).lower(*args).as_text()
 
 
+def test_no_call_always_follows_the_same(monkeypatch):
+    """Or it would always find the caches as that left them."""
+    monkeypatch.setattr(clock, "BUDGET_SECONDS", 0.0)
+    heard = []
+    clock.race({name: partial(heard.append, name) for name in "abcd"})
+    turns, again = heard[::2], heard[1::2]
+    assert turns == again
+    rounds = ["".join(turns[n : n + 4]) for n in range(0, len(turns), 4)]
+    assert len(set(rounds)) == len(rounds) == clock.MIN_ROUNDS
+    assert {"".join(sorted(each)) for each in rounds} == {"abcd"}
+
+
 @pytest.mark.parametrize("op", EACH_SLOT)
 @pytest.mark.parametrize("form", [DENSE, DEPTHWISE, replace(DEPTHWISE, formats=CHANNELS_FIRST)])
 def test_one_contraction_of_the_shapes_at_hand(op, form, briefly):
