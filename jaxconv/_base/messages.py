@@ -32,7 +32,10 @@ def either(names: Iterable[str]) -> str:
 
 
 class Refusal(str):
-    """The message of an error, which keeps its parts: they name arguments in backticks."""
+    """The message of an error, which keeps its parts.
+
+    They name arguments in backticks; and the two tensors of data, src and dst, in any words.
+    """
 
     parts: dict[str, str]
 
@@ -57,16 +60,19 @@ class Refusal(str):
         return Refusal(**self.parts | parts)
 
     def rename(self, op: str, names: Mapping[str, str]) -> "Refusal":
-        """Rename the operation and its arguments; with new names, drop the hint about formats."""
+        """Rename the operation and its arguments. With new names, the formats are given."""
         parts = {
-            part: re.sub(r"`(\w+)`", lambda name: f"`{names.get(name[1], name[1])}`", text)
+            part: re.sub(r"(?<=`)\w+(?=`)|\b(src|dst)\b", lambda m: names.get(m[0], m[0]), text)
             for part, text in self.parts.items()
         }
         argument, formats = (self.parts[part] for part in ("argument", "formats"))
+        if names:
+            last = "data_format='NXC'" in formats
+            formats = "Channels last would fit: move that axis to the front" * last
         argument = names.get(argument, argument)
         # Pads at both ends may have one name there.
         parts["rule"] = parts["rule"].removeprefix(f"and `{argument}` ")
-        parts |= {"argument": argument, "formats": "" if names else formats}
+        parts |= {"argument": argument, "formats": formats}
         return Refusal(**parts | {"op": op})
 
 

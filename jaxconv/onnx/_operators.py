@@ -57,7 +57,9 @@ class Operator:
     def names(self) -> dict[str, str]:
         """ONNX's names of our arguments, where they differ."""
         data, weights = self.tensors
-        names = {"groups": "group", "dst_shape": "output_shape", "src": data, "weights": weights}
+        result = {"X": "Y", "x": "y", "input": "output"}[data]
+        names = {"groups": "group", "dst_shape": "output_shape"}
+        names |= {"src": data, "weights": weights, "dst": result}
         names |= dict.fromkeys(("pads_begin", "pads_end"), "pads")
         return names if "bias" in self.inputs else names | {"bias": "B"}
 

@@ -7,10 +7,10 @@ import numpy as np
 from jax import Array, lax
 
 from jaxconv import conv_transpose, convolution
-from jaxconv._base.messages import named
+from jaxconv._base.messages import Refusal, either, named
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
 from jaxconv._rules import attributes as parse
-from jaxconv._rules.arguments import TensorLike, array, common_dtype
+from jaxconv._rules.arguments import TensorLike, array
 from jaxconv.torch._rules import NAMES, PADDING_MODES, read_ints, read_layer
 
 
@@ -234,8 +234,12 @@ def find_output_padding(
     meaning = f"or {axes} ints, the last {rank} of them the spatial axes"
     sizes = parse.shape(name, "output_size", output_size, length, meaning)[-rank:]
     steps, pads, dilations = (
-        read_ints(name, argument, value, rank)
-        for argument, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
+        read_ints(name, argument, value, rank, least)
+        for argument, value, least in (
+            ("stride", stride, 1),
+            ("padding", padding, 0),
+            ("dilation", dilation, 1),
+        )
     )
     extents, kernel = input.shape[-rank:], weight.shape[2:]
     least = tuple(
@@ -263,18 +267,21 @@ def _compute(
     padding_mode: str = "zeros",
 ) -> Array:
     """Compute a layer by `op`; `rules` are those of `read_layer`."""
-    given = {"input": input, "weight": weight} | ({} if bias is None else {"bias": bias})
-    arrays = {argument: array(name, argument, x) for argument, x in given.items()}
-    common_dtype(name, **arrays)
-    data, kernel, added = arrays["input"], arrays["weight"], arrays.get("bias")
+    data, kernel = array(name, "input", input), array(name, "weight", weight)
+    for argument, x, axes in (
+        ("input", data, (rank + 2, rank + 1)),
+        ("weight", kernel, (rank + 2,)),
+    ):
+        if x.ndim not in axes:
+            rule = f"must have {either(map(str, axes))} axes"
+            raise ValueError(Refusal(name, argument, rule, f"shape {x.shape}"))
     unbatched = data.ndim == rank + 1
     if unbatched:
         data = lax.expand_dims(data, (0,))
-    sizes = data.shape, kernel.shape, None if added is None else added.shape
-    layer = read_layer(name, rank, sizes, rules, padding_mode)
+    layer = read_layer(name, data.shape, kernel.shape, rules, padding_mode)
     if layer.written:
         around = ((0, 0), (0, 0), *layer.written)
         data = jnp.pad(data, around, mode=PADDING_MODES[padding_mode])
     with named(name, NAMES):
-        out = op(data, kernel, added, **layer.attributes)
+        out = op(data, kernel, bias, **layer.attributes)
     return lax.squeeze(out, (0,)) if unbatched else out

@@ -9,7 +9,7 @@ ONNX = faults(
       'if name in ("x_zero_point", "w_zero_point"):', 'if name == "w_zero_point":'),
      ("ONNX: a reference to a function's attribute is read as the attribute",
       "if proto.ref_attr_name or proto.type not in _FIELDS:", "if proto.type not in _FIELDS:"),
-     ("ONNX: an error names the argument of the operation", ' data, "weights": weights}', " data}"),
+     ("ONNX: an error names the argument of the operation", '"weights": weights, ', ""),
     ),
     ("onnx/_apply.py",
      ("ONNX: pads list beginning and end axis by axis", '": pads[:rank],', '": pads[::2],'),

@@ -203,7 +203,7 @@ LINEAR = [X8, ONE, np.uint8(0), W8, ONE, np.uint8(0), ONE, np.uint8(0)]
         ("Conv", {"pads": [1, 1]}, [X, W], "Conv: `pads` must be 4 ints, the beginnings"),
         ("Conv", {"pads": [-1, 0, 0, 0]}, [X, W], "Conv: `pads` must be at least 0"),
         ("Conv", {"kernel_shape": [3]}, [X, W], "Conv: `kernel_shape` must be that of the weights"),
-        ("Conv", {"group": 3}, [X, W], "Conv: `group` must divide the src channels"),
+        ("Conv", {"group": 3}, [X, W], "Conv: `group` must divide the X channels"),
         ("Conv", {}, [X], "Conv: the input `W` is required; got none"),
         ("Conv", {}, X, "Conv: `inputs` must be a sequence of `X`, `W`, `B`"),
         ("Conv", {}, [X] * 4, "Conv: `inputs` must be at most 3"),
