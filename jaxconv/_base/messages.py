@@ -31,11 +31,18 @@ def either(names: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-class Refusal(str):
-    """The message of an error, which keeps its parts.
+#: What names an argument in a message.
+_NAMES = r"(?<=`)\w+(?=`)|\b(?:src|dst)\b|\bgroups(?==)"
 
-    They name arguments in backticks; and the two tensors of data, src and dst, in any words.
-    """
+#: Parts of a hint about formats, and the words for an API whose formats are given.
+_MOVED = {
+    "data_format='NXC'": "the channels of the data from last to axis 1",
+    "weights_format='X": "the channels of the weights to the front",
+}
+
+
+class Refusal(str):
+    """The message of an error, which keeps its parts: they name arguments as `_NAMES` has it."""
 
     parts: dict[str, str]
 
@@ -62,13 +69,14 @@ class Refusal(str):
     def rename(self, op: str, names: Mapping[str, str]) -> "Refusal":
         """Rename the operation and its arguments. With new names, the formats are given."""
         parts = {
-            part: re.sub(r"(?<=`)\w+(?=`)|\b(src|dst)\b", lambda m: names.get(m[0], m[0]), text)
+            part: re.sub(_NAMES, lambda found: names.get(found[0], found[0]), text)
             for part, text in self.parts.items()
         }
         argument, formats = (self.parts[part] for part in ("argument", "formats"))
-        if names:
-            last = "data_format='NXC'" in formats
-            formats = "Channels last would fit: move that axis to the front" * last
+        if names:  # one way to move channels, or none
+            moved = [words for mark, words in _MOVED.items() if mark in formats]
+            one = moved and " or " not in formats
+            formats = f"These shapes would fit if you move {' and '.join(moved)}" if one else ""
         argument = names.get(argument, argument)
         # Pads at both ends may have one name there.
         parts["rule"] = parts["rule"].removeprefix(f"and `{argument}` ")

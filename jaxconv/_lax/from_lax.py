@@ -37,6 +37,7 @@ Numbers = lax.ConvDimensionNumbers
 #: Why a convolution has no contraction.
 NO_AXIS = "no spatial axis"
 SYMBOLIC = "a symbolic extent other than the batch"
+MALFORMED = "a stride or dilation below 1"
 EMPTY = "an empty operand or result"
 NOT_FORWARD = "8-bit integers with lhs_dilation, batch groups or the numbers of a gradient"
 BOTH_STRIDES = "a stride together with lhs_dilation"
@@ -161,6 +162,8 @@ def find_contraction(
     )
     if any(map(is_symbolic_dim, (rhs[outputs], *(n for column in columns for n in column)))):
         return SYMBOLIC
+    if min(*window_strides, *lhs_dilation, *rhs_dilation) < 1:
+        return MALFORMED
     axes = [_read_axis(*map(int, row)) for row in zip(*columns, strict=True)]
     if rhs[outputs] < 1 or any(min(a.extent, a.taps, a.places) < 1 for a in axes):
         return EMPTY

@@ -92,9 +92,9 @@ def install(
 
     These stay with lax: integers (except, on CPU, forward convolutions of 8-bit integers summed in
     int32), 8-bit floats and complex numbers (except the three real convolutions that lax makes of a
-    complex one), no spatial axis, empty operands, a stride together with lhs_dilation, symbolic
-    extents other than the batch, dot algorithms as `precision`, and, because lax is faster, weights
-    gradients from one channel to one.
+    complex one), no spatial axis, empty operands (except for the batch), a stride together with
+    lhs_dilation, symbolic extents other than the batch, dot algorithms as `precision`, and, because
+    lax is faster, weights gradients from one channel to one.
     :func:`jaxconv.explain` lists how the convolutions of a program are computed.
 
     On CPU, gradients of max pools are taken over as well, since XLA computes them one element at a
@@ -189,6 +189,10 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       ...     jnp.convolve(jnp.array([1.0, 2.0, 4.0]), jnp.array([1.0, 10.0])).tolist()
       [1.0, 12.0, 24.0, 40.0]
     """
+    if not isinstance(yes, bool):
+        raise TypeError(
+            f"installed: `yes` must be a bool, and holds on CPU alone; got {shown(yes)}"
+        )
     register()
     context: AbstractContextManager[Any] = INSTALLED(Scope("cpu") if yes else False)
     return context

@@ -110,9 +110,9 @@ Forced = str | Measured | None
 def forced(form: Forced) -> AbstractContextManager[Any]:
     """A context in which one form computes the contractions, on CPU.
 
-    The form of that name computes every contraction, or an error says why not. If the form cannot
-    compute data gradients, these are rewritten first, and the form computes the parts.
-    If the form is a rewrite itself, the parts are planned as usual.
+    The form of that name computes every contraction, or an error names one that it cannot compute.
+    If the form cannot compute data gradients, these are rewritten first, and the form computes the
+    parts. If the form is a rewrite itself, the parts are planned as usual.
 
     ``"portable"`` plans as usual, without oneDNN. ``"reference"`` is one
     ``lax.conv_general_dilated`` in the layouts at hand, on GPU and TPU too. The result of
@@ -136,7 +136,7 @@ def forced(form: Forced) -> AbstractContextManager[Any]:
     known = form is None or isinstance(form, Measured)
     if not known and not (isinstance(form, str) and form in (*FORMS, PORTABLE)):
         raise ValueError(
-            f"forced: `form` must be one of {', '.join((PORTABLE, *FORMS))}, what "
+            f"forced: `form` must be one of {', '.join(map(repr, (PORTABLE, *FORMS)))}, what "
             f"`jaxconv.measure` found, or None; got {form!r}"
         )
     context: AbstractContextManager[Any] = FORCED(form)

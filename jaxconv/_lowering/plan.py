@@ -22,7 +22,7 @@ from jaxconv._base.reshape import reorder
 from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
-from jaxconv._lowering.force import FORMS, PORTABLE, Forced, Measured
+from jaxconv._lowering.force import FORMS, PORTABLE, Forced, Measured, name_problem
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.forms.blocks import are_small, call_apart
 from jaxconv._lowering.normal import Trim, normalise
@@ -129,7 +129,7 @@ def choose_plan(
         return found
     if isinstance(forced, Measured):
         return _plan(problem, platform)
-    raise ValueError(f"forced: {forced!r} cannot compute this contraction: {problem}")
+    raise ValueError(f"forced: {forced!r} cannot compute a contraction {name_problem(problem)}")
 
 
 @lru_cache(maxsize=4096)

@@ -46,6 +46,8 @@ def array(op: str, name: str, value: Any) -> ArrayLike:
             return array(op, name, held)
         value = held
     remedy = "jax.numpy.asarray makes one of numbers and lists"
+    if hasattr(value, "detach"):
+        remedy = "jaxconv.torch.load makes one of each of PyTorch's tensors in a dict"
     raise TypeError(Refusal(op, name, rule, shown(value), remedy))
 
 

@@ -202,7 +202,7 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
         rule = "must have constant extents (only the batch may be symbolic)"
     elif min(extents) < 1:
         rule = "must have extents of at least 1 (only the batch may be 0)"
-    elif _count_elements(shape) > parse.MAX_ELEMENTS:
+    elif is_too_large(shape):
         rule = "must have at most 2**48 elements"
     else:
         return
@@ -210,17 +210,20 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
 
 
 def _check_result(op: Op, shape: Shape, arguments: _Arguments) -> None:
-    """Refuse a result of too many elements: at 2**63, XLA ends the process."""
-    if _count_elements(shape) > parse.MAX_ELEMENTS:
+    """Refuse a result of too many elements."""
+    if is_too_large(shape):
         attributes = ", ".join(f"`{name}` {getattr(arguments, name)}" for name in parse.MIN_VALUES)
         inputs = f"`{op.inputs[0]}` {arguments.first} and `{op.inputs[1]}` {arguments.second}"
         got = f"shape {shape} of {inputs} with {attributes}"
         raise ValueError(Refusal(op.name, "", "the result must have at most 2**48 elements", got))
 
 
-def _count_elements(shape: Shape) -> int:
-    """Count elements; a symbolic or empty batch counts as 1."""
-    return math.prod(n for n in shape if isinstance(n, int) and n)
+def is_too_large(shape: Shape) -> bool:
+    """Whether there are over 2**48 elements: at 2**63, XLA ends the process.
+
+    A symbolic or empty batch counts as 1.
+    """
+    return math.prod(n for n in shape if isinstance(n, int) and n) > parse.MAX_ELEMENTS
 
 
 def _forward_name(tensor: str) -> str:

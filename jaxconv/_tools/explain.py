@@ -147,12 +147,10 @@ def explain(
 def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
     """Report the convolutions of a function, as if the library were installed."""
 
-    @wraps(function)
-    def anew(*args: Any, **kwargs: Any) -> Any:  # JAX would not lower again what it keeps
-        return function(*args, **kwargs)
-
+    call, arrays = inspect.separate_arrays(function, args, kwargs)
+    call = wraps(function)(call)  # whose name the report shows
     with nullcontext() if enabled() else installed(), profile() as report:
-        jax.jit(anew).lower(*args, **kwargs)
+        jax.jit(call).lower(*arrays)
     return report
 
 

@@ -1,10 +1,12 @@
-"""`resolve`: the sizes and pads of an operation, without computing it."""
+"""`resolve`: the sizes and pads of an operation, without computing it; what a call is given."""
 
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import Shape
@@ -81,6 +83,28 @@ def shape(op: str, name: str, value: object) -> Shape:
     if not isinstance(found, tuple | list):
         raise TypeError(f"{op}: `{name}` must be an array or its shape; got {shown(value)}")
     return parse.shape(op, name, found, len(found), "or an array")
+
+
+def separate_arrays(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Make a function of the arrays among the arguments alone, and list these arrays."""
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    arrays = {place: leaf for place, leaf in enumerate(leaves) if _is_array(leaf)}
+
+    def call(*traced: Any) -> Any:
+        given = dict(enumerate(leaves)) | dict(zip(arrays, traced, strict=True))
+        args, kwargs = jax.tree.unflatten(structure, given.values())
+        return function(*args, **kwargs)
+
+    return call, list(arrays.values())
+
+
+def _is_array(x: Any) -> bool:
+    """Whether `x` is an array; NumPy ints, or a vector of them, are a shape or an attribute."""
+    if isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.integer):
+        return x.ndim > 1
+    return hasattr(x, "shape") and hasattr(x, "dtype")
 
 
 def _meant_as_shape(value: Any) -> bool:

@@ -13,9 +13,11 @@ from jax import lax
 from jaxconv import _lowering
 from jaxconv._base.finish import NOTHING
 from jaxconv._base.geometry import OPERANDS
+from jaxconv._base.messages import shown
 from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
 from jaxconv._tools.clock import call_in_thread, race, time_call
+from jaxconv._tools.inspect import separate_arrays
 
 #: The forms to time beside the table's choice.
 CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
@@ -50,6 +52,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
         array is taken as it is, and so is a NumPy vector of ints: a shape, say, or strides.
 
     Raises:
+      TypeError: no function.
       ValueError: the function contracts nothing that could be measured.
 
     Example:
@@ -60,42 +63,23 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
       ...     jaxconv.convolution(src, weights, strides=2).shape
       (1, 3, 3, 4)
     """
+    if not callable(function):
+        raise TypeError(f"measure: `function` must be a function; got {shown(function)}")
     recorded = _lowering.Recorder()
     with _lowering.forced(recorded):
-        call, arrays = _separate_arrays(function, args, kwargs)
+        call, arrays = separate_arrays(function, args, kwargs)
         jax.jit(call).trace(*arrays).lower(lowering_platforms=("cpu",))
     if not recorded.problems:
         raise ValueError(
-            "measure: `function` must contract something, by the operations of jaxconv, on one "
-            "device and of a batch of known size; nothing of the kind was found in it"
+            "measure: `function` must contract something, by the operations of jaxconv, or by "
+            "jax.lax's where jaxconv.install() holds, on one device and of a batch of known size; "
+            "nothing of the kind was found in it"
         )
     times = {
         name: call_in_thread(problem.bits == 64, _time_forms, problem)
         for name, problem in recorded.problems.items()
     }
     return Measured(times)
-
-
-def _separate_arrays(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], list[Any]]:
-    """Make a function of the arrays among the arguments alone, and list these arrays."""
-    leaves, structure = jax.tree.flatten((args, kwargs))
-    arrays = {place: leaf for place, leaf in enumerate(leaves) if _is_array(leaf)}
-
-    def call(*traced: Any) -> Any:
-        given = dict(enumerate(leaves)) | dict(zip(arrays, traced, strict=True))
-        args, kwargs = jax.tree.unflatten(structure, given.values())
-        return function(*args, **kwargs)
-
-    return call, list(arrays.values())
-
-
-def _is_array(x: Any) -> bool:
-    """Whether `x` is an array; NumPy ints, or a vector of them, are a shape or an attribute."""
-    if isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.integer):
-        return x.ndim > 1
-    return hasattr(x, "shape") and hasattr(x, "dtype")
 
 
 def _time_forms(problem: Problem) -> dict[str, float]:

@@ -27,7 +27,7 @@ LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILING = "/jax/core/compile/backend_compile_duration"
 
 NOTHING = """\
-No convolution was compiled here. JAX keeps the programs that it has compiled, and runs them again:
+No convolution was lowered here. JAX keeps the programs that it has compiled, and runs them again:
 profile the first call, or call jax.clear_caches() before."""
 
 LEGEND = """\

@@ -146,6 +146,12 @@ def _read_window(
         "weights_format": "OIX",
     }
     if op == "ConvTranspose":
+        # With groups, the operation takes weights that hold these on the second axis, too.
+        if given["group"] != 1 and x.ndim > 1 and w.shape[:1] != x.shape[1:2]:
+            raise ValueError(
+                f"{op}: `W` must have the {x.shape[1]} channels of `X` on its first axis; "
+                f"got shape {w.shape}"
+            )
         window |= {"weights_format": "IOX", "output_padding": given["output_padding"]}
         window |= _read_size(op, x, w, given)
     return window

@@ -20,7 +20,7 @@ from jaxconv._base.geometry import Geometry
 from jaxconv._base.typing import ArrayLike
 from jaxconv._contract.contractions import contract
 from jaxconv._rules.op import OPS
-from jaxconv._rules.resolve import resolve_sizes
+from jaxconv._rules.resolve import is_too_large, resolve_sizes
 
 
 def compute_integers(
@@ -33,6 +33,9 @@ def compute_integers(
 ) -> Array:
     """Compute ConvInteger or, if the scales are among the numbers, QLinearConv."""
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, **window)
+    extents = (axis.fine + axis.pad_low + axis.pad_high for axis in resolved.geometry.axes)
+    if is_too_large((*x.shape[:2], *extents)):  # the sums write the padding
+        raise ValueError(f"{op}: the padded `x` must have at most 2**48 elements")
     for name, value in numbers.items():
         channels = w.shape[0] if name.startswith("w_") else 1
         if value is not None and (value.ndim > 1 or value.size not in (1, channels)):

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from jaxconv import conv_transpose, convolution
-from jaxconv._base.messages import Refusal, either, named
+from jaxconv._base.messages import Refusal, either, named, shown
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
 from jaxconv._rules import attributes as parse
 from jaxconv._rules.arguments import TensorLike, array
-from jaxconv.torch._rules import NAMES, PADDING_MODES, read_ints, read_layer
+from jaxconv.torch._rules import NAMES, read_attributes, read_ints, write_padding
 
 
 def conv1d(
@@ -229,7 +228,12 @@ def find_output_padding(
       >>> jaxconv.torch.find_output_padding(small, weight, (12, 11), stride=2, padding=1)
       (1, 0)
     """
-    name, rank, axes = "find_output_padding", len(weight.shape) - 2, len(input.shape)
+    name = "find_output_padding"
+    for argument, value in (("input", input), ("weight", weight)):
+        if not hasattr(value, "shape"):
+            raise TypeError(Refusal(name, argument, "must be an array", shown(value)))
+    rank, axes = max(len(weight.shape) - 2, 1), len(input.shape)
+    _check_axes(name, rank, input, weight)
     length = axes if np.size(output_size) == axes else rank  # type: ignore[arg-type]
     meaning = f"or {axes} ints, the last {rank} of them the spatial axes"
     sizes = parse.shape(name, "output_size", output_size, length, meaning)[-rank:]
@@ -241,7 +245,7 @@ def find_output_padding(
             ("dilation", dilation, 1),
         )
     )
-    extents, kernel = input.shape[-rank:], weight.shape[2:]
+    extents, kernel = tuple(input.shape[-rank:]), weight.shape[2:]
     least = tuple(
         s * (n - 1) - 2 * p + d * (k - 1) + 1
         for n, k, s, p, d in zip(extents, kernel, steps, pads, dilations, strict=True)
@@ -249,10 +253,9 @@ def find_output_padding(
     found = tuple(size - low for size, low in zip(sizes, least, strict=True))
     if any(not 0 <= more < step for more, step in zip(found, steps, strict=True)):
         most = tuple(low + step - 1 for low, step in zip(least, steps, strict=True))
-        raise ValueError(
-            f"{name}: requested an output size of {sizes}, but valid sizes range from {least} to "
-            f"{most} (for an input of {extents}). jaxconv.conv_transpose takes any larger dst_shape"
-        )
+        rule = f"must be from {least} to {most} for an input of {extents}"
+        remedy = "jaxconv.conv_transpose takes any larger dst_shape"
+        raise ValueError(Refusal(name, "output_size", rule, str(sizes), remedy))
     return found
 
 
@@ -266,22 +269,24 @@ def _compute(
     rules: tuple[object, ...],
     padding_mode: str = "zeros",
 ) -> Array:
-    """Compute a layer by `op`; `rules` are those of `read_layer`."""
+    """Compute a layer by `op`; `rules` are those of `read_attributes`."""
     data, kernel = array(name, "input", input), array(name, "weight", weight)
+    _check_axes(name, rank, data, kernel)
+    unbatched = data.ndim == rank + 1
+    if unbatched:
+        data = lax.expand_dims(data, (0,))
+    attributes = read_attributes(name, data.shape, kernel.shape, rules)
+    with named(name, NAMES):
+        data, attributes = write_padding(name, data, kernel.shape, attributes, padding_mode)
+        out = op(data, kernel, bias, **attributes)
+    return lax.squeeze(out, (0,)) if unbatched else out
+
+
+def _check_axes(name: str, rank: int, data: Typed, kernel: Typed) -> None:
     for argument, x, axes in (
         ("input", data, (rank + 2, rank + 1)),
         ("weight", kernel, (rank + 2,)),
     ):
-        if x.ndim not in axes:
+        if len(x.shape) not in axes:
             rule = f"must have {either(map(str, axes))} axes"
             raise ValueError(Refusal(name, argument, rule, f"shape {x.shape}"))
-    unbatched = data.ndim == rank + 1
-    if unbatched:
-        data = lax.expand_dims(data, (0,))
-    layer = read_layer(name, data.shape, kernel.shape, rules, padding_mode)
-    if layer.written:
-        around = ((0, 0), (0, 0), *layer.written)
-        data = jnp.pad(data, around, mode=PADDING_MODES[padding_mode])
-    with named(name, NAMES):
-        out = op(data, kernel, bias, **layer.attributes)
-    return lax.squeeze(out, (0,)) if unbatched else out

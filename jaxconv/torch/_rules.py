@@ -3,11 +3,15 @@
 All sizes are left to the operations, whose errors come with PyTorch's names.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
+
+import jax.numpy as jnp
 
 from jaxconv._base.messages import Refusal, either, shown
-from jaxconv._base.typing import Shape
+from jaxconv._base.typing import ArrayLike, Shape
 from jaxconv._rules import attributes as parse
+from jaxconv._rules.op import OPS
+from jaxconv._rules.resolve import is_too_large, resolve_sizes
 
 #: PyTorch's names of padding modes, and those of `jax.numpy.pad`.
 PADDING_MODES = {"zeros": "", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -18,18 +22,10 @@ NAMES |= {"strides": "stride", "dilations": "dilation"}
 NAMES |= {"pads_begin": "padding", "pads_end": "padding"}
 
 
-class Layer(NamedTuple):
-    """A layer as the operation takes it."""
-
-    attributes: dict[str, Any]
-    #: pixels written around the input, before and after each axis; none if they are zeros
-    written: tuple[tuple[int, int], ...]
-
-
-def read_layer(
-    name: str, input: Shape, weight: Shape, rules: tuple[object, ...], mode: object
-) -> Layer:
-    """Parse the arguments of a layer on a batch.
+def read_attributes(
+    name: str, input: Shape, weight: Shape, rules: tuple[object, ...]
+) -> dict[str, Any]:
+    """Parse the arguments of a layer on a batch: the attributes of the operation.
 
     `rules` are stride, padding, dilation, groups and, of a transposed layer, output_padding.
     """
@@ -39,6 +35,10 @@ def read_layer(
     attributes = {"strides": strides, "dilations": dilations, "groups": groups}
     attributes |= {"data_format": "NCX", "weights_format": "IOX" if output_padding else "OIX"}
     if output_padding:
+        # With groups, the operation takes weights that hold these on the second axis, too.
+        if groups != 1 and weight[0] != input[1]:
+            rule = f"must have the {input[1]} channels of `input` on its first axis"
+            raise ValueError(Refusal(name, "weight", rule, f"shape {weight}"))
         more = read_ints(name, "output_padding", output_padding[0], rank, 0)
         if any(o >= max(steps) for o, *steps in zip(more, strides, dilations, strict=True)):
             rule = "must be smaller than either stride or dilation"
@@ -47,17 +47,12 @@ def read_layer(
             raise ValueError(Refusal(name, "output_padding", rule, got, remedy))
         attributes["output_padding"] = more
     if isinstance(padding, str) and not output_padding:
-        reach = tuple(d * (k - 1) for d, k in zip(dilations, weight[2:], strict=True))
+        extents = zip(dilations, weight[2:], strict=True)
+        reach = tuple(d * (max(k, 1) - 1) for d, k in extents)
         begin, end = _find_pads(name, padding, strides, reach)
     else:
         begin = end = read_ints(name, "padding", padding, rank, 0)
-    if not isinstance(mode, str) or mode not in PADDING_MODES:
-        rule = f"must be {either(map(repr, PADDING_MODES))}"
-        raise ValueError(Refusal(name, "padding_mode", rule, shown(mode)))
-    written = tuple(zip(begin, end, strict=True)) if PADDING_MODES[mode] else ()
-    _check_written(name, mode, input[2:], tuple(map(max, written)))
-    pads = {} if written else {"pads_begin": begin, "pads_end": end}
-    return Layer(attributes | pads, written)
+    return attributes | {"pads_begin": begin, "pads_end": end}
 
 
 def read_ints(name: str, argument: str, value: object, rank: int, least: int) -> tuple[int, ...]:
@@ -83,10 +78,27 @@ def _find_pads(
     return tuple(r // 2 for r in reach), tuple(r - r // 2 for r in reach)
 
 
-def _check_written(name: str, mode: str, extents: Shape, pads: tuple[int, ...]) -> None:
-    """Check that an axis is long enough to be reflected, or to be wrapped around once."""
+def write_padding(
+    name: str, data: ArrayLike, weight: Shape, attributes: dict[str, Any], mode: object
+) -> tuple[ArrayLike, dict[str, Any]]:
+    """Write what a `padding_mode` other than zeros pads with, and take it out of the attributes."""
+    if not isinstance(mode, str) or mode not in PADDING_MODES:
+        rule = f"must be {either(map(repr, PADDING_MODES))}"
+        raise ValueError(Refusal(name, "padding_mode", rule, shown(mode)))
+    if mode == "zeros":
+        return data, attributes
+    resolve_sizes(OPS["convolution"], data.shape, weight, auto_pad=None, **attributes)
+    extents, nothing = data.shape[2:], (0,) * (data.ndim - 2)
+    pads = list(zip(attributes["pads_begin"], attributes["pads_end"], strict=True))
     room = {"reflect": -1, "circular": 0}.get(mode)
-    if room is not None and any(p > n + room for n, p in zip(extents, pads, strict=True)):
+    # An axis is reflected, or wrapped around, once at most.
+    if room is not None and any(max(p) > n + room for n, p in zip(extents, pads, strict=True)):
         rule = f"must {'be less than' if room else 'not exceed'} the extent of the input's axis"
-        got = f"{pads} for extents {extents} and padding_mode {mode!r}"
+        got = f"{attributes['pads_end']} for extents {extents} and padding_mode {mode!r}"
         raise ValueError(Refusal(name, "padding", rule, got, "'replicate' takes any"))
+    if is_too_large((*data.shape[:2], *(n + sum(p) for n, p in zip(extents, pads, strict=True)))):
+        got = f"{attributes['pads_end']} for shape {data.shape}"
+        rule = "must leave the padded `input` at most 2**48 elements"
+        raise ValueError(Refusal(name, "padding", rule, got))
+    data = jnp.pad(data, ((0, 0), (0, 0), *pads), mode=PADDING_MODES[mode])
+    return data, attributes | {"pads_begin": nothing, "pads_end": nothing}

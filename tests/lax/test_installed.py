@@ -46,6 +46,11 @@ def test_eager(nans):
         same(jaxconv.convolution(X, K, strides=(2, 1), auto_pad="same_upper", groups=6), expected)
 
 
+def test_a_platform_is_no_switch():
+    with pytest.raises(TypeError, match="`yes` must be a bool, and holds on CPU alone; got 'gpu'"):
+        jaxconv.installed("gpu")
+
+
 def test_automatic_sharding():
     mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
     x, k = (jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((X, P("d")), (K, P())))

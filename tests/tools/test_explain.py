@@ -140,6 +140,13 @@ def test_what_is_no_operation_is_said_of_explain():
         jaxconv.explain("conv", SRC, WEIGHTS)
 
 
+def test_attributes_of_a_function_are_not_traced():
+    report = jaxconv.explain(
+        jaxconv.torch.conv1d, np.ones((1, 2, 9)), np.ones((3, 2, 3)), padding=1
+    )
+    assert [row.result for row in report.rows] == ["float32[1,3,9]"]
+
+
 def test_it_says_why_onednn_is_not_used():
     found = jaxconv.explain("convolution", SRC, WEIGHTS)
     assert found.no_onednn == _lowering.why_unavailable()

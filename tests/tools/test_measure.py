@@ -146,6 +146,8 @@ def test_other_types(dtype, briefly, monkeypatch):
 def test_nothing_to_measure_is_told():
     with pytest.raises(ValueError, match="measure: `function` must contract something"):
         jaxconv.measure(jnp.sin, jnp.ones(3))
+    with pytest.raises(TypeError, match=r"must be a function; got 'convolution' \(str\)"):
+        jaxconv.measure("convolution", FIRST, SECOND)
 
 
 def test_contexts_of_the_caller_do_not_reach_what_is_timed(briefly, monkeypatch):

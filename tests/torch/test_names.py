@@ -12,6 +12,7 @@ from tests.support import oracle
 from tests.support.peers import integers
 
 LARGE = [jax.ShapeDtypeStruct(size, np.float32) for size in ((1, 1, 2**20), (1, 1, 1))]
+LARGE_PADDED = np.ones((1, 1, 1, 1, 1), np.float32), np.ones((1, 1, 1, 1, 1), np.float32)
 X, ONE = np.float32([[1, 2, 4, 8]]), np.ones((1, 1, 1), np.float32)
 
 
@@ -69,7 +70,18 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, ONE, stride=True), "`stride` must be an int"),
         (lambda: F.conv1d(X, ONE, np.ones(2, np.float32)), r"must have shape \(1,\), .* output"),
         (lambda: F.conv1d(X, ONE, padding=-1), "`padding` must be at least 0"),
-        (lambda: F.conv1d(X.T, ONE), "Channels last would fit"),
+        (
+            lambda: F.conv1d(X.T, ONE),
+            "fit if you move the channels of the data from last to axis 1$",
+        ),
+        (
+            lambda: F.conv2d(np.ones((1, 8, 9, 4)), np.ones((3, 3, 4, 6))),
+            "to axis 1 and the channels of the weights to the front$",
+        ),
+        (
+            lambda: F.conv2d(np.ones((1, 4, 8, 9)), np.ones((3, 3, 4, 6))),
+            "These shapes would fit if you move the channels of the weights to the front$",
+        ),
         (lambda: F.conv_transpose1d(X, ONE, output_padding=1), "`output_padding` must be smaller"),
         (
             lambda: F.conv_transpose1d(X, ONE, output_padding=None),
@@ -77,10 +89,33 @@ def test_dilations_and_groups(op, rest, rules):
         ),
         (lambda: F.conv_transpose1d(X, ONE, padding=2), "an extent of at least 1"),
         (
+            lambda: F.conv_transpose1d(np.ones((4, 1)), np.ones((2, 3, 1)), groups=2),
+            "`weight` must have the 4 channels of `input` on its first axis; got shape",
+        ),
+        (
+            lambda: F.conv1d(X, ONE, stride=2**30, padding=2**47, padding_mode="replicate"),
+            "`padding` must be at most",
+        ),
+        (
+            lambda: F.conv3d(*LARGE_PADDED, stride=2**30, padding=2**30, padding_mode="circular"),
+            "`padding` must not exceed",
+        ),
+        (
+            lambda: F.conv3d(*LARGE_PADDED, stride=2**30, padding=2**30, padding_mode="replicate"),
+            r"^conv3d: `padding` must leave the padded `input` at most 2\*\*48 elements",
+        ),
+        (lambda: F.conv1d(X[:, :0], ONE, padding=1, padding_mode="replicate"), "at least 1"),
+        (
+            lambda: F.conv1d(X, ONE[..., :0], padding="same"),
+            "`weight` must have extents of at least 1",
+        ),
+        (
             lambda: jax.eval_shape(partial(F.conv_transpose1d, stride=2**31 - 1), *LARGE),
             r"^conv_transpose1d: the result must have at most 2\*\*48 elements; .* of `input`",
         ),
         (lambda: F.find_output_padding(X, ONE, (9,), stride=2), r"from \(7,\) to \(8,\)"),
+        (lambda: F.find_output_padding([1.0], ONE, 9), "`input` must be an array; got"),
+        (lambda: F.find_output_padding(X, ONE[0], 9), "`weight` must have 3 axes; got shape"),
         (lambda: F.load({"w": [1.0]}), "entry 'w' must be a dense tensor"),
         (
             lambda: F.load([1.0]),

@@ -112,10 +112,9 @@ def test_output_padding_leads_to_the_output_size():
             assert find() == tuple(np.subtract(size[-2:], least))
             taken += 1
         else:
-            words = (
-                str(their)[: str(their).index(" (for an input")].replace("[", "(").replace("]", ")")
-            )
-            with pytest.raises(ValueError, match=re.escape(words)):
+            [within] = re.findall(r"valid sizes range (.+) \(for an input", str(their))
+            within = within.replace("[", "(").replace("]", ")")
+            with pytest.raises(ValueError, match=re.escape(f"must be {within} for an input")):
                 find()
     assert 20 < taken < 80
 
