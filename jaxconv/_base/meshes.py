@@ -58,8 +58,7 @@ def parse_out_sharding(op: str, sharding: object, shape: Shape) -> NamedSharding
 def _find_broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
     """Find the rule by which `spec` does not fit the mesh and the shape, if any."""
     used = [name for entry in spec for name in names(entry)]
-    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-    known = tuple(name for name, kind in kinds if kind == AxisType.Explicit)
+    known = _explicit_axes(mesh)
     if len(spec) > len(shape):
         return f"have one entry for each of {len(shape)} axes at most"
     if not set(used) <= set(known):
@@ -70,6 +69,11 @@ def _find_broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str |
         if isinstance(extent, int) and extent % parts(mesh, entry):
             return f"divide the axes evenly, unlike {extent} by {parts(mesh, entry)}"
     return None
+
+
+def _explicit_axes(mesh: AnyMesh) -> tuple[str, ...]:
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return tuple(name for name, kind in kinds if kind == AxisType.Explicit)
 
 
 def check_meshes(
@@ -191,7 +195,8 @@ def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..
         if sharding is not None or any(map(explicit, types)):
             shape = geometry.shape(result, first.shape, second.shape)
             sharding = sharding or find_sharding(result, *types, geometry, shape)
-            plain = jax.sharding.auto_axes(plain, out_sharding=sharding)
+            axes = _explicit_axes(sharding.mesh)  # others may be mapped, by shard_map
+            plain = jax.sharding.auto_axes(plain, axes=axes, out_sharding=sharding)
         return plain(first, second)
 
     return lower_typed

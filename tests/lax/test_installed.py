@@ -51,6 +51,24 @@ def test_a_platform_is_no_switch():
         jaxconv.installed("gpu")
 
 
+def test_a_window_over_much_padding_on_two_axes_of_a_mesh():
+    """XLA splits it rightly as lax has it, and wrongly where the padding stands apart."""
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 12, 4), (2, 4, 2)))
+    convolve = partial(
+        lax.conv_general_dilated, window_strides=(1,), padding=[(2, 2)],
+        dimension_numbers=("NHC", "HIO", "NHC"),
+    )  # fmt: skip
+    split = [
+        jax.device_put(array, NamedSharding(mesh, spec))
+        for array, spec in ((x, P(None, "a")), (w, P(None, None, "b")))
+    ]
+    with jaxconv.installed():
+        found = jax.jit(convolve)(*split)
+    np.testing.assert_array_equal(found, convolve(x, w))
+
+
 def test_automatic_sharding():
     mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
     x, k = (jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((X, P("d")), (K, P())))

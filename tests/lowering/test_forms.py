@@ -1,17 +1,21 @@
 """Every form fills what its record claims, exactly: integers in, the defining sum out."""
 
+from dataclasses import replace
 from functools import cache, partial
+from itertools import cycle
 from operator import mul
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.reshape import transpose
+from jaxconv._contract.contractions import contract
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import col2im, im2col, multiply_adds, phases, split
 from tests.support.forms import Form
@@ -70,6 +74,39 @@ def test_exact(form, slot):
     if not problems:
         pytest.skip(f"{form} claims none to {slot}")
     check(form, slot, problems)
+
+
+def turn(layout, x):
+    """An array with its spatial axes in the opposite order."""
+    to = dict(zip(layout.spatial, reversed(layout.spatial), strict=True))
+    return jnp.transpose(x, [to.get(axis, axis) for axis in range(x.ndim)])
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_exact_where_columns_lie_before_rows(form, slot):
+    """In the kernel, or in the data, as dimension numbers of lax may have it."""
+    problems = [p for p in claimed(form, slot, 4 * FEW) if p.rank > 1][:FEW]
+    drawn = [tensors(p, 3) for p in problems]
+
+    def compute(problem, turned, of):
+        call = problem.op(TO[slot])
+        sizes = jaxconv.resolve(call.func, *(of[s] for s in OPERANDS[slot]), **call.keywords)
+        layout = getattr(sizes.geometry, turned)
+        lies = layout._replace(spatial=layout.spatial[::-1])
+        params = {"precision": (lax.Precision.DEFAULT,) * 2, "dtype": np.dtype(np.float32)}
+        params["geometry"] = replace(sizes.geometry, **{turned: lies})
+        moved = {s for s in SLOTS if (s == "kernel") == (turned == "kernel")}
+        of = {s: turn(layout, x) if s in moved else x for s, x in of.items()}
+        out = contract(slot, *(of[s] for s in OPERANDS[slot]), **params)
+        return turn(layout, out) if slot in moved else out
+
+    with jaxconv.forced(form):
+        found = jax.jit(lambda drawn: [*map(compute, problems, cycle(("kernel", "data")), drawn)])(
+            drawn
+        )
+    for problem, of, got in zip(problems, drawn, found, strict=True):
+        np.testing.assert_array_equal(got, expected(problem, slot, of), err_msg=str(problem))
 
 
 def test_a_dot_by_image_spreads_its_pixels_from_the_beginning():

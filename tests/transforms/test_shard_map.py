@@ -133,15 +133,20 @@ def test_beside_automatic_axes():
     forms.assert_equal(jax.jit(split)(a, b, t), form.exact_with_gradients(name, a, b, t))
 
 
+@pytest.mark.parametrize("types", [(AxisType.Explicit,) * 2, (AxisType.Auto, AxisType.Explicit)])
+@pytest.mark.parametrize("mapped", ["d", "dm"])
 @pytest.mark.parametrize("name", forms.FORWARD)
-def test_over_explicit_axes(name):
-    """The kind of mesh that jax.make_mesh makes."""
+def test_over_explicit_axes(name, mapped, types):
+    """All of them, the kind of mesh that jax.make_mesh makes; or one beside another."""
     form = replace(forms.GROUPED, batch=8)
-    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Explicit,))
-    a, b, _ = forms.operands(form, name)
-    specs = P("d"), P()
+    mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=types)
+    a, b, t = forms.operands(form, name)
+    specs = P(tuple(mapped)), P(), P(tuple(mapped))
     with jax.set_mesh(mesh):
-        placed = map(jax.device_put, (a, b), (NamedSharding(mesh, spec) for spec in specs))
-        split = jax.shard_map(form.op(name), in_specs=specs, out_specs=P("d"))
+        placed = map(jax.device_put, (a, b, t), (NamedSharding(mesh, spec) for spec in specs))
+        split = jax.shard_map(
+            partial(forms.with_gradients, form.op(name)), in_specs=specs,
+            out_specs=(specs[0], specs[0], P()), axis_names={*mapped},
+        )  # fmt: skip
         found = jax.jit(split)(*placed)
-    np.testing.assert_array_equal(found, form.exact(name, a, b))
+    forms.assert_equal(found, form.exact_with_gradients(name, a, b, t))

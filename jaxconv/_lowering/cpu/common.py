@@ -3,7 +3,7 @@
 import math
 
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import convolution, dots, onednn, rewrite, taps
+from jaxconv._lowering.forms import convolution, dots, onednn, reference, rewrite, taps
 from jaxconv._lowering.problem import Line, Problem
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
@@ -96,6 +96,13 @@ ONE_TAP_CHANNELS_FIRST = Line(
 
 FAR = Line(
     "tap-by-tap", taps.TAPS, taps.reaches_far, "windows that reach over far more padding than data"
+)
+
+SHARDED = Line(
+    "sharded",
+    reference.FORM,
+    lambda p: p.partitioned,
+    "split over devices: as lax lowers it, since XLA splits some other convolutions wrongly",
 )
 
 ALL_OTHERS = Line("all-others", convolution.FORM, lambda p: True, "one convolution")

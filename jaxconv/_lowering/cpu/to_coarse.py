@@ -202,5 +202,6 @@ TABLE: Table = (
         lambda p: p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
     ),
+    common.SHARDED,
     common.ALL_OTHERS,
 )

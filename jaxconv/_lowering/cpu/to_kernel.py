@@ -247,5 +247,6 @@ TABLE: Table = (
     Line("many-taps", split.PIECES, _many_taps, common.MANY_TAPS),
     Line("wide-groups", split.GROUPS, _groups_alone, common.ALONE),
     Line("dots-of-windows", im2col.FORM, _dots_of_windows, common.DOTS_WIN),
+    common.SHARDED,
     common.ALL_OTHERS,
 )

@@ -42,15 +42,17 @@ def _loop_over_images(form: Emit) -> Emit:
     return each
 
 
-def _make_windows(data: Array, kernel: Array, summed: int, kept: int, numerics: Numerics) -> Array:
-    """Contract (N, X, C) with the axis `summed` of a kernel to (N, X, taps of each axis, `kept`).
+def _make_windows(
+    data: Array, kernel: Array, summed: int, kept: tuple[int, ...], numerics: Numerics
+) -> Array:
+    """Contract (N, X, C) with the axis `summed` of a kernel to (N, X, the axes `kept`).
 
     The kernel is put in order before, or the windows after, whichever is less.
     """
     rank, channels = kernel.ndim - 2, kernel.shape[summed]
     if not isinstance(data.shape[0], int) or math.prod(data.shape[:-1]) > channels:
-        kernel = jnp.moveaxis(kernel, (summed, kept), (0, -1))
-        summed, kept = 0, 1 + rank
+        kernel = lax.transpose(kernel, (summed, *kept))
+        summed, kept = 0, tuple(range(1, 2 + rank))
     rest = [axis for axis in range(kernel.ndim) if axis != summed]
     if summed == 1 + rank:
         out = dots.contract_last(data, kernel.reshape(-1, channels), numerics)
@@ -58,15 +60,15 @@ def _make_windows(data: Array, kernel: Array, summed: int, kept: int, numerics: 
         rows = jnp.moveaxis(kernel, summed, 0).reshape(channels, -1)
         out = dots.contract_channels(data, rows, numerics)
     out = out.reshape(*data.shape[:-1], *(kernel.shape[axis] for axis in rest))
-    order = [axis for axis in rest if axis != kept] + [kept]
-    return lax.transpose(out, (*range(1 + rank), *(1 + rank + rest.index(axis) for axis in order)))
+    return lax.transpose(out, (*range(1 + rank), *(1 + rank + rest.index(axis) for axis in kept)))
 
 
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum the products of each tap with all pixels, shifted to the pixels of the result."""
     geometry, numerics = call.geometry, call.numerics
     layout, rank = geometry.kernel, geometry.rank
-    windows = _make_windows(fine, kernel, layout.fine, layout.coarse, numerics)
+    kept = (*layout.spatial, layout.coarse)
+    windows = _make_windows(fine, kernel, layout.fine, kept, numerics)
     windows = replace_axes(windows, 1 + rank, rank, (math.prod(a.kernel for a in geometry.axes),))
     terms = []
     for n, tap in enumerate(window.taps(geometry)):
@@ -79,7 +81,8 @@ def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     """Add up windows, axis by axis: tap stride*m + r of coarse pixel a belongs to place a + m."""
     geometry, numerics = call.geometry, call.numerics
     layout, rank = geometry.kernel, geometry.rank
-    out = _make_windows(coarse, kernel, layout.coarse, layout.fine, numerics)
+    kept = (*layout.spatial, layout.fine)
+    out = _make_windows(coarse, kernel, layout.coarse, kept, numerics)
     for n, axis in enumerate(geometry.axes):
         out = _add_windows(jnp.moveaxis(out, 1 + rank, 2 + n), axis, 1 + n)
     return out
