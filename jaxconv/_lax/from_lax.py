@@ -17,9 +17,9 @@ The second way needs a stride of 1, and the last an rhs_dilation of 1: else ther
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array, lax
@@ -165,94 +165,59 @@ def find_contraction(
     if min(*window_strides, *lhs_dilation, *rhs_dilation) < 1:
         return MALFORMED
     axes = [_read_axis(*map(int, row)) for row in zip(*columns, strict=True)]
-    if rhs[outputs] < 1 or any(min(a.extent, a.taps, a.places) < 1 for a in axes):
+    if rhs[outputs] < 1 or any(min(a.fine, a.kernel, a.coarse) < 1 for a in axes):
         return EMPTY
-    to_kernel = batch_group_count > 1 or _looks_like_gradient(batch, axes)
+    spread = [int(step) if a.fine > 1 else 1 for step, a in zip(lhs_dilation, axes, strict=True)]
+    dilated = max(spread) > 1
+    to_kernel = batch_group_count > 1 or _looks_like_gradient(batch, axes, dilated)
     channels, summed = (lhs[batch], lhs[features]) if to_kernel else (lhs[features], 1)
     if is_symbolic_dim(channels) or (feature_group_count > 1 and is_symbolic_dim(summed)):
         return SYMBOLIC
     if channels == 0 or summed == 0:
         return EMPTY
     if to_kernel:
-        axes = [a.exchange() for a in axes]
-    dilated = any(a.lhs_dilation > 1 for a in axes)
+        axes = [a.exchanged() for a in axes]
     if dilated and any(a.stride > 1 for a in axes):
         return BOTH_STRIDES
+    if dilated:  # lhs is coarse, and the kernel reversed
+        axes = [replace(a.reversed(), stride=step) for a, step in zip(axes, spread, strict=True)]
     result: Slot = "kernel" if to_kernel else "fine" if dilated else "coarse"
     groups = feature_group_count * batch_group_count
     return Mapped(result, _fill(result, axes, groups, dilated, dimension_numbers), dilated)
 
 
-class _LaxAxis(NamedTuple):
-    """One spatial axis, as lax has it."""
-
-    extent: int
-    taps: int
-    places: int  # the extent of the result
-    stride: int
-    low: int
-    lhs_dilation: int
-    rhs_dilation: int
-
-    @property
-    def reach(self) -> int:
-        """The distance from the first tap to the last."""
-        return self.rhs_dilation * (self.taps - 1)
-
-    def exchange(self) -> "_LaxAxis":
-        """Exchange taps and places: of a weights gradient, the places of the result are taps."""
-        return self._replace(
-            taps=self.places, places=self.taps, stride=self.rhs_dilation, rhs_dilation=self.stride
-        )
-
-
 def _read_axis(
     extent: int, taps: int, stride: int, low: int, high: int, lhs_dilation: int, rhs_dilation: int
-) -> _LaxAxis:
-    """Make an axis, and count its places; a step over a single element becomes 1."""
+) -> Axis:
+    """Make an axis on which lhs is the fine tensor; a step over a single element becomes 1."""
     room = lhs_dilation * (extent - 1) + low + high - rhs_dilation * (taps - 1)
     places = room // stride + 1
-    return _LaxAxis(
-        extent,
-        taps,
-        places,
-        stride if places > 1 else 1,
-        low,
-        lhs_dilation if extent > 1 else 1,
-        rhs_dilation if taps > 1 else 1,
-    )
+    stride = stride if places > 1 else 1
+    return Axis(extent, taps, places, stride, rhs_dilation if taps > 1 else 1, low)
 
 
-def _looks_like_gradient(batch_axis: int, axes: list[_LaxAxis]) -> bool:
+def _looks_like_gradient(batch_axis: int, axes: list[Axis], dilated: bool) -> bool:
     """Whether these are the numbers that JAX gives to a weights gradient without groups.
 
     JAX exchanges batch and channels, so that the batch is not axis 0; slides the gradient of the
     result over lhs, so that rhs has at least as many positions as the result; and turns a stride
     into rhs_dilation.
     """
-    if batch_axis == 0 or prod(a.taps for a in axes) < prod(a.places for a in axes):
+    if batch_axis == 0 or prod(a.kernel for a in axes) < prod(a.coarse for a in axes):
         return False
-    return all(a.lhs_dilation == 1 for a in axes) or all(a.rhs_dilation == 1 for a in axes)
+    return not dilated or all(a.dilation == 1 for a in axes)
 
 
-def _fill(
-    result: Slot, axes: list[_LaxAxis], groups: int, dilated: bool, numbers: Numbers
-) -> Geometry:
+def _fill(result: Slot, axes: list[Axis], groups: int, dilated: bool, numbers: Numbers) -> Geometry:
     """Fill fine or coarse in the layout of the result, or the kernel in the layout of lhs."""
     _, (coarse, fine, *window), (batch, channel, *spatial) = numbers
     if result == "kernel":  # lax takes the batch for channels
         (channel, batch, *spatial), _, (fine, coarse, *window) = numbers
-    found = [Axis(a.extent, a.taps, a.places, a.stride, a.rhs_dilation, a.low) for a in axes]
-    if dilated:  # lhs is coarse, and the kernel reversed
+    if dilated:  # lhs is coarse
         coarse, fine = fine, coarse
-        found = [
-            # Reversed, a kernel pads by its reach less the padding of lax.
-            Axis(a.places, a.taps, a.extent, a.lhs_dilation, a.rhs_dilation, a.reach - a.low)
-            for a in axes
-        ]
     data = DataLayout(batch, channel, tuple(spatial))
     kernel = KernelLayout(coarse, fine, tuple(window))
-    return Geometry(tuple(found), groups, data, kernel)
+    return Geometry(tuple(axes), groups, data, kernel)
 
 
 def _exchange(spec: tuple[int, ...]) -> tuple[int, ...]:
