@@ -12,7 +12,7 @@ where `fine` reads as zero outside 0..f-1.
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from jaxconv._base.typing import Shape
+from jaxconv._base.typing import Extent, Shape
 
 Slot = Literal["fine", "kernel", "coarse"]
 
@@ -125,24 +125,16 @@ class Geometry:
         """Find the shape of the tensor in a slot from the shapes of the other two."""
         data, kernel = self.data, self.kernel
         if slot == "kernel":
-            extents = {
-                kernel.coarse: second[data.channel],
-                kernel.fine: first[data.channel] // self.groups,
-                **{at: axis.kernel for at, axis in zip(kernel.spatial, self.axes, strict=True)},
-            }
-        else:
-            to_fine = slot == "fine"
-            extents = {
-                data.batch: first[data.batch],
-                data.channel: second[kernel.fine] * self.groups
-                if to_fine
-                else second[kernel.coarse],
-                **{
-                    at: axis.fine if to_fine else axis.coarse
-                    for at, axis in zip(data.spatial, self.axes, strict=True)
-                },
-            }
-        return tuple(extents[axis] for axis in range(self.rank + 2))
+            return self.full_shape(slot, second[data.channel], first[data.channel] // self.groups)
+        if slot == "coarse":
+            return self.full_shape(slot, first[data.batch], second[kernel.coarse])
+        return self.full_shape(slot, first[data.batch], second[kernel.fine] * self.groups)
+
+    def full_shape(self, slot: Slot, first: Extent, second: Extent) -> Shape:
+        """The shape of the tensor in a slot, whose first two axes in the layout are so long."""
+        extents = (first, second, *(getattr(axis, slot) for axis in self.axes))
+        at = dict(zip(self.layout(slot), extents, strict=True))
+        return tuple(at[axis] for axis in range(self.rank + 2))
 
     def with_groups(self, groups: int) -> "Geometry":
         """The same geometry over another number of groups."""

@@ -66,15 +66,11 @@ class Problem:
 
     def shape(self, slot: Slot) -> Shape:
         """The shape of the tensor in a slot."""
-        geometry, axes = self.geometry, self.geometry.axes
-        fine, coarse = (n * geometry.groups for n in (self.fine_channels, self.coarse_channels))
-        sizes: dict[Slot, Shape] = {
-            "fine": (self.batch, fine, *(a.fine for a in axes)),
-            "coarse": (self.batch, coarse, *(a.coarse for a in axes)),
-            "kernel": (coarse, self.fine_channels, *(a.kernel for a in axes)),
-        }
-        at = dict(zip(geometry.layout(slot), sizes[slot], strict=True))
-        return tuple(at[axis] for axis in range(len(at)))
+        groups = self.geometry.groups
+        fine, coarse = groups * self.fine_channels, groups * self.coarse_channels
+        if slot == "kernel":
+            return self.geometry.full_shape(slot, coarse, self.fine_channels)
+        return self.geometry.full_shape(slot, self.batch, fine if slot == "fine" else coarse)
 
     @property
     def channels_first(self) -> bool:

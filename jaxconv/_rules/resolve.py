@@ -166,14 +166,9 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
         )
         for i in range(rank)
     ]
-    axes = tuple(axis for axis, _ in sized)
-
-    def data_shape(channels: int, extents: tuple[int, ...]) -> Shape:
-        shape = dict(zip(layout.spec, (batches[0], channels, *extents), strict=True))
-        return tuple(shape[axis] for axis in range(rank + 2))
-
-    fine = data_shape(fine_channels, tuple(a.fine for a in axes))
-    coarse = data_shape(coarse_channels, tuple(a.coarse for a in axes))
+    geometry = Geometry(tuple(axis for axis, _ in sized), groups, layout, kernel)
+    fine = geometry.full_shape("fine", batches[0], fine_channels)
+    coarse = geometry.full_shape("coarse", batches[0], coarse_channels)
     result = {"fine": fine, "coarse": coarse, "kernel": weights}[op.slot(op.result)]
     _check_result(op, result, arguments)
     if asked is not None and asked != result:
@@ -186,12 +181,12 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
         weights_shape=weights,
         dst_shape=fine if op.transposed else coarse,
         strides=arguments.strides,
-        pads_begin=tuple(a.pad_low for a in axes),
+        pads_begin=tuple(axis.pad_low for axis in geometry.axes),
         pads_end=tuple(high for _, high in sized),
         dilations=arguments.dilations,
         output_padding=tuple(high - axis.pad_high for axis, high in sized),
         groups=groups,
-        geometry=Geometry(axes, groups, layout, kernel),
+        geometry=geometry,
         groups_on_fine=on_fine,
     )
 
