@@ -15,15 +15,15 @@ import jax
 
 # `jet.jet_rules`: the rule of a primitive for Taylor series. An experimental module, which
 # names no way for others to add rules. Without it only `jet` itself would be lost.
-from jax.experimental import jet
+from jax.experimental import jet as jet
 
 # Attributes of XLA's instructions, for `call_apart`. An experimental module. Instead of
 # attributes, a `lax.cond` whose condition is always true, and hidden from XLA; it compiles longer.
-from jax.experimental.xla_metadata import set_xla_metadata
+from jax.experimental.xla_metadata import set_xla_metadata as set_xla_metadata
 
 # A primitive: the one way to own all rules of an operation. Would be replaced by a public
 # `custom_transpose` that has a batching rule, should JAX get one back.
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive as Primitive
 
 # The operations of a program that is being lowered, for `lower_or_leave_nothing`.
 from jax.extend.mlir import ir
@@ -31,35 +31,9 @@ from jax.extend.mlir import ir
 # `ad.defbilinear`: jvp and transpose of a product of two operands.
 # `batching.fancy_primitive_batchers`: vmap rules that see mesh axes.
 # `mlir.register_lowering`, `mlir.lower_fun`: an operation written in lax, for each platform.
-from jax.interpreters import ad, batching, mlir
-
-__all__ = [
-    "Equation",
-    "Primitive",
-    "ad",
-    "aval_of_undefined_primal",
-    "batching",
-    "count_spmd_devices",
-    "default_matmul_precision",
-    "evaluate_equations",
-    "explicit_mesh_axes_of_vmap",
-    "find_lowering_rule",
-    "infer_result_aval",
-    "is_lowered_for_export",
-    "jet",
-    "lower_or_leave_nothing",
-    "mlir",
-    "operand_and_result_avals",
-    "persistent_cache_is_on",
-    "replace_aval",
-    "set_globally",
-    "set_xla_metadata",
-    "skip_lowering_cache",
-    "varying_axes",
-    "vmap_axis_is_sharded",
-    "walk_equation_sources",
-    "walk_equations",
-]
+from jax.interpreters import ad as ad
+from jax.interpreters import batching as batching
+from jax.interpreters import mlir as mlir
 
 #: Any, since type checkers know the options of `jax.config` in JAX 0.12, and not in 0.10.
 _config: Any = jax.config
