@@ -75,8 +75,7 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
 
 def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     """Trim an axis; also count the elements that are left out at the ends of each tensor."""
-    taps = _find_readers(axis, axis.kernel, axis.coarse, axis.dilation, axis.stride)
-    coarse = _find_readers(axis, axis.coarse, axis.kernel, axis.stride, axis.dilation)
+    taps, coarse = _find_readers(axis), _find_readers(axis.exchanged())
     if not taps or not coarse:  # only padding is read
         nothing = Axis(0, 0, 0, stride=1, dilation=1, pad_low=0)
         return nothing, {slot: (0, getattr(axis, slot)) for slot in OPERANDS}
@@ -99,27 +98,23 @@ def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     }
 
 
-def _find_readers(axis: Axis, count: int, windows: int, step: int, window_step: int) -> range:
-    """Find the taps that read a fine pixel in any window, from the first to the last.
-
-    There are `count` taps, `step` apart, and `windows`, `window_step` apart; or the reverse.
-    """
-    # Tap t and window q read position step*t + window_step*q - pad, which must be in 0..fine-1.
-    reach = window_step * (windows - 1)
-    first = max(-(-(axis.pad_low - reach) // step), 0)
-    last = min((axis.fine - 1 + axis.pad_low) // step, count - 1)
-    # A tap in this range may still miss a fine tensor that is shorter than `window_step`.
-    while first <= last and not _reads_pixel(axis, first, windows, step, window_step):
+def _find_readers(axis: Axis) -> range:
+    """Find the taps that read a fine pixel in any window, from the first to the last."""
+    # Tap t and window q read position dilation*t + stride*q - pad, which must be in 0..fine-1.
+    first = max(-(-(axis.pad_low - (axis.span - 1)) // axis.dilation), 0)
+    last = min((axis.fine - 1 + axis.pad_low) // axis.dilation, axis.kernel - 1)
+    # A tap in this range may still miss a fine tensor that is shorter than the stride.
+    while first <= last and not _reads_pixel(axis, first):
         first += 1
-    while first <= last and not _reads_pixel(axis, last, windows, step, window_step):
+    while first <= last and not _reads_pixel(axis, last):
         last -= 1
     return range(first, last + 1)
 
 
-def _reads_pixel(axis: Axis, tap: int, windows: int, step: int, window_step: int) -> bool:
-    start = step * tap - axis.pad_low
-    nearest = max(-(start // window_step), 0)  # the first q with start + window_step*q >= 0
-    return nearest < windows and start + window_step * nearest < axis.fine
+def _reads_pixel(axis: Axis, tap: int) -> bool:
+    start = axis.dilation * tap - axis.pad_low
+    nearest = max(-(start // axis.stride), 0)  # the first q with start + stride*q >= 0
+    return nearest < axis.coarse and start + axis.stride * nearest < axis.fine
 
 
 def _tile_axes(axes: list[Axis]) -> list[Axis]:

@@ -4,7 +4,8 @@ from tests.faults.fault import faults
 
 LOWERING = faults(
     ("_lowering/normal.py",
-     ("the first tap that reads something is left out", ") // step), 0)", ") // step), 0) + 1"),
+     ("the first tap that reads something is left out", "1)) // axis.dilation), 0)",
+      "1)) // axis.dilation), 0) + 1"),
      ("what is left out of a result is put back at the wrong end", " (*pair, ", " (*pair[::-1], "),
      ("a stride of several windows counts as tiles", " a.coarse == 1 and ", " a.coarse <= 2 and "),
     ),
@@ -202,10 +203,10 @@ LOWERING = faults(
     ),
     ("_lowering/forms/reference.py",
      ("the reference pads a data gradient at the wrong ends",
-      ".extent - 1 - a.pad_low, a.fine - a.span + ", ".fine - a.span + a.pad_low, a.extent - 1 - "),
+      "replace(a, coarse=a.span).reversed()", "replace(a, coarse=a.span, pad_low=0).reversed()"),
      ("the reference takes strides for dilations in a weights gradient",
-      ".dilation for a in geometry.axes],\n        rhs_dilation=[a.stride for a in geometry.axes]",
-      ".stride for a in geometry.axes],\n        rhs_dilation=[a.dilation for a in geometry.axes]"),
+      "[a.exchanged() for",
+      "[replace(a.exchanged(), stride=a.stride, dilation=a.dilation) for"),
      ("a sum of nothing is one", ".vary_alike(jnp.zeros(shape, ", ".vary_alike(jnp.ones(shape, "),
     ),
     ("_lowering/forms/bundle.py",

@@ -94,11 +94,9 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     out = reference.convolve(
         fine,
         jnp.moveaxis(coarse, data.batch, -2),
-        [(a.pad_low, a.pad_high) for a in geometry.axes],
+        [a.exchanged() for a in geometry.axes],
         lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
         call.numerics.wide,
-        window_strides=[a.dilation for a in geometry.axes],
-        rhs_dilation=[a.stride for a in geometry.axes],
         feature_group_count=groups,
     )
     return jnp.moveaxis(out, 0, -2)  # i, X, (g, o) to X, i, (g, o)

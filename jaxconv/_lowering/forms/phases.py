@@ -87,9 +87,7 @@ FLIP = Form(
 
 
 def spread_problem(problem: Problem) -> tuple[Problem, ...]:
-    axes = tuple(
-        replace(a, coarse=a.stride * (a.coarse - 1) + 1, stride=1) for a in problem.geometry.axes
-    )
+    axes = tuple(replace(a, coarse=a.span, stride=1) for a in problem.geometry.axes)
     return (_exchange_roles(problem, axes, problem.fine_channels),)
 
 

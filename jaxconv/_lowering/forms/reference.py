@@ -4,6 +4,7 @@ Every other form must give the same results. Zeros, where nothing is summed, are
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.geometry import Slot
+from jaxconv._base.geometry import Axis, Slot
 from jaxconv._base.jax_names import Primitive, find_lowering_rule, infer_result_aval, mlir
 from jaxconv._base.reshape import move_groups
 from jaxconv._lowering.problem import Call, Emit, Form, Numerics
@@ -20,17 +21,18 @@ from jaxconv._lowering.problem import Call, Emit, Form, Numerics
 def convolve(
     lhs: Array,
     rhs: Array,
-    padding: Sequence[tuple[int, int]],
+    axes: Sequence[Axis],
     numbers: lax.ConvDimensionNumbers,
     numerics: Numerics,
+    padding: Sequence[tuple[int, int]] | None = None,
     **params: Any,
 ) -> Array:
-    """Call `lax.conv_general_dilated`, after cropping each axis that is also padded at its end.
+    """Call `lax.conv_general_dilated` of a fine tensor and a kernel, along these axes.
 
-    In one convolution that crops the start and pads the end, XLA:CPU reads beyond the data, and
-    computes with other memory (openxla/xla#48713).
+    An axis that is cropped, and padded at its end, is cropped before: in one convolution that does
+    both, XLA:CPU reads beyond the data, and computes with other memory (openxla/xla#48713).
     """
-    padding = list(padding)
+    padding = list(padding or [(a.pad_low, a.pad_high) for a in axes])
     dilations = params.get("lhs_dilation", [1] * len(padding))
     for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
         if low < 0 < high and dilation == 1:
@@ -39,6 +41,8 @@ def convolve(
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
     types = {"precision": numerics.precision, "preferred_element_type": numerics.dtype}
+    params |= {"window_strides": [a.stride for a in axes]}
+    params |= {"rhs_dilation": [a.dilation for a in axes]}
     return conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **types, **params)
 
 
@@ -46,17 +50,10 @@ def to_coarse(
     fine: Array, kernel: Array, call: Call, padding: Sequence[tuple[int, int]] | None = None
 ) -> Array:
     """Convolve, with the geometry's padding unless `padding` is given."""
-    geometry = call.geometry
-    return convolve(
-        fine,
-        kernel,
-        padding or [(a.pad_low, a.pad_high) for a in geometry.axes],
-        lax.ConvDimensionNumbers(geometry.data.spec, geometry.kernel.spec, geometry.data.spec),
-        call.numerics,
-        window_strides=[a.stride for a in geometry.axes],
-        rhs_dilation=[a.dilation for a in geometry.axes],
-        feature_group_count=geometry.groups,
-    )
+    geometry, data = call.geometry, call.geometry.data.spec
+    numbers = lax.ConvDimensionNumbers(data, geometry.kernel.spec, data)
+    groups = {"feature_group_count": geometry.groups}
+    return convolve(fine, kernel, geometry.axes, numbers, call.numerics, padding, **groups)
 
 
 def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
@@ -82,12 +79,10 @@ def spread(coarse: Array, kernel: Array, spec: tuple[int, ...], call: Call) -> A
         coarse,
         # outermost, not under a transpose: so XLA:GPU recognises a data gradient
         lax.rev(kernel, geometry.kernel.spatial),
-        [(a.extent - 1 - a.pad_low, a.fine - a.span + a.pad_low) for a in geometry.axes],
+        [replace(a, coarse=a.span).reversed() for a in geometry.axes],
         lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
         call.numerics,
-        window_strides=[1] * geometry.rank,
         lhs_dilation=[a.stride for a in geometry.axes],
-        rhs_dilation=[a.dilation for a in geometry.axes],
         feature_group_count=geometry.groups,
     )
 
@@ -98,15 +93,13 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     return convolve(
         fine,
         coarse,
-        [(a.pad_low, a.pad_high) for a in geometry.axes],
+        [a.exchanged() for a in geometry.axes],
         lax.ConvDimensionNumbers(
             (data.channel, data.batch, *data.spatial),
             (data.channel, data.batch, *data.spatial),
             (layout.fine, layout.coarse, *layout.spatial),
         ),
         call.numerics,
-        window_strides=[a.dilation for a in geometry.axes],
-        rhs_dilation=[a.stride for a in geometry.axes],
         batch_group_count=geometry.groups,
     )
 
