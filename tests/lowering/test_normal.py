@@ -3,21 +3,16 @@
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from jaxconv._base.geometry import UNIT, Axis, DataLayout, Geometry, KernelLayout
+from jaxconv._base.geometry import UNIT, Axis
 from jaxconv._lowering.normal import normalise
-from jaxconv._lowering.problem import Problem
+from tests.support.problems import problem
 from tests.support.small import any_axis
 
 
 def problem_of(*axes):
-    rank = len(axes)
-    spatial = tuple(range(1, rank + 1))
-    kernel = KernelLayout(rank + 1, rank, tuple(range(rank)))
-    geometry = Geometry(axes, 1, DataLayout(0, rank + 1, spatial), kernel)
-    return Problem("coarse", geometry, 1, 1, 1, np.dtype(np.float32))
+    return problem("coarse", axes, fine=1, coarse=1, batch=1)
 
 
 def met(axis):

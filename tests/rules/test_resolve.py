@@ -9,24 +9,21 @@ import pytest
 
 import jaxconv
 from jaxconv import resolve
-from tests.support import small
+from tests.support import calls, small
+from tests.support.calls import ATTRIBUTES, COARSE, KERNEL
 
-FINE, COARSE, KERNEL = (2, 8, 6, 4), (2, 3, 4, 6), (3, 2, 2, 6)
-ATTRIBUTES = {"strides": (2, 1), "dilations": (1, 2), "groups": 2}
+#: With a row that no window reads.
+FINE = (2, 8, 6, 4)
 CALLS = {
-    "convolution": (FINE, KERNEL),
-    "convolution_backward_data": (COARSE, KERNEL, FINE),
-    "convolution_backward_weights": (FINE, COARSE, KERNEL),
-    "conv_transpose": (COARSE, KERNEL, None),
-    "conv_transpose_backward_data": (FINE, KERNEL),
-    "conv_transpose_backward_weights": (COARSE, FINE, KERNEL),
+    op: {name: FINE if shape == calls.FINE else shape for name, shape in shapes.items()}
+    for op, shapes in calls.VALID.items()
 }
 
 
 @pytest.mark.parametrize("op", CALLS)
 def test_the_fields(op):
     more = {"output_padding": (1, 0)} if op == "conv_transpose" else {}
-    found = resolve(op, *CALLS[op], **ATTRIBUTES, **more)
+    found = resolve(op, **CALLS[op], **ATTRIBUTES, **more)
     transposed = op.startswith("conv_transpose")
     assert found.op == op
     assert found.src_shape == (COARSE if transposed else FINE)
@@ -40,9 +37,8 @@ def test_the_fields(op):
 
 @pytest.mark.parametrize("op", CALLS)
 def test_the_forms_of_op_and_tensors(op):
-    expected = resolve(op, *CALLS[op], **ATTRIBUTES)
-    first, second, *rest = CALLS[op]
-    rest = [] if op == "conv_transpose" else rest
+    expected = resolve(op, **CALLS[op], **ATTRIBUTES)
+    first, second, *rest = CALLS[op].values()
     for form in (
         list,
         np.zeros,
@@ -53,13 +49,8 @@ def test_the_forms_of_op_and_tensors(op):
         found = resolve(getattr(jaxconv, op), form(first), form(second), *rest, **ATTRIBUTES)
         assert found == expected
         assert all(type(n) is int for n in found.src_shape + found.dst_shape)
-    names = ("src", "diff_dst") if op.endswith("backward_weights") else (
-        "diff_dst" if "backward" in op else "src", "weights",
-    )  # fmt: skip
-    given = dict(zip(names, (first, second), strict=True))
-    if rest:
-        given["weights_shape" if op.endswith("weights") else "dst_shape"] = np.array(rest[0])
-    assert resolve(op, **given, **ATTRIBUTES) == expected
+    of_numpy = {n: np.array(x) for n, x in CALLS[op].items() if n not in calls.TENSORS}
+    assert resolve(op, **CALLS[op] | of_numpy, **ATTRIBUTES) == expected
 
 
 def test_resolve_while_traced():
