@@ -101,6 +101,10 @@ FORMS = {
     # No sum of itself
     "one tap, far strides": (
         example("fine", (601, 601), (4, 4), 1, groups=2, stride=300), "convolution"),
+    # One tap
+    "one tap, groups of few pairs": (example("kernel", (28, 28), (2, 4), 1, groups=8), "dot"),
+    "one tap, groups of one channel": (
+        example("kernel", (28, 28), (1, 4), 1, groups=8), "multiply-adds"),
     # By one call for all groups, or one for each that is much work; in 16 bits one by one
     "groups": (example("kernel", (24, 24), (16, 16), groups=8), "onednn-weights"),
     "groups, strided": (

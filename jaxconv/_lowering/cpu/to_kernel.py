@@ -142,6 +142,13 @@ def _pays_for_onednn(p: Problem) -> bool:
     return common.VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
 
 
+def _one_dot(p: Problem) -> bool:
+    """Whether there is one tap, of one group or of groups of few pairs; or XLA splits one group."""
+    if p.dense:
+        return p.pointwise or p.partitioned
+    return p.pointwise and not p.partitioned and _few_pairs(p) and p.fine_channels > 1
+
+
 def _narrow_coarse(p: Problem) -> bool:
     """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
     i, o = p.fine_channels, p.coarse_channels
@@ -226,7 +233,7 @@ TABLE: Table = (
     Line(
         "one-dot",
         dots.ONE,
-        lambda p: p.dense and (p.pointwise or p.partitioned),
+        _one_dot,
         "one tap, or windows that tile and are split over devices: one dot",
     ),
     Line(
