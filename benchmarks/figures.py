@@ -245,14 +245,18 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
 @table(regret.SCHEMA)
 def worth(runs: list[dict], _: list[str]) -> list[str]:
     """FILE...: what each line of the CPU's table is worth, the most worthy first."""
-    rows = [row for run in runs for row in run["rows"]]
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for line, ratios in regret.worth(run["rows"]).items():
+            found.setdefault(line, []).extend(ratios)
     cells = []
-    for line, x in sorted(regret.worth(rows).items(), key=lambda item: -math.prod(item[1])):
-        ratios = (f"{n:.2f}" for n in (geometric_mean(x), x[0], x[-1]))
+    for line, x in sorted(found.items(), key=lambda item: -math.prod(item[1])):
+        ratios = (f"{n:.2f}" for n in (geometric_mean(x), max(x), min(x)))
         cells.append([line, str(len(x)), *ratios, str(sum(n >= WORTH for n in x))])
     head = ["line", "rows that change", "time without it", "at most", "at least"]
     head += [f"rows at {WORTH} or more"]
-    of = f"Of {len(regret.cases(rows))} rows, on {machine_words(runs[0]['machine'])}."
+    count = sum(len(regret.cases(run["rows"])) for run in runs)
+    of = f"Of {count} rows, on {machine_words(runs[0]['machine'])}."
     others = "The other lines are for other layers, layouts or programs."
     return [*_table(head, cells), "", f"{of} {others}"]
 
