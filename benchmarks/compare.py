@@ -15,9 +15,14 @@ from absl.flags import DEFINE_float
 from benchmarks import files, flags
 from benchmarks.summary import geometric_mean, grouped, time_of
 
+#: Chance of an order of rounds, if nothing changed, that counts: three rounds each have one of 20.
+MOST_CHANCE = 0.05
+
 
 def verdict(before: dict, after: dict, threshold: float) -> str:
     """What became of a row's time, if that is sure: faster or slower."""
+    if chance(before, after) > MOST_CHANCE:
+        return ""
     ratio = after["min_ms"] / before["min_ms"]
     one, other = before["rounds_ms"], after["rounds_ms"]
     if ratio > 1 + threshold and max(one) < min(other):
@@ -56,14 +61,16 @@ def main(argv: Sequence[str]) -> int:
     for changed, word, name in reversed(told):
         if word:
             print(f"{changed:9.2f}  {word}  {name}")
-    failing = [row for row in rows if row not in both]
+    failing = [row for row in rows if row["engines"].get(after, {"status": "ok"})["status"] != "ok"]
     for row in failing:
-        entry = row["engines"].get(after, {"status": "not run"})
-        print(f"{entry['status']:>9}  {row['layer']} {row['op']}: {entry.get('reason', '')}")
-    slower, by_chance = verdicts.count("slower"), sum(chance(*pair) for pair in pairs)
+        entry, name = row["engines"][after], f"{row['layer']} {row['op']} {row['dtype']}"
+        print(f"{entry['status']:>9}  {name} {row['layout']}: {entry.get('reason', '')}")
+    slower, chances = verdicts.count("slower"), [chance(*pair) for pair in pairs]
+    short = sum(one > MOST_CHANCE for one in chances)
     print(
-        f"{slower} of {len(both)} rows slower, {len(failing)} newly failing; were nothing changed "
-        f"and the threshold 0, about {by_chance:.1f} would look slower"
+        f"{slower} of {len(both)} rows slower, {len(failing)} newly failing, {short} of too few "
+        f"rounds to tell; were nothing changed and the threshold 0, about "
+        f"{sum(one for one in chances if one <= MOST_CHANCE):.1f} would look slower"
     )
     return 1 if slower or failing else 0
 

@@ -125,13 +125,13 @@ class Geometry:
         """Find the shape of the tensor in a slot from the shapes of the other two."""
         data, kernel = self.data, self.kernel
         if slot == "kernel":
-            return self.full_shape(slot, second[data.channel], first[data.channel] // self.groups)
+            return self.shape_of(slot, second[data.channel], first[data.channel] // self.groups)
         if slot == "coarse":
-            return self.full_shape(slot, first[data.batch], second[kernel.coarse])
-        return self.full_shape(slot, first[data.batch], second[kernel.fine] * self.groups)
+            return self.shape_of(slot, first[data.batch], second[kernel.coarse])
+        return self.shape_of(slot, first[data.batch], second[kernel.fine] * self.groups)
 
-    def full_shape(self, slot: Slot, first: Extent, second: Extent) -> Shape:
-        """The shape of the tensor in a slot, whose first two axes in the layout are so long."""
+    def shape_of(self, slot: Slot, first: Extent, second: Extent) -> Shape:
+        """The shape of the tensor in a slot, by the extents of the first two axes of its layout."""
         extents = (first, second, *(getattr(axis, slot) for axis in self.axes))
         at = dict(zip(self.layout(slot), extents, strict=True))
         return tuple(at[axis] for axis in range(self.rank + 2))

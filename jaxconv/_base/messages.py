@@ -32,13 +32,11 @@ def either(names: Iterable[str]) -> str:
 
 
 #: What names an argument in a message.
-_NAMES = r"(?<=`)\w+(?=`)|\b(?:src|dst)\b|\bgroups(?==)"
+_NAMES = r"(?<=`)\w+(?=`)|(?<!['\"])\b(?:src|dst)\b(?!['\"])|\bgroups(?= ?=)"
 
-#: Parts of a hint about formats, and the words for an API whose formats are given.
-_MOVED = {
-    "data_format='NXC'": "the channels of the data from last to axis 1",
-    "weights_format='X": "the channels of the weights to the front",
-}
+#: A hint about formats, and the words for an API whose formats are given.
+CHANNELS_LAST = "These shapes would fit data_format='NXC'"
+MOVE_CHANNELS = "Channels last would fit: move them to just before the spatial axes"
 
 
 class Refusal(str):
@@ -73,10 +71,8 @@ class Refusal(str):
             for part, text in self.parts.items()
         }
         argument, formats = (self.parts[part] for part in ("argument", "formats"))
-        if names:  # one way to move channels, or none
-            moved = [words for mark, words in _MOVED.items() if mark in formats]
-            one = moved and " or " not in formats
-            formats = f"These shapes would fit if you move {' and '.join(moved)}" if one else ""
+        if names:
+            formats = MOVE_CHANNELS if formats == CHANNELS_LAST else ""
         argument = names.get(argument, argument)
         # Pads at both ends may have one name there.
         parts["rule"] = parts["rule"].removeprefix(f"and `{argument}` ")

@@ -183,6 +183,9 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     Args:
       yes: False for a context in which :func:`install` does not hold.
 
+    Raises:
+      TypeError: `yes` is no bool.
+
     Example:
       >>> import jax, jax.numpy as jnp, jaxconv
       >>> with jaxconv.installed():
@@ -190,9 +193,8 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
       [1.0, 12.0, 24.0, 40.0]
     """
     if not isinstance(yes, bool):
-        raise TypeError(
-            f"installed: `yes` must be a bool, and holds on CPU alone; got {shown(yes)}"
-        )
+        remedy = "jaxconv.install(platform) holds elsewhere than on CPU"
+        raise TypeError(f"installed: `yes` must be True or False; got {shown(yes)}. {remedy}")
     register()
     context: AbstractContextManager[Any] = INSTALLED(Scope("cpu") if yes else False)
     return context

@@ -129,7 +129,8 @@ def choose_plan(
         return found
     if isinstance(forced, Measured):
         return _plan(problem, platform)
-    raise ValueError(f"forced: {forced!r} cannot compute a contraction {name_problem(problem)}")
+    rule = f"forced: `form` must be one that can compute {name_problem(problem)}"
+    raise ValueError(f"{rule}; got {forced!r}. 'portable' and None can compute all")
 
 
 @lru_cache(maxsize=4096)

@@ -69,8 +69,8 @@ class Problem:
         groups = self.geometry.groups
         fine, coarse = groups * self.fine_channels, groups * self.coarse_channels
         if slot == "kernel":
-            return self.geometry.full_shape(slot, coarse, self.fine_channels)
-        return self.geometry.full_shape(slot, self.batch, fine if slot == "fine" else coarse)
+            return self.geometry.shape_of(slot, coarse, self.fine_channels)
+        return self.geometry.shape_of(slot, self.batch, fine if slot == "fine" else coarse)
 
     @property
     def channels_first(self) -> bool:

@@ -47,7 +47,7 @@ def array(op: str, name: str, value: Any) -> ArrayLike:
         value = held
     remedy = "jax.numpy.asarray makes one of numbers and lists"
     if hasattr(value, "detach"):
-        remedy = "jaxconv.torch.load makes one of each of PyTorch's tensors in a dict"
+        remedy = "jaxconv.torch.load converts a dict of PyTorch's tensors"
     raise TypeError(Refusal(op, name, rule, shown(value), remedy))
 
 

@@ -110,3 +110,13 @@ def _find_misfit(
         got = f"groups={groups}, {extents[axis]} {shape}"
         return _Misfit(len(data), "groups", f"must divide axis {axis} of `{argument}`", got)
     return None
+
+
+def check_first_axis(src: Shape, weights: Shape, groups: int) -> None:
+    """Refuse grouped weights of a transposed layer that do not begin with the channels of src.
+
+    The operation reads weights of either axis in groups, where PyTorch and ONNX have one reading.
+    """
+    if groups > 1 and len(src) > 1 and weights[:1] != src[1:2]:
+        rule = f"must have the {src[1]} channels of `src` on its first axis"
+        raise ValueError(Refusal("conv_transpose", "weights", rule, f"shape {weights}"))

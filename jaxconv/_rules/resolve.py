@@ -167,8 +167,8 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
         for i in range(rank)
     ]
     geometry = Geometry(tuple(axis for axis, _ in sized), groups, layout, kernel)
-    fine = geometry.full_shape("fine", batches[0], fine_channels)
-    coarse = geometry.full_shape("coarse", batches[0], coarse_channels)
+    fine = geometry.shape_of("fine", batches[0], fine_channels)
+    coarse = geometry.shape_of("coarse", batches[0], coarse_channels)
     result = {"fine": fine, "coarse": coarse, "kernel": weights}[op.slot(op.result)]
     _check_result(op, result, arguments)
     if asked is not None and asked != result:

@@ -83,7 +83,8 @@ def explain(
     Args:
       op: one of the six operations, or its name; or a function, jitted or not.
       args, attributes: what it takes. Arrays may be given as shapes to an operation, whose batch
-        must be known, and as `jax.ShapeDtypeStruct` to a function.
+        must be known, and as `jax.ShapeDtypeStruct` to a function; to a function, what is no array
+        is given as it is, and so is a NumPy vector of ints.
       dtype: type of the inputs of an operation; by default that of the arrays among them, or else
         float32.
 
@@ -103,7 +104,8 @@ def explain(
       ['fine', 'kernel']
     """
     if callable(op) and op not in inspect.FUNCTIONS.values():
-        return _explain_function(op, *args, **attributes)
+        given = {} if dtype is None else {"dtype": dtype}
+        return _explain_function(op, *args, **attributes, **given)
     name, given = inspect.arguments("explain", op, *args, **attributes)
     resolved = inspect.resolve(name, *args, **attributes)
     record = OPS[name]
@@ -146,7 +148,6 @@ def explain(
 
 def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
     """Report the convolutions of a function, as if the library were installed."""
-
     call, arrays = inspect.separate_arrays(function, args, kwargs)
     call = wraps(function)(call)  # whose name the report shows
     with nullcontext() if enabled() else installed(), profile() as report:

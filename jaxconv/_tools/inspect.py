@@ -104,7 +104,7 @@ def _is_array(x: Any) -> bool:
     """Whether `x` is an array; NumPy ints, or a vector of them, are a shape or an attribute."""
     if isinstance(x, np.ndarray | np.generic) and np.issubdtype(x.dtype, np.integer):
         return x.ndim > 1
-    return hasattr(x, "shape") and hasattr(x, "dtype")
+    return not isinstance(x, type) and hasattr(x, "shape") and hasattr(x, "dtype")
 
 
 def _meant_as_shape(value: Any) -> bool:

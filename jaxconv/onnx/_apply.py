@@ -11,6 +11,7 @@ from jaxconv._base.messages import named, short, shown
 from jaxconv._base.typing import ArrayLike, PrecisionLike
 from jaxconv._ops.conv_transpose import conv_transpose
 from jaxconv._ops.convolution import convolution
+from jaxconv._rules.layouts import check_first_axis
 from jaxconv.onnx._integers import compute_integers
 from jaxconv.onnx._operators import NEWEST_OPSET, find_operator, read_attributes, read_inputs
 
@@ -146,12 +147,7 @@ def _read_window(
         "weights_format": "OIX",
     }
     if op == "ConvTranspose":
-        # With groups, the operation takes weights that hold these on the second axis, too.
-        if given["group"] != 1 and x.ndim > 1 and w.shape[:1] != x.shape[1:2]:
-            raise ValueError(
-                f"{op}: `W` must have the {x.shape[1]} channels of `X` on its first axis; "
-                f"got shape {w.shape}"
-            )
+        check_first_axis(x.shape, w.shape, given["group"])
         window |= {"weights_format": "IOX", "output_padding": given["output_padding"]}
         window |= _read_size(op, x, w, given)
     return window

@@ -17,6 +17,7 @@ from jax import Array, lax
 
 from jaxconv._base.dtypes import INT32
 from jaxconv._base.geometry import Geometry
+from jaxconv._base.messages import Refusal
 from jaxconv._base.typing import ArrayLike
 from jaxconv._contract.contractions import contract
 from jaxconv._rules.op import OPS
@@ -33,9 +34,10 @@ def compute_integers(
 ) -> Array:
     """Compute ConvInteger or, if the scales are among the numbers, QLinearConv."""
     resolved = resolve_sizes(OPS["convolution"], x.shape, w.shape, **window)
-    extents = (axis.fine + axis.pad_low + axis.pad_high for axis in resolved.geometry.axes)
+    extents = tuple(axis.fine + axis.pad_low + axis.pad_high for axis in resolved.geometry.axes)
     if is_too_large((*x.shape[:2], *extents)):  # the sums write the padding
-        raise ValueError(f"{op}: the padded `x` must have at most 2**48 elements")
+        rule = "must leave the padded `x` at most 2**48 elements"
+        raise ValueError(Refusal(op, "pads", rule, f"padded extents {extents}"))
     for name, value in numbers.items():
         channels = w.shape[0] if name.startswith("w_") else 1
         if value is not None and (value.ndim > 1 or value.size not in (1, channels)):

@@ -275,8 +275,8 @@ def _compute(
     unbatched = data.ndim == rank + 1
     if unbatched:
         data = lax.expand_dims(data, (0,))
-    attributes = read_attributes(name, data.shape, kernel.shape, rules)
     with named(name, NAMES):
+        attributes = read_attributes(name, data.shape, kernel.shape, rules)
         data, attributes = write_padding(name, data, kernel.shape, attributes, padding_mode)
         out = op(data, kernel, bias, **attributes)
     return lax.squeeze(out, (0,)) if unbatched else out

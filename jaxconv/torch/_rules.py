@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import ArrayLike, Shape
 from jaxconv._rules import attributes as parse
+from jaxconv._rules.layouts import check_first_axis
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import is_too_large, resolve_sizes
 
@@ -30,15 +31,15 @@ def read_attributes(
     `rules` are stride, padding, dilation, groups and, of a transposed layer, output_padding.
     """
     rank, (stride, padding, dilation, groups, *output_padding) = len(input) - 2, rules
-    strides = read_ints(name, "stride", stride, rank, 1)
+    groups, strides = (
+        parse.count(name, "groups", groups),
+        read_ints(name, "stride", stride, rank, 1),
+    )
     dilations = read_ints(name, "dilation", dilation, rank, 1)
     attributes = {"strides": strides, "dilations": dilations, "groups": groups}
     attributes |= {"data_format": "NCX", "weights_format": "IOX" if output_padding else "OIX"}
     if output_padding:
-        # With groups, the operation takes weights that hold these on the second axis, too.
-        if groups != 1 and weight[0] != input[1]:
-            rule = f"must have the {input[1]} channels of `input` on its first axis"
-            raise ValueError(Refusal(name, "weight", rule, f"shape {weight}"))
+        check_first_axis(input, weight, groups)
         more = read_ints(name, "output_padding", output_padding[0], rank, 0)
         if any(o >= max(steps) for o, *steps in zip(more, strides, dilations, strict=True)):
             rule = "must be smaller than either stride or dilation"
@@ -47,8 +48,8 @@ def read_attributes(
             raise ValueError(Refusal(name, "output_padding", rule, got, remedy))
         attributes["output_padding"] = more
     if isinstance(padding, str) and not output_padding:
-        extents = zip(dilations, weight[2:], strict=True)
-        reach = tuple(d * (max(k, 1) - 1) for d, k in extents)
+        known = (k if isinstance(k, int) and k else 1 for k in weight[2:])  # or it is an error
+        reach = tuple(d * (k - 1) for d, k in zip(dilations, known, strict=True))
         begin, end = _find_pads(name, padding, strides, reach)
     else:
         begin = end = read_ints(name, "padding", padding, rank, 0)

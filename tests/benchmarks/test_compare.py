@@ -30,7 +30,8 @@ def compared(tmp_path, capsys):
         (entry(1.3, 1.4, 1.3), 1, "1.31  slower  x forward"),
         (entry(1.3, 1.0, 1.3), 0, "0 of 2 rows slower"),  # the fastest call is no slower
         (entry(1.25, 1.4, 1.3), 1, "about 0.1 would look slower"),  # two of 20 orders
-        ({"status": "failed", "reason": "it broke"}, 1, "failed  x forward: it broke"),
+        (entry(9.0, 9.0), 0, "1 of too few rounds to tell"),  # in one of ten orders
+        ({"status": "failed", "reason": "it broke"}, 1, "failed  x forward f32 NXC: it broke"),
     ],
 )
 def test_the_exit_code(compared, after, code, told):

@@ -47,26 +47,33 @@ def test_eager(nans):
 
 
 def test_a_platform_is_no_switch():
-    with pytest.raises(TypeError, match="`yes` must be a bool, and holds on CPU alone; got 'gpu'"):
+    with pytest.raises(TypeError, match="`yes` must be True or False; got 'gpu'"):
         jaxconv.installed("gpu")
 
 
-def test_a_window_over_much_padding_on_two_axes_of_a_mesh():
-    """XLA splits it rightly as lax has it, and wrongly where the padding stands apart."""
+@pytest.mark.parametrize(
+    ("taps", "arguments", "split"),
+    [
+        (2, {"window_strides": (1,), "padding": [(2, 2)]}, P(None, None, "b")),
+        (3, {"window_strides": (1,), "padding": [(1, 2)], "lhs_dilation": (2,)}, P(None, "b")),
+        (4, {"window_strides": (1,), "padding": [(2, 2)], "lhs_dilation": (2,)}, P(None, "b")),
+    ],
+)
+def test_what_xla_splits_rightly_of_lax_alone(taps, arguments, split):
+    """Over two axes of a mesh; it splits wrongly a convolution whose padding stands apart."""
     mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
     rng = np.random.default_rng(0)
-    x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 12, 4), (2, 4, 2)))
-    convolve = partial(
-        lax.conv_general_dilated, window_strides=(1,), padding=[(2, 2)],
-        dimension_numbers=("NHC", "HIO", "NHC"),
-    )  # fmt: skip
-    split = [
+    x, w = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 12, 4), (taps, 4, 2)))
+    convolve = partial(lax.conv_general_dilated, dimension_numbers=("NHC", "HIO", "NHC"))
+    convolve = partial(convolve, **arguments)
+    placed = [
         jax.device_put(array, NamedSharding(mesh, spec))
-        for array, spec in ((x, P(None, "a")), (w, P(None, None, "b")))
+        for array, spec in ((x, P(None, "a")), (w, split))
     ]
+    expected = convolve(x, w)
+    np.testing.assert_array_equal(jax.jit(convolve)(*placed), expected)
     with jaxconv.installed():
-        found = jax.jit(convolve)(*split)
-    np.testing.assert_array_equal(found, convolve(x, w))
+        np.testing.assert_array_equal(jax.jit(convolve)(*placed), expected)
 
 
 def test_automatic_sharding():

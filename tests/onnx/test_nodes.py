@@ -232,7 +232,7 @@ LINEAR = [X8, ONE, np.uint8(0), W8, ONE, np.uint8(0), ONE, np.uint8(0)]
          "ConvInteger: `w_zero_point` must have shape () or (1,), or (4,) for the output channels"),
         ("ConvInteger", {"pads": [9] * 3}, [X8, W8], "ConvInteger: `pads` must be 4 ints"),
         ("ConvInteger", {"pads": [2**30] * 4, "strides": [2**30] * 2}, [X8, W8],
-         "ConvInteger: the padded `x` must have at most 2**48 elements"),
+         "ConvInteger: `pads` must leave the padded `x` at most 2**48 elements; got padded"),
         ("ConvInteger", {"dilations": [9, 9]}, [X8, W8], "ConvInteger: `w`, dilated, must fit"),
         ("QLinearConv", {}, [*LINEAR, np.ones(3, np.int32)], "QLinearConv: `B` must have shape"),
         ("QLinearConv", {}, [*LINEAR, np.ones(4, np.int16)],

@@ -74,6 +74,7 @@ WITNESSES = {
     "coarse: one-tap-channels-first": example("coarse", (28, 28), (64, 64), 1, first=True),
     "fine: one-tap-channels-first": example("fine", (28, 28), (64, 64), 1, first=True),
     "coarse: sharded": example("coarse", (28, 28), (16, 32), devices=4, onednn=False),
+    "fine: sharded": example("fine", (56, 56), (16, 32), stride=2, devices=4, onednn=False),
     "kernel: sharded": example("kernel", (28, 28), (4, 8), devices=4, onednn=False),
     "coarse: tap-by-tap": example("coarse", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),
     "kernel: tap-by-tap": example("kernel", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),

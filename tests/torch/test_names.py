@@ -70,18 +70,13 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, ONE, stride=True), "`stride` must be an int"),
         (lambda: F.conv1d(X, ONE, np.ones(2, np.float32)), r"must have shape \(1,\), .* output"),
         (lambda: F.conv1d(X, ONE, padding=-1), "`padding` must be at least 0"),
-        (
-            lambda: F.conv1d(X.T, ONE),
-            "fit if you move the channels of the data from last to axis 1$",
-        ),
-        (
+        (lambda: F.conv1d(X.T, ONE), "Channels last would fit: move them to just before"),
+        (  # the data moved alone would not fit
             lambda: F.conv2d(np.ones((1, 8, 9, 4)), np.ones((3, 3, 4, 6))),
-            "to axis 1 and the channels of the weights to the front$",
+            r"\(1, 8, 9, 4\) \(NCX\)$",
         ),
-        (
-            lambda: F.conv2d(np.ones((1, 4, 8, 9)), np.ones((3, 3, 4, 6))),
-            "These shapes would fit if you move the channels of the weights to the front$",
-        ),
+        (lambda: F.conv1d(X, ONE, groups="src"), r"got 'src' \(str\)"),
+        (lambda: F.conv_transpose1d(X, ONE, groups=np.array([1, 2])), "`groups` must be an int"),
         (lambda: F.conv_transpose1d(X, ONE, output_padding=1), "`output_padding` must be smaller"),
         (
             lambda: F.conv_transpose1d(X, ONE, output_padding=None),

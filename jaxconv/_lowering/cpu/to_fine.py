@@ -1,6 +1,7 @@
 """CPU, to fine: data gradients and transposed convolutions. Most are rewritten as to coarse."""
 
 import math
+from dataclasses import replace
 
 from jaxconv._lowering.cpu import common
 from jaxconv._lowering.forms import col2im, phases, split, taps
@@ -59,6 +60,7 @@ TABLE: Table = (
     ),
     Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
+    replace(common.SHARDED, when=lambda p: p.partitioned and p.dense),
     Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
     Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
     Line("tap-by-tap", taps.TAPS, lambda p: True, "too many phases"),

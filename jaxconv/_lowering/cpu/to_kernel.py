@@ -143,7 +143,10 @@ def _pays_for_onednn(p: Problem) -> bool:
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether there is one tap, of one group or of groups of few pairs; or XLA splits one group."""
+    """Whether there is one tap, of one group or of groups of few pairs.
+
+    Or one group, in a program that XLA splits over devices.
+    """
     if p.dense:
         return p.pointwise or p.partitioned
     return p.pointwise and not p.partitioned and _few_pairs(p) and p.fine_channels > 1
