@@ -245,13 +245,9 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
 @table(regret.SCHEMA)
 def worth(runs: list[dict], _: list[str]) -> list[str]:
     """FILE...: what each line of the CPU's table is worth, the most worthy first."""
-    found: dict[str, list[float]] = {}
-    for run in runs:
-        for line, ratios in regret.worth(run["rows"]).items():
-            found.setdefault(line, []).extend(ratios)
-    cells = []
+    found, cells = regret.worth(*(run["rows"] for run in runs)), []
     for line, x in sorted(found.items(), key=lambda item: -math.prod(item[1])):
-        ratios = (f"{n:.2f}" for n in (geometric_mean(x), max(x), min(x)))
+        ratios = (f"{n:.2f}" for n in (geometric_mean(x), x[0], x[-1]))
         cells.append([line, str(len(x)), *ratios, str(sum(n >= WORTH for n in x))])
     head = ["line", "rows that change", "time without it", "at most", "at least"]
     head += [f"rows at {WORTH} or more"]

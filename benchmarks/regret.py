@@ -135,10 +135,10 @@ def cases(rows: Sequence[dict]) -> list[dict]:
     return [x | {"regret": x["times"][CHOSEN] / min(x["times"].values())} for x in found.values()]
 
 
-def worth(rows: Sequence[dict]) -> dict[str, list[float]]:
-    """By line, the time without it over the time with it, the largest first."""
+def worth(*tables: Sequence[dict]) -> dict[str, list[float]]:
+    """By line, the time without it over the time with it, the largest first, of rows of tables."""
     found: dict[str, list[float]] = {}
-    for case in cases(rows):
+    for case in chain(*map(cases, tables)):
         for name, ms in case["times"].items():
             line = name.removeprefix(WITHOUT)
             if line != name:
