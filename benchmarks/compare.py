@@ -36,6 +36,10 @@ def chance(before: dict, after: dict) -> float:
     return 1 / math.comb(one + other, one)
 
 
+def _name(row: dict) -> str:
+    return " ".join(row[key] for key in ("layer", "op", "dtype", "layout"))
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the changes; the exit code is 1 if anything is slower."""
     what = "what got faster and slower, of two engines of one run"
@@ -50,21 +54,21 @@ def main(argv: Sequence[str]) -> int:
     both = [row for row in rows if time_of(row, after)]
     if not both:
         command.fail("no row has both times")
-    ratio = {id(row): time_of(row, after) / time_of(row, before) for row in both}
     print(f"time of {after} / time of {before}, of the fastest calls\nrows  mean")
     for name, own in grouped(both, "op", "class", "dtype", "layout").items():
-        print(f"{len(own):4} {geometric_mean([ratio[id(row)] for row in own]):5.2f}  {name}")
+        mean = geometric_mean([time_of(row, after) / time_of(row, before) for row in own])
+        print(f"{len(own):4} {mean:5.2f}  {name}")
     pairs = [(row["engines"][before], row["engines"][after]) for row in both]
     verdicts = [verdict(*pair, asked.threshold) for pair in pairs]
-    names = (f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}" for row in both)
-    told = sorted(zip((ratio[id(row)] for row in both), verdicts, names, strict=True))
-    for changed, word, name in reversed(told):
+    ratios = [b["min_ms"] / a["min_ms"] for a, b in pairs]
+    told = zip(ratios, verdicts, map(_name, both), strict=True)
+    for ratio, word, name in sorted(told, reverse=True):
         if word:
-            print(f"{changed:9.2f}  {word}  {name}")
+            print(f"{ratio:9.2f}  {word}  {name}")
     failing = [row for row in rows if row["engines"].get(after, {"status": "ok"})["status"] != "ok"]
     for row in failing:
-        entry, name = row["engines"][after], f"{row['layer']} {row['op']} {row['dtype']}"
-        print(f"{entry['status']:>9}  {name} {row['layout']}: {entry.get('reason', '')}")
+        entry = row["engines"][after]
+        print(f"{entry['status']:>9}  {_name(row)}: {entry.get('reason', '')}")
     slower, chances = verdicts.count("slower"), [chance(*pair) for pair in pairs]
     short = sum(one > MOST_CHANCE for one in chances)
     print(

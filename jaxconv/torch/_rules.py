@@ -31,10 +31,8 @@ def read_attributes(
     `rules` are stride, padding, dilation, groups and, of a transposed layer, output_padding.
     """
     rank, (stride, padding, dilation, groups, *output_padding) = len(input) - 2, rules
-    groups, strides = (
-        parse.count(name, "groups", groups),
-        read_ints(name, "stride", stride, rank, 1),
-    )
+    groups = parse.count(name, "groups", groups)
+    strides = read_ints(name, "stride", stride, rank, 1)
     dilations = read_ints(name, "dilation", dilation, rank, 1)
     attributes = {"strides": strides, "dilations": dilations, "groups": groups}
     attributes |= {"data_format": "NCX", "weights_format": "IOX" if output_padding else "OIX"}

@@ -87,6 +87,8 @@ def turn(layout, x):
 def test_exact_where_columns_lie_before_rows(form, slot):
     """In the kernel, or in the data, as dimension numbers of lax may have it."""
     problems = [p for p in claimed(form, slot, 4 * FEW) if p.rank > 1][:FEW]
+    if not problems:
+        pytest.skip(f"{form} claims none of several axes to {slot}")
     drawn = [tensors(p, 3) for p in problems]
 
     def compute(problem, turned, of):
