@@ -20,7 +20,7 @@ FORMULAS = {
     None: lambda x: x,
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
-    "leaky_relu": lambda x: np.where(x > 0, x, x / 4),
+    "leaky_relu": lambda x: np.where(x > 0, x, 3 * x / 8),  # does not commute with rounding
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "tanh": np.tanh,
     "sigmoid": sigmoid,
@@ -28,7 +28,7 @@ FORMULAS = {
     "gelu_tanh": gelu_tanh,
     "silu": lambda x: x * sigmoid(x),
 }
-ALPHA = {"leaky_relu": 0.25}
+ALPHA = {"leaky_relu": 0.375}
 EXACT = (None, "relu", "relu6", "leaky_relu")
 SMOOTH = tuple(name for name in FORMULAS if name not in EXACT)
 #: Sums at which a smooth function bends, and which it saturates at.

@@ -60,7 +60,7 @@ CASES = {
     ),
     "sum from the left": ([("Add", [OTHER, DST])], ["residual"]),
     "own bias, relu6": ([("Clamp", [DST], {"min": 0.0, "max": 6.0})], ["bias", "relu6"]),
-    "leaky": ([("LeakyReLU", [DST], {"alpha": 0.25})], ["leaky_relu", 0.25]),
+    "leaky": ([("LeakyReLU", [DST], {"alpha": 0.375})], ["leaky_relu", 0.375]),
     # A chain that goes on in float32
     "relu, sum": ([("ReLU", [DST]), ("Add", [10, OTHER])], ["relu"]),
     "sum, bias": ([("Add", [DST, OTHER]), ("BiasAdd", [10, CHANNELS])], ["residual"]),
