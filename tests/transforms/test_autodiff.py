@@ -83,48 +83,6 @@ def compiled_together(function, arguments):
     return jax.jit(lambda of: {name: function(name, *args) for name, args in of.items()})(arguments)
 
 
-@each_form
-def test_finite_differences_in_each_argument(form):
-    """A difference quotient of a linear function is exact at any distance: here at 1."""
-
-    def differences(name, a, b, t, u, v):
-        op = form.op(name)
-        found = []
-        for x, step, f in ((a, u, lambda x: op(x, b)), (b, v, lambda x: op(a, x))):
-            tangent = jax.jvp(f, (x,), (step,))[1]
-            (gradient,) = jax.vjp(f, x)[1](t)
-            # Of the gradient in its turn, which is linear in what f holds fast.
-            found.append(
-                (f(x + step) - f(x), tangent, jnp.vdot(tangent, t), jnp.vdot(gradient, step))
-            )
-        moved = [forms.gradients(op, a + u, b, t)[1], forms.gradients(op, a, b + v, t)[0]]
-        here = forms.gradients(op, a, b, t)
-        _, along_u = jax.jvp(lambda a: forms.gradients(op, a, b, t), (a,), (u,))
-        _, along_v = jax.jvp(lambda b: forms.gradients(op, a, b, t), (b,), (v,))
-        second = [(moved[0] - here[1], along_u[1]), (moved[1] - here[0], along_v[0])]
-        return found, second, (along_u[0], along_v[1])
-
-    with jax.enable_x64(True):
-        given = {}
-        for name in forms.OPS if form is forms.DENSE else forms.EACH_SLOT:
-            a, b, t = (jnp.asarray(x, jnp.float64) for x in forms.operands(form, name))
-            u, v = (
-                jnp.asarray(forms.integers(x.shape, 5 + k), jnp.float64)
-                for k, x in enumerate((a, b))
-            )
-            given[name] = a, b, t, u, v
-        found = compiled_together(differences, given)
-    for name, (first, second, zero) in found.items():
-        for difference, tangent, forward, reverse in first:
-            assert np.any(difference)
-            np.testing.assert_array_equal(difference, tangent, name)
-            assert forward == reverse, name
-        for difference, tangent in second:
-            assert np.any(difference)
-            np.testing.assert_array_equal(difference, tangent, name)
-        assert not any(map(np.any, zero)), name
-
-
 @forms.each_slot
 def test_hessians(name):
     """Of the form itself, in both arguments: zero by blocks but for the mixed ones."""

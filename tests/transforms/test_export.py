@@ -48,20 +48,6 @@ def test_saved_and_loaded(form, name, known):
     forms.assert_equal(found, form.exact_gradients(name, a, b, t))
 
 
-def test_symbolic_batch_of_a_gradient():
-    """A training step is exported as one function: the derivative is inside."""
-    (batch,) = export.symbolic_shape("batch")
-    form, name = forms.GROUPED, "convolution"
-
-    def step(a, b):
-        return jax.grad(lambda a, b: (form.op(name)(a, b) ** 2).sum() / 2, (0, 1))(a, b)
-
-    exported = export.export(jax.jit(step), platforms=PLATFORMS)(*described(form, name, batch))
-    loaded = export.deserialize(exported.serialize())
-    a, b, _ = forms.operands(replace(form, batch=2), name)
-    forms.assert_equal(loaded.call(a, b), form.exact_gradients(name, a, b, form.exact(name, a, b)))
-
-
 @forms.each_slot
 def test_vmap_of_a_symbolic_batch(name):
     """Folding an axis into a batch needs no number for it."""

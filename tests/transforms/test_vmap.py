@@ -105,23 +105,6 @@ def test_one_contraction_whatever_the_size(name):
 
 
 @forms.each_slot
-def test_per_example_gradients(form, name):
-    """vmap of grad: of both arguments, the second of which is shared, and of two operations."""
-    form = replace(form, batch=1)
-    op = form.op(name)
-    a, b = mapped(form, name, (0, None, 0), size=3)
-
-    def loss(a, b):
-        return (op(a, b) ** 2).sum() / 2
-
-    found = jax.jit(jax.vmap(jax.grad(loss, (0, 1)), (0, None)))(a, b)
-    for i in range(3):
-        t = form.exact(name, a[i], b)
-        for of, expected in zip(found, form.exact_gradients(name, a[i], b, t), strict=True):
-            np.testing.assert_array_equal(of[i], expected)
-
-
-@forms.each_slot
 def test_empty(name):
     """Nothing to map over, or batches that no device has a share of: right shapes and types."""
     a, b = mapped(forms.DENSE, name, (0, 1, 0), size=0)
