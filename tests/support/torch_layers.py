@@ -45,23 +45,18 @@ class Call(NamedTuple):
         return torch.func.functional_call(module, tensors, (x,))
 
 
-def draw_layer(rng, ranks=(1, 2, 2, 3)):
-    """A small convolution with pads as PyTorch has them, alike at both ends of an axis."""
-    [form] = small.draw(int(rng.integers(2**31)), 1, ranks, most_channels=3)
-    pads = tuple(map(max, form.pads_begin, form.pads_end))
-    return replace(form, pads_begin=pads, pads_end=pads, formats=("NCX", "OIX"))
-
-
-def draw_call(rng, *, name=None, mode=None, strings=True):
+def draw_call(rng, *, name=None, mode=None):
     """One that PyTorch takes, of arguments that it may spell in several ways."""
     name = name or str(rng.choice(EVERY))
     transposed, rank = "transpose" in name, int(name[-2])
     mode = mode or ("zeros" if transposed else str(rng.choice([*["zeros"] * 9, *MODES])))
     padding = None
-    if strings and not transposed and rng.random() < 0.3:
+    if not transposed and rng.random() < 0.3:
         padding = str(rng.choice(["valid", "same"]))
     while True:
-        form = draw_layer(rng, ranks=(rank,))
+        [form] = small.draw(int(rng.integers(2**31)), 1, (rank,), most_channels=3)
+        pads = tuple(map(max, form.pads_begin, form.pads_end))  # alike at both ends of an axis
+        form = replace(form, pads_begin=pads, pads_end=pads, formats=("NCX", "OIX"))
         if padding == "same":
             form = replace(form, strides=(1,) * rank)
         reach = [extent - 1 for extent in form.extents]

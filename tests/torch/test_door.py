@@ -16,7 +16,7 @@ from jaxconv import torch as ours
 from tests.support.forms import slow_if
 from tests.support.peers import integers, peer
 from tests.support.timing import takes_at_most
-from tests.support.torch_layers import EVERY, draw_call
+from tests.support.torch_layers import EVERY, Call, draw_call
 
 torch = peer("torch")
 F = torch.nn.functional
@@ -52,8 +52,7 @@ def draw_data(rng, call, most=30):
     return arrays, integers(rng, tuple(out.shape), most=most)
 
 
-def check_values(rng):
-    call = draw_call(rng)
+def check_values(rng, call):
     arrays, seed = draw_data(rng, call)
     found = compute_ours(call, arrays, seed)
     for our, their in zip(found, compute_theirs(call, arrays, seed), strict=True):
@@ -62,7 +61,47 @@ def check_values(rng):
 
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=slow_if(n >= 24)) for n in range(96)])
 def test_values_and_gradients(seed):
-    check_values(np.random.default_rng([1, seed]))
+    rng = np.random.default_rng([1, seed])
+    check_values(rng, draw_call(rng))
+
+
+def test_an_output_padding_of_the_stride_or_more():
+    """Where the dilation exceeds it."""
+    more = {"stride": (2, 1), "dilation": (4, 3), "output_padding": (2, 2)}
+    call = Call("conv_transpose2d", (1, 2, 8, 10), (2, 3, 2, 3), None, more)
+    check_values(np.random.default_rng(1), call)
+
+
+MODULES = torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d
+
+
+@pytest.mark.parametrize(
+    ("src", "kernel", "strides", "dilations", "pads", "sizes"),
+    [
+        # The largest size that PyTorch admits, the smallest, and one between, per axis.
+        ((5,), (4,), (3,), (1,), (1,), (16,)),
+        ((5, 4), (3, 2), (2, 3), (2, 1), (1, 0), (12, 11)),
+        ((3, 4, 2), (2, 3, 1), (4, 2, 3), (1, 1, 2), (0, 1, 0), (12, 7, 6)),
+    ],
+)
+def test_output_size(src, kernel, strides, dilations, pads, sizes):
+    """The `output_size` of PyTorch's modules is the spatial part of `dst_shape`."""
+    module = MODULES[len(src) - 1](6, 4, kernel, strides, pads, 0, 2, True, dilations)
+    rng = np.random.default_rng(20)
+    x, w, b = (integers(rng, shape) for shape in ((2, 6, *src), (6, 2, *kernel), (4,)))
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(w))
+        module.bias.copy_(torch.tensor(b))
+        their = module(torch.tensor(x), output_size=sizes).numpy()
+    our = partial(
+        jaxconv.conv_transpose, strides=strides, pads_begin=pads, pads_end=pads,
+        dilations=dilations, groups=2, data_format="NCX", weights_format="IOX",
+        dst_shape=(2, 4, *sizes),
+    )  # fmt: skip
+    np.testing.assert_array_equal(our(x, w, b), their, strict=True)
+    # Weights that hold the input channels of a group are PyTorch's, regrouped.
+    regrouped = np.concatenate(np.split(w, 2), axis=1)
+    np.testing.assert_array_equal(our(x, regrouped, b), their, strict=True)
 
 
 def check_bfloat16(rng, **drawn):
