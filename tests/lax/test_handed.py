@@ -16,8 +16,6 @@ from tests.support.forms import each, integers
 from tests.support.lax_oracle import both, data, same
 from tests.support.programs import contractions, primitives
 
-EXPLICIT = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,))
-
 X, K = (2, 4, 6), (6, 4, 3)
 HANDED = {
     "int32": ((X, K, np.int32), {}),
@@ -81,18 +79,6 @@ def test_an_out_sharding_on_no_explicit_mesh():
     ours, theirs = both(window_strides=(1,), padding="VALID", out_sharding=automatic)
     assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == []
     same(ours(lhs, rhs), theirs(lhs, rhs))
-
-
-def test_an_out_sharding_in_any_layout():
-    with jax.set_mesh(EXPLICIT):
-        lhs, rhs = data(X, K)
-        lhs = jax.device_put(lhs, NamedSharding(EXPLICIT, P("d")))
-        ours, theirs = both(
-            window_strides=(1,), padding="VALID", out_sharding=P(None, "d"),
-            dimension_numbers=("NCH", "OIH", "CNH"),
-        )  # fmt: skip
-        assert contractions(jax.make_jaxpr(ours)(lhs, rhs)) == ["coarse"]
-        same(ours(lhs, rhs), theirs(lhs, rhs))
 
 
 F32 = np.float32

@@ -118,6 +118,23 @@ def test_pads_that_crop_more_than_there_is_to_pad():
     assert not {way for way in ways if isinstance(way, str)}
 
 
+@pytest.mark.parametrize("function", BOTH)
+def test_windows_of_padding_alone(function):
+    """Wide pads of a transposed convolution, and two of which nothing is read."""
+    common = {"feature_group_count": 2, "batch_group_count": 1, "dimension_numbers": None}
+    check(functions=[function], calls=[
+        lax_oracle.Call((2, 6, *extents), (4, 3, *kernel), common | {
+            "window_strides": strides, "padding": padding, "lhs_dilation": spread,
+            "rhs_dilation": dilation,
+        })
+        for extents, kernel, strides, padding, spread, dilation in [
+            ((3, 2), (3, 2), (1, 1), ((7, 4), (5, 9)), (2, 3), (1, 2)),
+            ((2,), (2,), (1,), ((-2, 5),), (2,), (2,)),
+            ((3, 5), (2, 2), (2, 1), ((-4, 6), (1, 0)), (1, 1), (1, 1)),
+        ]
+    ])  # fmt: skip
+
+
 TYPES = {
     "bfloat16": (jnp.bfloat16, None),
     "float16": (jnp.float16, None),

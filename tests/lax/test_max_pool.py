@@ -84,10 +84,6 @@ def test_types(dtype):
         check(draws(rng, 3, 4), dtype)
 
 
-def test_an_axis_with_one_window_and_isolated_loops():
-    check([((8, 5, 7, 40), (1, 4, 3, 1), (1, 9, 2, 1), [(0, 0)] * 4, (8, 1, 3, 40))], np.float32)
-
-
 def test_narrow_floats_are_rounded_once():
     """lax rounds each sum of cotangents."""
     rng = np.random.default_rng(0)
@@ -153,7 +149,9 @@ def test_stays_with_lax(why):
         assert reason(*STAYS[why]) == why
 
 
-def test_large_windows_side_by_side_are_taken_over():
+def test_windows_that_are_not_drawn():
+    """An axis with one window, in isolated loops; and large ones side by side are taken over."""
+    check([((8, 5, 7, 40), (1, 4, 3, 1), (1, 9, 2, 1), [(0, 0)] * 4, (8, 1, 3, 40))], np.float32)
     check([((9, 70), (1, 64), (1, 64), [(0, 0)] * 2, (9, 1))], np.float32)
     check([((9, 99), (1, 33), (1, 33), [(0, 0)] * 2, (9, 3))], np.float32)
 

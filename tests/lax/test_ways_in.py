@@ -57,13 +57,6 @@ def test_another_value_warns(path):
     assert (ran.returncode, ran.stderr.count(said), ran.stderr.count("Warn")) == (0, 1, 1)
 
 
-def test_another_value_for_the_log_warns(path, monkeypatch):
-    monkeypatch.setenv("JAXCONV_LOG", "verbose")
-    ran = python("-c", "import jaxconv; print(jaxconv.enabled())", path=path)
-    said = "UserWarning: JAXCONV_LOG must be debug, info, warning, error or critical; got 'verbose'"
-    assert (ran.returncode, ran.stdout, ran.stderr.count(said)) == (0, "False\n", 1)
-
-
 @pytest.mark.parametrize("options", [(), ("-W", "error")])
 def test_a_broken_package_does_not_keep_jax_from_starting(options, tmp_path):
     (broken := tmp_path / "jaxconv").mkdir()
