@@ -220,18 +220,6 @@ def test_precision(lhs_dilation, k, expected):
     assert re.findall(r"#stablehlo<precision (\w+)>", text) == expected.split(", ")
 
 
-def test_a_stride_together_with_lhs_dilation_stays_with_lax():
-    """As does what `jaxconv.lax` hands on, which test_functions.py asks about."""
-    lhs, rhs = integers((2, 4, 6), 1), integers((6, 4, 3), 2)
-    function = jax.jit(
-        partial(lax.conv_general_dilated, window_strides=(2,), padding=[(0, 0)], lhs_dilation=(2,))
-    )
-    text = function.lower(lhs, rhs).as_text()
-    assert [row.to for row in jaxconv.explain(function, lhs, rhs).rows] == [None]
-    with jaxconv.installed():
-        assert function.lower(lhs, rhs).as_text() == text
-
-
 def test_complex_numbers_are_three_convolutions():
     x, k = (integers(s, 1) + 1j * integers(s, 2) for s in (X.shape, K.shape))
     check(depthwise, x.astype(np.complex64), k.astype(np.complex64))
@@ -279,8 +267,3 @@ def test_the_convolutions_of_a_program_are_listed():
     for word in ("data", "stays with lax", "float32[4,4,7,6]", "jit(step)"):
         assert word in str(report)
     assert jaxconv.explain(jnp.sin, X).rows == ()
-
-
-def test_equal_convolutions_are_counted():
-    report = jaxconv.explain(lambda x, k: depthwise(x, k) + depthwise(x, 2 * k), X, K)
-    assert [row.count for row in report.rows] == [2]

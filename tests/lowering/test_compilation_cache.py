@@ -1,7 +1,6 @@
 """JAX's persistent compilation cache: what it holds, and that nothing in it calls oneDNN."""
 
 import json
-import logging
 
 import jax
 import jax.numpy as jnp
@@ -97,13 +96,3 @@ def test_no_program_that_jax_would_cache_has_the_call(
         jax.config.update("jax_compilation_cache_dir", before[0])
         jax.config.update("jax_enable_compilation_cache", before[1])
         jax.clear_caches()
-
-
-def test_a_line_of_the_log_says_so_once(monkeypatch, caplog):
-    monkeypatch.setattr(onednn_here, "why_unavailable", lambda: onednn_here.CACHED)
-    onednn_here._warn.cache_clear()
-    with caplog.at_level(logging.WARNING, "jaxconv"):
-        onednn_here.warn_once()
-        onednn_here.warn_once()
-    [record] = caplog.records
-    assert record.message == f"jaxconv runs without oneDNN, more slowly: {onednn_here.CACHED}"

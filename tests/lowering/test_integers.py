@@ -79,8 +79,9 @@ def test_the_largest_sums_in_float32(dtype, largest, firsts, most):
         assert products > most or (np.asarray(found) % 2 == 1).all()
 
 
-def test_vmap_and_devices():
-    x, w, run = layer("depthwise", np.int8)
+@pytest.mark.parametrize("name", ["depthwise", "dense", "one tap, channels first"])
+def test_vmap_and_devices(name):
+    x, w, run = layer(name, np.int8)
     xs, ws = np.stack([x, x[:, ::-1]]), np.stack([w, -w])
     expected = np.stack([run(lax, *each) for each in zip(xs, ws, strict=True)])
     over_devices = NamedSharding(Mesh(np.array(jax.devices()[:3]), "n"), P("n"))

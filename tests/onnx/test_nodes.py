@@ -103,22 +103,6 @@ def test_scales_for_each_channel(rng):
     assert ((found > 0) & (found < 255)).any()
 
 
-@pytest.mark.parametrize("layer", ["dense", "one tap", "groups"])
-def test_vmap_and_jit_of_integers(rng, layer):
-    x_shape, w_shape, groups = LAYERS[layer]
-    x, w, zeros = (
-        bytes_of(rng, (3, *x_shape), np.uint8),
-        bytes_of(rng, w_shape, np.int8),
-        bytes_of(rng, 3, "u1"),
-    )
-
-    def node(x, zero):
-        return apply("ConvInteger", {"group": groups}, [x, w, zero, np.int8(3)])
-
-    found = jax.jit(jax.vmap(node))(x, zeros)
-    np.testing.assert_array_equal(found, [node(*each) for each in zip(x, zeros, strict=True)])
-
-
 def test_gradients_of_floats(rng):
     x, w = integers(rng, (1, 2, 5)), integers(rng, (2, 3, 3))
     attributes = {"strides": [2], "pads": [1, 0]}

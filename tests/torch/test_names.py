@@ -70,6 +70,10 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, ONE, stride=True), "`stride` must be an int"),
         (lambda: F.conv1d(X, ONE, np.ones(2, np.float32)), r"must have shape \(1,\), .* output"),
         (lambda: F.conv1d(X, ONE, padding=-1), "`padding` must be at least 0"),
+        (lambda: F.conv1d(X, ONE, dilation=0), "`dilation` must be at least 1"),
+        (lambda: F.conv1d(X, ONE, groups=0), "`groups` must be at least 1"),
+        (lambda: F.conv1d(X, np.ones((1, 2, 1))), "`weight` must have input channels / groups = 1"),
+        (lambda: F.conv1d(X, np.ones((1, 1, 5))), "`weight`, dilated, must fit into the padded"),
         (lambda: F.conv1d(X.T, ONE), "Channels last would fit: move them to just before"),
         (  # the data moved alone would not fit
             lambda: F.conv2d(np.ones((1, 8, 9, 4)), np.ones((3, 3, 4, 6))),
