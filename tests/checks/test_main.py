@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import pytest
 import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import cases, selfcheck
-from tests.support.grid import OPS
+from tests.support.forms import OPS, each
 from tests.support.plugin import ROOT, python
 
 
@@ -33,17 +34,6 @@ def only(monkeypatch):
         monkeypatch.setattr(selfcheck, "CASES", {"strided": selfcheck.CASES["strided"]})
 
     return check_only
-
-
-@pytest.fixture
-def broken(monkeypatch):
-    """Break an operation: pass its result through a function."""
-
-    def break_with(operation, change):
-        right = getattr(jaxconv, operation)
-        monkeypatch.setattr(jaxconv, operation, lambda *a, **k: change(right(*a, **k)))
-
-    return break_with
 
 
 def test_quick_run():
@@ -109,16 +99,18 @@ def test_a_backend_that_does_not_start(monkeypatch):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("operation", OPS)
-def test_one_wrong_element(operation, only, broken, capsys):
-    def change(out):
-        last = (-1,) * out.ndim
-        return out.at[last].set(1 - out[last])
+def after(change):
+    """What passes the result of an operation through a function."""
+    return lambda right, *arrays, **attributes: change(right(*arrays, **attributes))
 
+
+@pytest.mark.parametrize("operation", OPS)
+def test_one_wrong_element(operation, only, monkeypatch, capsys):
+    wrong = after(lambda out: out.at[(-1,) * out.ndim].set(1 - out[(-1,) * out.ndim]))
     only(operation)
     assert __main__.main(["jaxconv", "--quick"]) == 0
     assert words_by_operation(capsys.readouterr().out)[operation][-1] == "ok"
-    broken(operation, change)
+    monkeypatch.setattr(jaxconv, operation, partial(wrong, getattr(jaxconv, operation)))
     assert __main__.main(["jaxconv", "--quick"]) == 1
     out = capsys.readouterr().out
     *exact, error, bound, verdict = words_by_operation(out)[operation]
@@ -129,70 +121,55 @@ def test_one_wrong_element(operation, only, broken, capsys):
     assert out.splitlines()[-1] == "FAIL: 1 of the lines above went wrong on this backend."
 
 
-def test_f32_multiplied_in_bf16_is_seen_in_the_random_case(only, monkeypatch, capsys):
-    right = jaxconv.conv_transpose
+def multiply_in_bfloat16(right, src, weights, **attributes):
+    src, weights = (x.astype(jnp.bfloat16).astype(x.dtype) for x in (src, weights))
+    return right(src, weights, **attributes)
 
-    def narrow(src, weights, **attributes):  # exact for the integers
-        src, weights = (x.astype(jnp.bfloat16).astype(x.dtype) for x in (src, weights))
-        return right(src, weights, **attributes)
 
-    only("conv_transpose")
-    monkeypatch.setattr(jaxconv, "conv_transpose", narrow)
+def round_halfway(right, src, weights, **attributes):
+    half = weights.shape[0] // 2  # the sum over the first rows, then over the others
+    first = right(src, weights.at[half:].set(0), **attributes)
+    return first + right(src, weights.at[:half].set(0), **attributes)
+
+
+def fail(right, *arrays, **attributes):
+    raise NotImplementedError("convolutions are off today\nand a long story")
+
+
+OFF, NOTHING = "  strided, f32: the result is off by ", ["0/1"] * 3
+#: operation, what computes it, how many integers are right by type, a line below
+WRONG = {
+    "products in bfloat16": ("conv_transpose", multiply_in_bfloat16, ["1/1"] * 3, OFF),
+    "partial sums in 16 bits": (
+        "convolution", round_halfway, ["1/1", "0/1", "0/1"], "  strided, bf16: the result has "),
+    "not a number": (
+        "conv_transpose_backward_data", after(lambda out: out.at[(0,) * out.ndim].set(jnp.nan)),
+        NOTHING, f"{OFF}inf"),
+    "broadcastable": (
+        "convolution", after(lambda out: out[:1, ..., :1]), NOTHING, "  strided: TypeError: "),
+    "wider": (
+        "convolution", after(lambda out: out.astype(jnp.float32)), ["1/1", "0/1", "0/1"],
+        "  strided: TypeError: "),
+    "nested": ("convolution", after(lambda out: out[None]), NOTHING, "  strided: TypeError: "),
+    "an error": (
+        "convolution", fail, NOTHING,
+        "  strided: NotImplementedError: convolutions are off today\n"),
+}  # fmt: skip
+
+
+@each("given", WRONG)
+def test_what_is_wrong_is_seen(given, only, monkeypatch, capsys):
+    """And told in a line; other operations are checked as well."""
+    operation, wrong, exact, line = given
+    only(operation, "convolution_backward_data")
+    monkeypatch.setattr(jaxconv, operation, partial(wrong, getattr(jaxconv, operation)))
     assert selfcheck.check() == 1
-    *exact, error, bound, verdict = words_by_operation(capsys.readouterr().out)["conv_transpose"]
-    assert exact == ["1/1"] * 3
-    assert float(error) > float(bound)
-    assert verdict == "FAIL"
-
-
-def test_partial_sums_rounded_to_16_bits_are_seen(only, monkeypatch, capsys):
-    right = jaxconv.convolution
-
-    def rounds_halfway(src, weights, **attributes):
-        half = weights.shape[0] // 2  # the sum over the first rows, then over the others
-        first = right(src, weights.at[half:].set(0), **attributes)
-        return first + right(src, weights.at[:half].set(0), **attributes)
-
-    only("convolution")
-    monkeypatch.setattr(jaxconv, "convolution", rounds_halfway)
-    assert selfcheck.check() == 1
-    words = words_by_operation(capsys.readouterr().out)["convolution"]
-    assert words[:3] == ["1/1", "0/1", "0/1"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [lambda out: out[:1, ..., :1], lambda out: out.astype(jnp.float32), lambda out: out[None]],
-    ids=["broadcastable", "wider", "nested"],
-)
-def test_another_shape_or_dtype(change, only, broken, capsys):
-    only("convolution")
-    broken("convolution", change)
-    assert selfcheck.check() == 1
-    assert "  strided: TypeError: " in capsys.readouterr().out
-
-
-def test_an_operation_that_raises(only, broken, capsys):
-    def fail(out):
-        raise NotImplementedError("convolutions are off today\nand a long story")
-
-    only("convolution", "conv_transpose")
-    broken("convolution", fail)
-    assert __main__.main(["jaxconv", "--quick"]) == 1
     out = capsys.readouterr().out
-    assert "  strided: NotImplementedError: convolutions are off today\n" in out
-    assert "a long story" not in out
     found = words_by_operation(out)
-    assert found["convolution"] == ["0/1", "0/1", "0/1", "FAIL"]
-    assert found["conv_transpose"][-1] == "ok"
-
-
-def test_not_a_number(only, broken, capsys):
-    only("conv_transpose_backward_data")
-    broken("conv_transpose_backward_data", lambda out: out.at[(0,) * out.ndim].set(jnp.nan))
-    assert selfcheck.check() == 1
-    words = words_by_operation(capsys.readouterr().out)["conv_transpose_backward_data"]
-    assert words[:4] == ["0/1", "0/1", "0/1", "inf"]
+    assert (found[operation][:3], found[operation][-1]) == (exact, "FAIL")
+    assert line in out
+    assert "a long story" not in out
+    assert found["convolution_backward_data"][-1] == "ok"
 
 
 def racer(**changes):

@@ -27,8 +27,14 @@ def sharded(f, in_specs, out_specs):
     return jax.jit(jax.shard_map(f, mesh=MESH, in_specs=in_specs, out_specs=out_specs))
 
 
-def spec(slot):
-    return P() if slot == "kernel" else P("d")
+def spec(slot, axes="d"):
+    return P() if slot == "kernel" else P(axes)
+
+
+def summed(form, name, axes="d"):
+    """An operation; the sum over devices, of a kernel, is written out and none of its own."""
+    op = form.op(name)
+    return op if forms.ROLES[name][2] != "kernel" else lambda a, b: lax.psum(op(a, b), axes)
 
 
 @forms.alternately(FORMS)
@@ -68,15 +74,8 @@ def test_autodiff(form, name):
     form = replace(form, batch=8)
     a, b, t = forms.operands(form, name)
     first, second, result = (spec(slot) for slot in forms.ROLES[name])
-    op = form.op(name)
-    if result == P():  # the sum over devices is written out, here and not by the operation
-
-        def op(a, b):
-            return lax.psum(form.op(name)(a, b), "d")
-
-    found = sharded(
-        lambda a, b, t: forms.gradients(op, a, b, t), (first, second, result), (first, second)
-    )
+    pull = partial(forms.gradients, summed(form, name))
+    found = sharded(pull, (first, second, result), (first, second))
     forms.assert_equal(found(a, b, t), form.exact_gradients(name, a, b, t))
     text = found.lower(a, b, t).compile().as_text()
     # That psum is linear: its transpose communicates nothing.
@@ -89,12 +88,9 @@ def test_forward_mode(name):
     form = replace(forms.GROUPED, batch=8)
     a, b, _ = forms.operands(form, name)
     first, second, result = (spec(slot) for slot in forms.ROLES[name])
-    total = result == P()
 
     def derivative(a, b):
-        op = form.op(name)
-        out, tangent = jax.jvp(op, (a, b), (jnp.ones_like(a), jnp.ones_like(b)))
-        return lax.psum((out, tangent), "d") if total else (out, tangent)
+        return jax.jvp(summed(form, name), (a, b), (jnp.ones_like(a), jnp.ones_like(b)))
 
     found = sharded(derivative, (first, second), (result, result))(a, b)
     ones = form.exact(name, np.ones_like(a), b) + form.exact(name, a, np.ones_like(b))
@@ -117,36 +113,24 @@ def test_vmap_inside(name):
     np.testing.assert_array_equal(found(a, b, t), jax.jit(gradient)(a, b, t))
 
 
-def test_beside_automatic_axes():
-    """Over one axis of a mesh by hand, over the other automatically."""
-    form, name = replace(forms.GROUPED, batch=8), "convolution_backward_weights"
-    mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
-    a, b, t = forms.operands(form, name)
-
-    def op(a, b):
-        return lax.psum(form.op(name)(a, b), "d")
-
-    split = jax.shard_map(
-        partial(forms.with_gradients, op), mesh=mesh, axis_names={"d"},
-        in_specs=(P("d"), P("d"), P()), out_specs=(P(), P("d"), P("d")),
-    )  # fmt: skip
-    forms.assert_equal(jax.jit(split)(a, b, t), form.exact_with_gradients(name, a, b, t))
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 
 
-@pytest.mark.parametrize("types", [(AxisType.Explicit,) * 2, (AxisType.Auto, AxisType.Explicit)])
+@pytest.mark.parametrize("types", [(EXPLICIT, EXPLICIT), (AUTO, EXPLICIT), (AUTO, AUTO)])
 @pytest.mark.parametrize("mapped", ["d", "dm"])
-@pytest.mark.parametrize("name", forms.FORWARD)
-def test_over_explicit_axes(name, mapped, types):
-    """All of them, the kind of mesh that jax.make_mesh makes; or one beside another."""
+@forms.each_slot
+def test_over_axes_of_any_kind(name, mapped, types):
+    """All of them, explicit in the kind of mesh that jax.make_mesh makes; or one beside another."""
     form = replace(forms.GROUPED, batch=8)
     mesh = jax.make_mesh((4, 2), ("d", "m"), axis_types=types)
     a, b, t = forms.operands(form, name)
-    specs = P(tuple(mapped)), P(), P(tuple(mapped))
+    first, second, result = (spec(slot, tuple(mapped)) for slot in forms.ROLES[name])
     with jax.set_mesh(mesh):
-        placed = map(jax.device_put, (a, b, t), (NamedSharding(mesh, spec) for spec in specs))
+        placed = (NamedSharding(mesh, spec) for spec in (first, second, result))
         split = jax.shard_map(
-            partial(forms.with_gradients, form.op(name)), in_specs=specs,
-            out_specs=(specs[0], specs[0], P()), axis_names={*mapped},
+            partial(forms.with_gradients, summed(form, name, tuple(mapped))),
+            in_specs=(first, second, result), out_specs=(result, first, second),
+            axis_names={*mapped},
         )  # fmt: skip
-        found = jax.jit(split)(*placed)
+        found = jax.jit(split)(*map(jax.device_put, (a, b, t), placed))
     forms.assert_equal(found, form.exact_with_gradients(name, a, b, t))
