@@ -1,6 +1,5 @@
 """On CPU, what stands around a convolution in a program is not fused into it, nor it into them."""
 
-import math
 import re
 from dataclasses import replace
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxconv
-from jaxconv._lowering.forms import blocks
 from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, operands
 from tests.support.timing import takes_at_most
 
@@ -76,20 +74,6 @@ def test_no_loop_holds_work_of_both(form, way, op):
     moved_once = form.groups > 1
     for loop in loops(text):
         assert work(loop, way) <= ({"transpose"} if moved_once else set()), loop
-
-
-@pytest.mark.parametrize("op", EACH_SLOT)
-@pytest.mark.parametrize(
-    ("form", "way"),
-    [(DEPTHWISE, "multiply-adds"), (POINTWISE, "dot")],
-    ids=["multiply-adds", "dot"],
-)
-def test_a_loop_would_hold_work_of_both_if_inlined(form, way, op, patched):
-    """What the test above looks for is there, and it is the function that prevents it."""
-    patched(blocks, "MIN_ELEMENTS", math.inf)
-    text = program(form, way, op)
-    assert " call(" not in text
-    assert any(work(loop, way) - {"transpose"} for loop in loops(text))
 
 
 @pytest.mark.timed

@@ -5,7 +5,6 @@ all of the time. `support/exact.py` says why a result is right or wrong, and not
 """
 
 import itertools
-from functools import partial
 
 import jax
 import numpy as np
@@ -18,9 +17,8 @@ from tests.support.exact import (
     F16,
     F32,
     F64,
-    called,
     check_contained,
-    demand_equal,
+    check_values,
     exact_arrays,
     random_of,
 )
@@ -35,7 +33,6 @@ def formats(case):
 BY_FORMATS = {
     key: list(cases) for key, cases in itertools.groupby(sorted(CASES, key=formats), formats)
 }
-of_each_op = pytest.mark.parametrize("op", OPS)
 
 #: Beside float32, every other case in one of these: what is read and what comes out.
 NARROW = ((BF16, None), (F16, None), (BF16, F32))
@@ -55,24 +52,11 @@ def test_result_is_the_exact_sum_rounded_once(key):
     check_contained(calls_of(key))
 
 
-#: Each pair of formats, and one or two pairs for each operation.
-@pytest.mark.slow
-@pytest.mark.parametrize("key", list(BY_FORMATS)[::5], ids="-".join)
-def test_result_by_portable_forms(key):
-    with jaxconv.forced("portable"):
-        check_contained(calls_of(key))
-
-
-@of_each_op
+@pytest.mark.parametrize("op", OPS)
 def test_float64_result_is_exact(op):
     """With integers whose products float32 could not hold."""
-    cases = [case for case in CASES if case.op == op][::6]
-    arguments, expected = zip(*(exact_arrays(case, F64) for case in cases), strict=True)
-    ops = [case.bind(jaxconv) for case in cases]
     with jax.enable_x64(True):
-        found = jax.jit(partial(called, ops))(arguments)
-    for case, result, exact in zip(cases, found, expected, strict=True):
-        demand_equal(result, exact, case)
+        check_values([(case, F64, None) for case in CASES if case.op == op][::6])
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])

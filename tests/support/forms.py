@@ -141,8 +141,15 @@ PUBLISHED = replace(GROUPED, published=True)
 FORMS = {"dense": DENSE, "grouped": GROUPED}
 
 
+#: A form for each of EACH_SLOT, where each with each would only take longer.
+OF_SLOTS = {"grouped": GROUPED, "divided": DIVIDED, "dense": DENSE}
+
+
 each_op = pytest.mark.parametrize("name", OPS)
 each_slot = pytest.mark.parametrize("name", EACH_SLOT)
+each_slot_in_a_form = pytest.mark.parametrize(
+    ("name", "form"), list(zip(EACH_SLOT, OF_SLOTS.values(), strict=True)), ids=EACH_SLOT
+)
 
 
 def each(argument: str, values: dict, slow: Sequence[str] = ()):

@@ -4,6 +4,7 @@ For each operation, every value of every factor below meets every value of every
 (pairwise covering). The sizes are those of convolutions drawn by `small.py`.
 """
 
+import inspect
 import itertools
 import random
 from contextlib import suppress
@@ -14,6 +15,7 @@ from math import prod
 import jax.numpy as jnp
 import numpy as np
 
+import jaxconv
 from tests.support import oracle, small
 from tests.support.forms import OPS, ROLES, Form
 
@@ -23,16 +25,6 @@ SPELLINGS = {
     "valid": ("valid", "VALID"),
     "same_upper": ("same_upper", "SAME_UPPER", "Same_Upper"),
     "same_lower": ("same_lower", "SAME_LOWER", "Same_Lower"),
-}
-DEFAULTS = {
-    "strides": 1,
-    "pads_begin": 0,
-    "pads_end": 0,
-    "dilations": 1,
-    "auto_pad": "none",
-    "groups": 1,
-    "data_format": "NXC",
-    "output_padding": 0,
 }
 SHAPE_KINDS = {"tuple": tuple, "list": list, "numpy": np.array, "jax": jnp.array}
 
@@ -234,9 +226,9 @@ def spell(op, row, numbers, rng):
         "data_format": row["data_format"],
         "weights_format": rng.choice((row["weights_format"], row["weights_format"].lower())),
     }
-    defaults = DEFAULTS | {"weights_format": default_format(op)}
     if row["spelling"] == "int":
-        spelled = {name: value for name, value in spelled.items() if value != defaults[name]}
+        known = inspect.signature(getattr(jaxconv, op)).parameters
+        spelled = {name: value for name, value in spelled.items() if value != known[name].default}
     return spelled
 
 

@@ -70,6 +70,8 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, ONE, stride=True), "`stride` must be an int"),
         (lambda: F.conv1d(X, ONE, np.ones(2, np.float32)), r"must have shape \(1,\), .* output"),
         (lambda: F.conv1d(X, ONE, padding=-1), "`padding` must be at least 0"),
+        (lambda: F.conv1d(X, np.float16(ONE)), "conv1d: all arrays must have the same type"),
+        (lambda: F.conv1d(X[:0], ONE[:, :0]), "`input` must have extents of at least 1"),
         (lambda: F.conv1d(X, ONE, dilation=0), "`dilation` must be at least 1"),
         (lambda: F.conv1d(X, ONE, groups=0), "`groups` must be at least 1"),
         (lambda: F.conv1d(X, np.ones((1, 2, 1))), "`weight` must have input channels / groups = 1"),

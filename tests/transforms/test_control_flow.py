@@ -114,30 +114,10 @@ def test_convolutions_in_branches_are_canonical(form, name):
     assert labels or name != "convolution"  # of others dots are left
 
 
-def test_convolutions_as_they_come_are_not_canonical():
-    """What the tests before would see, were operands not transposed."""
-    form = CONVOLVED["channels first"]
-    op = form.op("convolution")
-    a, b, _ = operands(form, "convolution")
-
-    def body(a, _):
-        return a + op(a, b).sum(), None
-
-    with jaxconv.forced("reference"):
-        text = jax.jit(lambda a, b: lax.scan(body, a, None, length=3)).lower(a, b).compile()
-    labels = labels_in(text.as_text())
-    assert labels
-    assert not labels & CANONICAL
-
-
 def labels_within(loop, a, b):
     """The dimension labels of all convolutions in a program of a loop, without oneDNN."""
     with jaxconv.forced("portable"):
         text = jax.jit(loop).lower(a, b).compile().as_text()
-    return labels_in(text)
-
-
-def labels_in(text):
     assert "while(" in text
     assert "rhs_reversal" not in text
     return set(re.findall(r" convolution\(.*dim_labels=([^,\s]+)", text))

@@ -11,8 +11,6 @@ from jax.sharding import PartitionSpec as P
 from tests.support import forms
 from tests.support.programs import collectives
 
-FORMS = {"grouped": forms.GROUPED, "divided": forms.DIVIDED, "dense": forms.DENSE}
-
 EXPLICIT = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Explicit,) * 2)
 
 
@@ -44,7 +42,7 @@ def split(form, slot, letters):
     return spec
 
 
-@forms.alternately(FORMS)
+@forms.alternately(forms.OF_SLOTS)
 @pytest.mark.usefixtures("however_little")
 def test_batch_and_coarse_channels(form, name):
     """Batch over d and coarse channels over m: each result has the axes of what it comes from."""
@@ -97,9 +95,7 @@ def test_out_sharding(name):
     forms.assert_equal(pulled, form.exact_gradients(name, a, b, t))
 
 
-@pytest.mark.parametrize(
-    ("name", "form"), list(zip(forms.EACH_SLOT, FORMS.values(), strict=True)), ids=forms.EACH_SLOT
-)
+@forms.each_slot_in_a_form
 def test_vmap_over_a_split_axis(form, name):
     """Of either argument and of both, in the type of the result and of the gradients."""
     op = form.op(name)

@@ -25,11 +25,7 @@ def described(form, name, batch):
 
 
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize(
-    ("name", "form"),
-    list(zip(forms.EACH_SLOT, (forms.GROUPED, forms.DIVIDED, forms.DENSE), strict=True)),
-    ids=forms.EACH_SLOT,
-)
+@forms.each_slot_in_a_form
 def test_saved_and_loaded(form, name, known):
     """Lowered once for three platforms, with gradients; saved, loaded, called."""
     batch = form.batch if known else export.symbolic_shape("batch")[0]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxconv
 from tests.support import forms
 
 
@@ -96,6 +97,14 @@ def test_eager_calls_compile_once(name):
         assert not events
         op.func(a, b, **{**op.keywords, "precision": "highest"})
         assert events, "what else would show that nothing was compiled"
+
+
+def test_spellings_that_come_to_the_same_compile_once():
+    src, weights = np.ones((4, 10, 3), np.float32), np.ones((2, 3, 5), np.float32)
+    jaxconv.convolution(src, weights, strides=3, auto_pad="same_lower")
+    with compilations() as events:
+        jaxconv.convolution(src, weights, strides=[3], pads_begin=1)
+    assert not events
 
 
 @contextmanager

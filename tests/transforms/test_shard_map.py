@@ -16,8 +16,7 @@ from tests.support.programs import collectives
 
 pytestmark = pytest.mark.usefixtures("however_little")
 
-FORMS = {"grouped": forms.GROUPED, "divided": forms.DIVIDED, "dense": forms.DENSE}
-each_form = forms.each("form", FORMS)
+each_form = forms.each("form", forms.OF_SLOTS)
 
 MESH = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 
@@ -37,7 +36,7 @@ def summed(form, name, axes="d"):
     return op if forms.ROLES[name][2] != "kernel" else lambda a, b: lax.psum(op(a, b), axes)
 
 
-@forms.alternately(FORMS)
+@forms.alternately(forms.OF_SLOTS)
 def test_local_operations(form, name):
     """Each device its part of the batch, and nothing communicated: also for groups, anywhere."""
     form = replace(form, batch=8)
@@ -66,9 +65,7 @@ def test_backward_weights_is_local(form):
         sharded(form.op(name), (P("d"), P("d")), P())(a, b)
 
 
-@pytest.mark.parametrize(
-    ("name", "form"), list(zip(forms.EACH_SLOT, FORMS.values(), strict=True)), ids=forms.EACH_SLOT
-)
+@forms.each_slot_in_a_form
 def test_autodiff(form, name):
     """Gradients of what is split are local, those of replicated weights are summed."""
     form = replace(form, batch=8)

@@ -75,21 +75,6 @@ def test_any_argument_and_axis(form, name):
 
 
 @forms.each_slot
-def test_nested(form, name):
-    """Three levels: over both arguments, over the second alone and over the first alone."""
-    op = form.op(name)
-    a, b, _ = forms.operands(form, name)
-    a, b = forms.integers((2, *a.shape, 3), 1), forms.integers((2, 4, *b.shape), 2)
-
-    def inner(a, b):
-        return op(a, b)
-
-    found = jax.jit(jax.vmap(jax.vmap(jax.vmap(inner, (-1, None), 1), (None, 0), 0)))(a, b)
-    for i, j, k in np.ndindex(2, 4, 3):
-        np.testing.assert_array_equal(found[i, j, :, k], form.exact(name, a[i, ..., k], b[i, j]))
-
-
-@forms.each_slot
 def test_one_contraction_whatever_the_size(name):
     """No loop and no copies of the operation: as many equations for 5 as for 2."""
     for places in PLACES[::2]:
