@@ -2,9 +2,9 @@
 
 import json
 import stat
-import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 
 import jax
 import numpy as np
@@ -14,7 +14,8 @@ import jaxconv
 from benchmarks import arrays, engines, files, flags, layers, networks, run, train_step
 from benchmarks.engines import _xla
 from benchmarks.layer import Layer
-from benchmarks.pool import ROOT, Pool
+from benchmarks.pool import Pool
+from tests.support.plugin import python
 
 # Speaks a worker's protocol without being one; argv[-1] is the engine's label.
 FAKE = """
@@ -65,29 +66,20 @@ def measure(tmp_path):
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     log = tmp_path / "log"
     log.touch()
-    pools = []
 
-    def measured(labels, plan, verify=None):
-        pool = Pool(dict.fromkeys(labels, str(script)), {}, {"FAKE_LOG": str(log)})
-        pools.append(pool)
+    def everything_is_right(results):
+        return {key: {"ok": True, "error": 0.25} for key in results}
 
-        def everything_is_right(results):
-            return {key: {"ok": True, "error": 0.25} for key in results}
+    with ExitStack() as stack:
 
-        rows = run.measure(
-            pool,
-            labels,
-            {"kind": "layer"},
-            [np.arange(5.0)],
-            verify or everything_is_right,
-            plan,
-            tmp_path,
-        )
-        return rows, log.read_text().split(), pool
+        def measured(labels, plan, verify=everything_is_right):
+            pool = Pool(dict.fromkeys(labels, str(script)), {}, {"FAKE_LOG": str(log)})
+            stack.enter_context(pool)
+            job, operands = {"kind": "layer"}, [np.arange(5.0)]
+            rows = run.measure(pool, labels, job, operands, verify, plan, tmp_path)
+            return rows, log.read_text().split(), pool
 
-    yield measured
-    for pool in pools:
-        pool.__exit__()
+        yield measured
 
 
 def test_a_failing_engine_is_reported_in_its_row(measure):
@@ -145,10 +137,9 @@ def test_a_wrong_result_is_not_timed(measure):
 def test_a_run_from_the_command_line(tmp_path):
     """Of two engines, with another absent and one without its form."""
     out = tmp_path / "results.csv"
-    command = [sys.executable, "-m", "benchmarks.layers", "--preset", "tiny", "--repeats", "3"]
-    command += ["--filter", "dcgan-image", "--engines", "jaxconv,lax,lax@gone,jaxconv:no-such"]
-    command += ["--python", "lax@gone=/nowhere/python", "--burst", "0.002", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    flags = ["--preset", "tiny", "--repeats", "3", "--filter", "dcgan-image", "--out", out]
+    flags += ["--engines", "jaxconv,lax,lax@gone,jaxconv:no-such", "--burst", "0.002"]
+    done = python("-m", "benchmarks.layers", *flags, "--python", "lax@gone=/nowhere/python")
     assert done.returncode == 0, done.stderr
     assert "[3/3] dcgan-image weights f32 NXC: jaxconv " in done.stdout
     assert "lax@gone: missing" in done.stderr

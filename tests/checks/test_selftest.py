@@ -62,10 +62,8 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda out: out.at[(0,) * out.ndim].add(1), r"the result has 1 of \d+ integers wrong"),
         (lambda out: out[..., None], "ValueError"),
         (lambda out: out * (1 + 1e-5), "the result (is off by|has)"),
-        (lambda out: out * jnp.nan, "the result has"),
     ],
 )
 def test_what_it_says(change, text, monkeypatch):

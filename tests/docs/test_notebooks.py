@@ -102,8 +102,6 @@ def ax(drawing):
 UP = {"strides": 2, "pads_begin": 1, "output_padding": 1}
 FLAT = {"strides": (2, 1), "dilations": (1, 2), "pads_begin": (1, 0), "pads_end": (0, 1)}
 GEOMETRIES = {
-    "plain": ("convolution", 5, 3, {}),
-    "strided": ("convolution", 9, 3, {"strides": 2, "pads_begin": 1}),
     "unread end": ("convolution", 8, 3, {"strides": 3}),
     "sparse": ("convolution", 9, 2, {"strides": 3, "dilations": 2, "pads_end": 2}),
     "same_upper": ("convolution", 6, 4, {"auto_pad": "same_upper"}),

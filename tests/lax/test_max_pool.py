@@ -71,17 +71,14 @@ def check(cases, dtype):
         assert np.array_equal(got.astype(np.float32), exact.astype(np.float32)), case
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3, 4])
-def test_any_windows(rank):
-    rng = np.random.default_rng(rank)
-    check(draws(rng, rank, 8), np.float32)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-def test_types(dtype):
-    rng = np.random.default_rng(5)
+@pytest.mark.parametrize(
+    ("rank", "dtype"),
+    [*((rank, "float32") for rank in (1, 2, 3, 4)), (3, "bfloat16"), (3, "float16"),
+     (3, "float64")],
+)  # fmt: skip
+def test_any_windows(rank, dtype):
     with jax.enable_x64(dtype == "float64"):
-        check(draws(rng, 3, 4), dtype)
+        check(draws(np.random.default_rng(rank), rank, 8), dtype)
 
 
 def test_narrow_floats_are_rounded_once():

@@ -78,14 +78,9 @@ def train(count):
     }
     address = f"127.0.0.1:{free_port()}"
     program = [sys.executable, "-W", "error", "-m", __name__, str(count)]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     processes = [
-        subprocess.Popen(
-            [*program, str(index), address],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen([*program, str(index), address], env=environment, text=True, **pipes)
         for index in range(count)
     ]
     try:
