@@ -161,10 +161,6 @@ def test_a_run_from_the_command_line(tmp_path):
             assert 0 <= entry["error"] < 1e-5
 
 
-def parsed(*argv):
-    return flags.parse(layers.command(), ["any", *argv])
-
-
 def steps(name, labels):
     """The first step of a network, at batch 2, through engines in this process."""
     operands = networks.NETWORKS[name].operands(batch=2)
@@ -177,7 +173,8 @@ def steps(name, labels):
 
 
 def test_an_engine_is_compiled_where_the_library_is_installed(monkeypatch):
-    [job] = layers.jobs(parsed("--filter=dcgan-image", "--ops=data"))
+    flags_of_one = ["any", "--filter=dcgan-image", "--ops=data"]
+    [job] = layers.jobs(flags.parse(layers.command(), flags_of_one))
     operands = arrays.operands(Layer.from_json(job["layer"]), "data", "f32")
     plain, installed = (engines.load(label) for label in ("lax", "lax+install@any"))
     monkeypatch.setattr(_xla, "compiled", lambda f, xs, _: jax.jit(f).lower(*xs).as_text())

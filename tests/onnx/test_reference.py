@@ -66,14 +66,11 @@ def stored_cases():
         model = onnx.load(Path(case.model_dir, "model.onnx"))
         if node := single_node(model):
             [data] = Path(case.model_dir).glob("test_data_set_*")
-            x, expected = (read(data / f"{name}_0.pb") for name in ("input", "output"))
+            tensors = (onnx.load_tensor(data / f"{name}_0.pb") for name in ("input", "output"))
+            x, expected = map(array_of, tensors)
             stored = {each.name: array_of(each) for each in model.graph.initializer}
             cases[case.name] = node, [stored.get(name, x) for name in node.input], expected
     return cases
-
-
-def read(path):
-    return array_of(onnx.load_tensor(path))
 
 
 def array_of(tensor):

@@ -115,6 +115,10 @@ def test_dilations_and_groups(op, rest, rules):
             r"^conv_transpose1d: the result must have at most 2\*\*48 elements; .* of `input`",
         ),
         (lambda: F.find_output_padding(X, ONE, (9,), stride=2), r"from \(7,\) to \(8,\)"),
+        (
+            lambda: F.find_output_padding(np.zeros((1, 1, 5, 5)), np.zeros((1, 1, 3, 3)), (11,)),
+            "`output_size` must be a sequence of 2 ints, or 4 ints",
+        ),
         (lambda: F.find_output_padding([1.0], ONE, 9), "`input` must be an array; got"),
         (lambda: F.find_output_padding(X, ONE[0], 9), "`weight` must have 3 axes; got shape"),
         (lambda: F.load({"w": [1.0]}), "entry 'w' must be a dense tensor"),
