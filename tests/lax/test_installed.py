@@ -244,26 +244,3 @@ def test_numpy_and_scipy_of_jax():
     theirs = by_kernel(k)
     with jaxconv.installed():
         same(by_kernel(k), theirs)
-
-
-def test_the_convolutions_of_a_program_are_listed():
-    def step(x, k, up):
-        def again(x, _):
-            return x + depthwise(x, k).sum(), None
-
-        x, _ = lax.scan(again, jax.checkpoint(lambda x: jnp.sin(depthwise(x, k)))(x), length=3)
-        x = lax.conv_transpose(x, up, (2, 2), "SAME") + jaxconv.convolution(x, up[:1, :1]).sum()
-        return x.sum() + lax.conv(x.astype(int), x.astype(int), (1, 1), "VALID").sum().astype(
-            np.float32
-        )
-
-    report = jaxconv.explain(step, X, integers((3, 3, 1, 6), 2), integers((3, 3, 6, 4), 3))
-    listed = sorted((str(row.to), row.written_by, row.count) for row in report.rows)
-    assert listed == [
-        ("None", "lax", 1), ("coarse", "jaxconv", 1),
-        ("coarse", "lax", 1), ("coarse", "lax", 1), ("fine", "lax", 1),
-    ]  # fmt: skip
-    assert ["int32" in row.why for row in report.rows if not row.to] == [True]
-    for word in ("data", "stays with lax", "float32[4,4,7,6]", "jit(step)"):
-        assert word in str(report)
-    assert jaxconv.explain(jnp.sin, X).rows == ()

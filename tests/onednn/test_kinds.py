@@ -229,57 +229,46 @@ def test_a_graph_is_differentiable_beside_quantised_weights():
     np.testing.assert_array_equal(slope(np.float32([1, 2, 3])), [2, -1, 3.5])
 
 
-@pytest.mark.parametrize(
-    ("message", "kind", "attributes"),
-    [
-        ("`min` must be at most `max`; got 2.0 and 1.0", "Clamp", {"min": 2.0, "max": 1.0}),
-        ("`beta` must not be 0; got 0", "SoftPlus", {"beta": 0.0}),
-        (r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]", "StaticReshape",
-         {"shape": [5, -1], "special_zero": False}),
-        (r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
-         "StaticReshape", {"shape": [2, 3, 4, 0], "special_zero": True}),
-        (r"`shape` must be extents, at most one of them -1; got \[-1, -1\]", "StaticReshape",
-         {"shape": [-1, -1], "special_zero": False}),
-        (r"`order` must name each axis of src, \(2, 3, 4\), once; got \[0, 1, -2\]",
-         "StaticTranspose", {"order": [0, 1, -2]}),
-        (r"`scales` must have one entry, since `qtype` is per_tensor; got 3", "Quantize",
-         {"scales": [1.0, 1.0, 1.0]}),
-        (r"`zps` must have 3 entries, one for each place on axis 1 of src \(2, 3, 4\); got 1",
-         "Quantize", {"scales": [1.0, 1.0, 1.0], "zps": [0], "qtype": "per_channel"}),
-        (r"`axis` must be from -3 to 2, of src of shape \(2, 3, 4\); got 3", "Quantize",
-         {"scales": [1.0], "axis": 3, "qtype": "per_channel"}),
-        (r"`scales` must be above 0; got \[0.0\]", "Quantize", {"scales": [0.0]}),
-        ("the attribute `scales` is required; got none", "Quantize", {"zps": [0]}),
-    ],
-)  # fmt: skip
-def test_wrong_attributes(message, kind, attributes):
-    out = tensor(1, 2, 3, 4, dtype="s8" if kind == "Quantize" else "f32")
-    made = node(0, kind, [tensor(0, 2, 3, 4)], out, **attributes)
-    with pytest.raises(ValueError, match=rf"^node 0 '{kind.upper()}_0' \({kind}\): {message}"):
-        onednn.run_graph(graph(made))
+SRC = [(2, 3, 4)]
+EACH_CHANNEL = r"must have one entry for each channel of src, \(2, 3, 4\)"
 
 
 @pytest.mark.parametrize(
     ("message", "kind", "shapes", "attributes"),
     [
+        ("`min` must be at most `max`; got 2.0 and 1.0", "Clamp", SRC, {"min": 2.0, "max": 1.0}),
+        ("`beta` must not be 0; got 0", "SoftPlus", SRC, {"beta": 0.0}),
+        (r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]", "StaticReshape",
+         SRC, {"shape": [5, -1], "special_zero": False}),
+        (r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
+         "StaticReshape", SRC, {"shape": [2, 3, 4, 0], "special_zero": True}),
+        (r"`shape` must be extents, at most one of them -1; got \[-1, -1\]", "StaticReshape",
+         SRC, {"shape": [-1, -1], "special_zero": False}),
+        (r"`order` must name each axis of src, \(2, 3, 4\), once; got \[0, 1, -2\]",
+         "StaticTranspose", SRC, {"order": [0, 1, -2]}),
+        (r"`scales` must have one entry, since `qtype` is per_tensor; got 3", "Quantize",
+         SRC, {"scales": [1.0, 1.0, 1.0]}),
+        (r"`zps` must have 3 entries, one for each place on axis 1 of src \(2, 3, 4\); got 1",
+         "Quantize", SRC, {"scales": [1.0, 1.0, 1.0], "zps": [0], "qtype": "per_channel"}),
+        (r"`axis` must be from -3 to 2, of src of shape \(2, 3, 4\); got 3", "Quantize",
+         SRC, {"scales": [1.0], "axis": 3, "qtype": "per_channel"}),
+        (r"`scales` must be above 0; got \[0.0\]", "Quantize", SRC, {"scales": [0.0]}),
+        ("the attribute `scales` is required; got none", "Quantize", SRC, {"zps": [0]}),
         (r"src_0 and src_1 must have one shape, since `auto_broadcast` is none; got \(2, 3\) "
-         r"and \(3,\)",
-         "Add", [(2, 3), (3,)], {"auto_broadcast": "none"}),
+         r"and \(3,\)", "Add", [(2, 3), (3,)], {"auto_broadcast": "none"}),
         (r"the shapes of src_0 and src_1 must broadcast; got \(2, 3\) and \(2,\)",
          "Divide", [(2, 3), (2,)], {}),
-        (r"`bias` must have one entry for each channel of src, \(2, 3, 4\) \(NXC\); got shape "
-         r"\(3,\)",
-         "BiasAdd", [(2, 3, 4), (3,)], {}),
-        (r"`slope` must have one entry for each channel of src, \(2, 3, 4\) \(NCX\); got shape "
-         r"\(4,\)",
-         "PReLU", [(2, 3, 4), (4,)], {"data_format": "NCX"}),
+        (rf"`bias` {EACH_CHANNEL} \(NXC\); got shape \(3,\)", "BiasAdd", [*SRC, (3,)], {}),
+        (rf"`slope` {EACH_CHANNEL} \(NCX\); got shape \(4,\)",
+         "PReLU", [*SRC, (4,)], {"data_format": "NCX"}),
         (r"`slope` must broadcast to src, \(2, 3\); got \(1, 2, 3\)",
          "PReLU", [(2, 3), (1, 2, 3)], {}),
         (r"the inputs must be src_0, src_1; got 1", "Add", [(2, 3)], {}),
     ],
 )  # fmt: skip
-def test_wrong_shapes(message, kind, shapes, attributes):
+def test_wrong_attributes_and_shapes(message, kind, shapes, attributes):
     tensors = [tensor(i, *shape) for i, shape in enumerate(shapes)]
-    made = node(0, kind, tensors, tensor(9, *shapes[0]), **attributes)
+    out = tensor(9, *shapes[0], dtype="s8" if kind == "Quantize" else "f32")
+    made = node(0, kind, tensors, out, **attributes)
     with pytest.raises(ValueError, match=rf"^node 0 '{kind.upper()}_0' \({kind}\): {message}$"):
         onednn.run_graph(graph(made))
