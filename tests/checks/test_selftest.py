@@ -2,6 +2,7 @@
 
 import random
 import re
+from contextlib import nullcontext
 
 import jax.numpy as jnp
 import numpy as np
@@ -63,7 +64,8 @@ def test_a_wrong_lowering_is_found_and_reproduced(patched, capsys):
     ("change", "text"),
     [
         (lambda out: out[..., None], "ValueError"),
-        (lambda out: out * (1 + 1e-5), "the result (is off by|has)"),
+        # What is whole stays so.
+        (lambda out: jnp.where(out == jnp.round(out), out, out * (1 + 1e-5)), "the result is off"),
     ],
 )
 def test_what_it_says(change, text, monkeypatch):
@@ -105,6 +107,6 @@ def test_the_same_seed_draws_the_same_cases():
 
 @pytest.mark.parametrize("flags", [("0",), ("-3",), ("12", "--seed")])
 def test_what_cannot_be_asked_for(flags, capsys):
-    with pytest.raises(SystemExit) if flags[-1] == "--seed" else pytest.MonkeyPatch.context():
+    with pytest.raises(SystemExit) if flags[-1] == "--seed" else nullcontext():
         assert selftest(*flags) == 2
     assert "--selftest [N]" in capsys.readouterr().err

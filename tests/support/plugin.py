@@ -35,23 +35,19 @@ def findable(folder, first=""):
     return os.pathsep.join(filter(None, [str(first), str(folder), str(ROOT)]))
 
 
-def python(*words, path=str(ROOT), told=None, **more):
+def python(*words, path=str(ROOT), told=None, cwd=None, **environment):
     """`python WORDS` with JAXCONV_INSTALL as told, or without it; not from the current folder."""
-    environment = {n: v for n, v in os.environ.items() if n != "JAXCONV_INSTALL"}
-    environment |= {"PYTHONPATH": path} | ({} if told is None else {"JAXCONV_INSTALL": told})
-    more.setdefault("cwd", path.split(os.pathsep)[0])
+    inherited = {n: v for n, v in os.environ.items() if n != "JAXCONV_INSTALL"}
+    given = {"PYTHONPATH": path} | ({} if told is None else {"JAXCONV_INSTALL": told})
     return subprocess.run(
         [sys.executable, *map(str, words)],
-        env=environment, capture_output=True, text=True, timeout=240, **more,
+        env=inherited | given | environment, cwd=cwd or path.split(os.pathsep)[0],
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 
 def prints(code, **environment):
     """What a program prints, and what it says on stderr, in a process with this one's packages."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
+    done = python("-c", code, path=os.pathsep.join(sys.path), cwd=".", **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout, done.stderr
