@@ -64,9 +64,9 @@ class Pool:
 
     def _launch(self, label: str) -> None:
         python = self.interpreters.get(label, sys.executable)
-        command = [python, "-m", "benchmarks.worker", "--engine", label]
+        command = [python, "-m", "benchmarks.worker", label]
         if label in self.paths:
-            command += ["--path", str(Path(self.paths[label]).resolve())]
+            command.append(str(Path(self.paths[label]).resolve()))
         self._logs[label] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         try:
             self._running[label] = subprocess.Popen(

@@ -6,7 +6,6 @@ that raised is {"error": "...", "status": missing, unsupported or failed}.
 Between requests the process sleeps on stdin.
 """
 
-import argparse
 import gc
 import json
 import os
@@ -86,18 +85,16 @@ class Worker:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
-    # By the standard library: an engine's interpreter needs no more than NumPy and the engine.
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--path", help="import packages from here first")
-    arguments = parser.parse_args()
-    if arguments.path:
-        sys.path.insert(0, arguments.path)
+    """Serve until stdin ends: an engine, whose packages are imported from a folder first, if any.
+
+    An engine's interpreter needs no more than NumPy and the engine.
+    """
+    label, *folder = sys.argv[1:]
+    sys.path[:0] = folder
     # Whatever a library prints goes to stderr: stdout is the protocol.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker = Worker(arguments.engine)
+    worker = Worker(label)
     for line in sys.stdin:
         request = json.loads(line)
         try:

@@ -6,6 +6,7 @@ once, ready to be timed. A JAX engine's file only says how the layer is spelled.
 """
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,15 +80,17 @@ def load(label: str) -> Engine:
     )
 
 
+#: A label: `:SPELLING`, `+WORD` and `@TAG` may follow the name.
+_LABEL = re.compile(
+    r"(jaxconv(:[^+]+)?|lax(:loop)?(\+install)?|torch(\+compile)?|keras(\+install)?)(@.*)?"
+)
+
+
 def _parts(label: str) -> tuple[str, str, str]:
-    """NAME:SPELLING+WORD@TAG as name, spelling and word: install, compile or none."""
-    engine, plus, word = label.partition("@")[0].partition("+")
+    """The name, and the spelling and the word, if there are any."""
+    if not _LABEL.fullmatch(label):
+        known = f"{', '.join(DEFAULT)}, lax+install and so on, and torch+compile"
+        raise ValueError(f"unknown engine {label!r}; known: {known}")
+    engine, _, word = label.partition("@")[0].partition("+")
     name, _, spelling = engine.partition(":")
-    words = {"torch": "compile", "jaxconv": ""}.get(name, "install")
-    known = name in (*DEFAULT, MODELS) and word == words * bool(plus) and bool(word) == bool(plus)
-    if not known or (spelling and name != "jaxconv" and (name, spelling) != ("lax", LOOP)):
-        raise ValueError(
-            f"unknown engine {label!r}; known: {', '.join(DEFAULT)}, lax+install and so on, and "
-            "torch+compile"
-        )
     return name, spelling, word

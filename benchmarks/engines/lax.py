@@ -37,51 +37,42 @@ def contraction(layer: Layer, op: str, layout: str) -> Callable:
 
 
 def _forward(layer: Layer, layout: str) -> Callable:
-    x = letters(layer.rank)
-    data = f"N{x}C" if layout == "NXC" else f"NC{x}"
+    """A convolution; or, if transposed, the stride-1 convolution over dilated src that it is."""
+    x, ones, transposed = letters(layer.rank), (1,) * layer.rank, layer.family == "deconv"
+    pads = list(zip(layer.pads_begin, layer.pads_end, strict=True))
+    strides, dilations, channels = layer.strides, ones, "IO"
+    if transposed:
+        around = zip(layer.extents, pads, strict=True)
+        pads = [(extent - 1 - begin, extent - 1 - end) for extent, (begin, end) in around]
+        strides, dilations, channels = ones, layer.strides, "OI"
+    data, kernel = f"N{x}C", f"{x}{channels}"
+    if layout == "NCX":
+        data, kernel = f"NC{x}", f"{channels[::-1]}{x}"
 
-    def conv(src, weights):
+    def forward(src, weights):
         return lax.conv_general_dilated(
             src,
-            weights,
-            layer.strides,
-            list(zip(layer.pads_begin, layer.pads_end, strict=True)),
-            rhs_dilation=layer.dilations,
-            dimension_numbers=(data, f"{x}IO" if layout == "NXC" else f"OI{x}", data),
-            feature_group_count=layer.groups,
-        )
-
-    # of the stride-1 convolution over dilated src that a transposed one is
-    pads = [
-        (extent - 1 - begin, extent - 1 - end)
-        for extent, begin, end in zip(layer.extents, layer.pads_begin, layer.pads_end, strict=True)
-    ]
-
-    def deconv(src, weights):
-        return lax.conv_general_dilated(
-            src,
-            grouped_transposed_kernel(layer, layout, weights),
-            (1,) * layer.rank,
+            grouped_transposed_kernel(layer, layout, weights) if transposed else weights,
+            strides,
             pads,
-            lhs_dilation=layer.strides,
+            lhs_dilation=dilations,
             rhs_dilation=layer.dilations,
-            dimension_numbers=(data, f"{x}OI" if layout == "NXC" else f"IO{x}", data),
+            dimension_numbers=(data, kernel, data),
             feature_group_count=layer.groups,
         )
 
-    return conv if layer.family == "conv" else deconv
+    return forward
 
 
 def grouped_transposed_kernel(layer: Layer, layout: str, weights):
     """The flipped kernel; with groups (OC/g, IC) becomes the (OC, IC/g) that lax asks for."""
-    rank, groups = layer.rank, layer.groups
-    axes = range(rank) if layout == "NXC" else range(2, rank + 2)
-    weights = jnp.flip(weights, tuple(axes))
+    rank, groups, shape = layer.rank, layer.groups, weights.shape
+    fine, coarse, first = (rank, rank + 1, 0) if layout == "NXC" else (1, 0, 2)
+    weights = jnp.flip(weights, tuple(range(first, first + rank)))
     if groups == 1:
         return weights
-    *_, fine, coarse = layer.shapes["kernel"]
-    if layout == "NXC":  # (X, o, g, i) -> (X, g, o, i)
-        split = weights.reshape(*layer.kernel, fine, groups, coarse // groups)
-        return jnp.moveaxis(split, -2, -3).reshape(*layer.kernel, groups * fine, coarse // groups)
-    split = weights.reshape(groups, coarse // groups, fine, *layer.kernel)
-    return jnp.moveaxis(split, 0, 1).reshape(coarse // groups, groups * fine, *layer.kernel)
+    split = weights.reshape(*shape[:coarse], groups, -1, *shape[coarse + 1 :])
+    wanted = list(shape)
+    wanted[fine] *= groups
+    wanted[coarse] //= groups
+    return jnp.moveaxis(split, coarse, fine).reshape(wanted)

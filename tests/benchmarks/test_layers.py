@@ -28,7 +28,7 @@ def covering():
 SMALL = [
     parse('mb2g3ic6ih5iw6oc9oh3ow2kh3kw2sh2sw3ph1pw0dh0dw1n"grouped"'),
     parse('mb2g2ic6ih3iw2oc4oh6ow5kh3kw2sh2sw3ph1pw0dh0dw1n"grouped transposed"', "deconv"),
-    parse('mb2ic3iw11oc2ow3kw2sw2pw1n"unread end"'),
+    parse('mb2ic3iw6oc2ow3kw2sw2pw1n"unread end"'),
     parse('mb3ic2iw3oc3ow9kw2sw2pw0n"much output padding"', "deconv"),
 ]
 
@@ -214,6 +214,11 @@ def test_each_member_of_an_ensemble_has_operands_of_its_own(engine):
         [result] = results(engine, job(row, op)).values()
         told = {"right": result, "exchanged": result[[0, 2, 1]]}
         assert judged(job(row, op), told)[0] == ["right"]
+
+
+def test_more_unread_than_a_convolution_leaves_is_refused():
+    with pytest.raises(engines.Unsupported, match="less than a stride of src unread"):
+        jaxconv_engine.contraction(parse("ic3iw11oc2ow3kw2sw2pw1"), "forward", "NXC")
 
 
 @every_engine
