@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
     asked = flags.parse(command, argv)
     for label in asked.engines:
         backend = {"KERAS_BACKEND": "torch" if label.endswith("@torch") else "jax"}
-        asked.env[label] = backend | asked.env.get(label, {})
+        asked.env[label] = backend | asked.env[label]
     rng = np.random.default_rng(0)
     images = rng.standard_normal((BATCH, SIZE, SIZE, 3), np.float32)
     operands = [images, rng.integers(0, 10, BATCH)]

@@ -26,13 +26,13 @@ def representable(x: np.ndarray, dtype: str) -> np.ndarray:
 
 def enter(layer: Layer, op: str, layout: str, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The operands of `op`, of all members at once, in `layout`."""
-    kernels = IS_KERNEL[op][:2]
-    return [to_layout(x, layout, k, layer.members) for x, k in zip(operands, kernels, strict=True)]
+    pairs = zip(operands, layer.slots(op)[:2], strict=True)
+    return [to_layout(x, layout, slot == "kernel", layer.members) for x, slot in pairs]
 
 
 def leave(layer: Layer, op: str, layout: str, result: np.ndarray) -> np.ndarray:
     """The result of `op`, of all members at once, channels last."""
-    return from_layout(result, layout, IS_KERNEL[op][2], layer.members)
+    return from_layout(result, layout, op == "weights", layer.members)
 
 
 def to_layout(x: np.ndarray, layout: str, kernel: bool, members: int = 1) -> np.ndarray:
@@ -48,13 +48,8 @@ def from_layout(x: np.ndarray, layout: str, kernel: bool, members: int = 1) -> n
 
 def shapes_in(layer: Layer, op: str, layout: str) -> list[Ints]:
     """The shapes of both operands of `op` and of its result in `layout`."""
-    shapes = zip(layer.op_shapes(op), IS_KERNEL[op], strict=True)
-    return [tuple(s[at] for at in _order(len(s), layout, kernel)) for s, kernel in shapes]
-
-
-#: By op, which of the two operands and the result is a kernel.
-IS_KERNEL = dict.fromkeys(("forward", "data"), (False, True, False))
-IS_KERNEL |= {"weights": (False, False, True)}
+    order = {slot: _order(layer.rank + 2, layout, slot == "kernel") for slot in layer.shapes}
+    return [tuple(layer.shapes[slot][at] for at in order[slot]) for slot in layer.slots(op)]
 
 
 def _order(rank: int, layout: str, kernel: bool, lead: bool = False) -> Sequence[int]:

@@ -6,6 +6,7 @@ and several commands can be read in one process, again and again.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -26,15 +27,11 @@ class Command:
         self.own = {"flag_values": self.known, "module_name": name}
         #: Defaults by the flag that brings them.
         self.presets: dict[str, Mapping[str, object]] = {}
-        flags.DEFINE_flag(_Help(self), self.known)
+        flags.DEFINE_boolean("help", False, "show this help", short_name="h", **self.own)
 
     def usage(self) -> str:
         """The usage in one line."""
         return " ".join([f"usage: python -m {self.name} [flags]", *self.operands])
-
-    def help(self) -> str:
-        """What --help prints."""
-        return f"{self.usage()}\n\n{self.description}\n{self.known.module_help(self.name)}"
 
     def fail(self, why: str) -> NoReturn:
         """End the process, with one sentence and exit code 2."""
@@ -47,6 +44,9 @@ class Command:
             _, *operands = self.known(argv)
         except flags.Error as error:
             self.fail(str(error))
+        if self.known.help:
+            print(f"{self.usage()}\n\n{self.description}\n{self.known.module_help(self.name)}")
+            sys.exit()
         several = any(x.endswith("...") for x in self.operands)
         least = len(self.operands)
         if len(operands) < least or (len(operands) > least and not several):
@@ -64,21 +64,11 @@ class Command:
             self.known.set_default(name, value)
 
 
-class _Help(flags.BooleanFlag):
-    def __init__(self, command: Command):
-        super().__init__("help", False, "show this help", short_name="h")
-        self._command = command
-
-    def parse(self, argument: str) -> None:
-        print(self._command.help())
-        sys.exit()
-
-
 class _Values(flags.ArgumentParser):
     """The parser of a flag whose value a function reads, or says by a ValueError why not."""
 
-    def __init__(self, read: Callable[[str], Any], syntactic_help: str = ""):
-        self.parse, self.syntactic_help = read, syntactic_help
+    def __init__(self, read: Callable[[str], Any]):
+        self.parse = read
 
 
 def run(main: Callable[[Sequence[str]], int | None]) -> None:
@@ -106,18 +96,19 @@ def measuring(name: str, description: str) -> Command:
     new = choosing(name, description)
     own = new.own
     labels = "NAME, jaxconv:FORM, lax+install; @TAG; joined by commas"
-    flags.DEFINE(_Values(_engines), "engines", ",".join(engines.DEFAULT), labels, **_list(own))
+    define_several(new, "engines", ",".join(engines.DEFAULT), labels, _engine)
     flags.DEFINE_integer("repeats", 5, "interleaved rounds", lower_bound=1, **own)
     flags.DEFINE_float("burst", 0.04, "seconds of calls per turn", **own)
     flags.DEFINE_float("cap", 20.0, "seconds an engine may take to prepare a row", **own)
     turns = "seconds of turns after which an engine sits out the rest; default a quarter of --cap"
     flags.DEFINE_float("turns", None, turns, **own)
-    for flag, read, told in (
-        ("python", _pair, "ENGINE=INTERPRETER"),
-        ("path", _pair, "ENGINE=FOLDER to import packages from first"),
-        ("env", _variable, "ENGINE=NAME=VALUE: a variable of its process alone"),
+    for flag, form, told in (
+        ("python", "ENGINE=INTERPRETER", ""),
+        ("path", "ENGINE=FOLDER", " to import packages from first"),
+        ("env", "ENGINE=NAME=VALUE", ": a variable of its process alone"),
     ):
-        flags.DEFINE_multi(_Values(read), None, flag, None, told, **own)
+        read = _Values(partial(_split, form))
+        flags.DEFINE_multi(read, None, flag, [], form + told, **own)
     flags.DEFINE_enum("device", "any", ["any", "cpu"], "cpu hides every accelerator", **own)
     exact = "exact: no TF32 or bf16 passes on accelerators either"
     flags.DEFINE_enum("f32", "default", ["default", "exact"], exact, **own)
@@ -128,18 +119,27 @@ def parse(command: Command, argv: Sequence[str]) -> SimpleNamespace:
     """The flags of a measuring command; --python, --path and --env as dictionaries by engine."""
     asked = command.read(argv)
     for name in ("python", "path", "env"):
-        pairs = getattr(asked, name) or []
-        if unknown := [label for label, _ in pairs if label not in asked.engines]:
+        given = [label for label, *_ in getattr(asked, name)]
+        if unknown := [label for label in given if label not in asked.engines]:
             command.fail(f"--{name}: no {', '.join(unknown)}; known: {', '.join(asked.engines)}")
-        setattr(asked, name, pairs)
     asked.python, asked.path = dict(asked.python), dict(asked.path)
-    environments: dict[str, dict[str, str]] = {}
-    for label, (variable, value) in asked.env:
-        environments.setdefault(label, {})[variable] = value
-    asked.env = environments
+    asked.env = {
+        label: {name: value for own, name, value in asked.env if own == label}
+        for label in asked.engines
+    }
     if asked.turns is None:
         asked.turns = asked.cap / 4
     return asked
+
+
+def define_several(
+    command: Command, name: str, default: str, told: str, read: Callable[[str], Any]
+) -> None:
+    """A flag that takes values joined by commas, each of which a function reads."""
+    parser = _Values(lambda text: [read(word) for word in text.split(",")])
+    # So that --help shows a default as it is written on a command line.
+    serializer = flags.ListSerializer(",")
+    flags.DEFINE(parser, name, default, told, serializer=serializer, **command.own)
 
 
 def define_list(
@@ -147,50 +147,23 @@ def define_list(
 ) -> None:
     """A flag that takes several of `known`, joined by commas."""
 
-    def read(text: str) -> list[str]:
-        values = text.split(",")
-        if unknown := [v for v in values if v not in known]:
-            raise ValueError(f"no {', '.join(unknown)}; known: {', '.join(known)}")
-        return values
+    def read(word: str) -> str:
+        if word not in known:
+            raise ValueError(f"no {word}; known: {', '.join(known)}")
+        return word
 
     told = told or f"of {', '.join(known)}; joined by commas"
-    flags.DEFINE(_Values(read), name, default, told, **_list(command.own))
+    define_several(command, name, default, told, read)
 
 
-def define_integers(command: Command, name: str, default: str, told: str) -> None:
-    """A flag that takes integers, joined by commas."""
-    flags.DEFINE(_Values(_integers), name, default, told, **_list(command.own))
+def _engine(label: str) -> str:
+    engines.name_of(label)  # which raises if there is none
+    return label
 
 
-def _list(own: dict[str, Any]) -> dict[str, Any]:
-    """So that --help shows a default as it is written on a command line."""
-    return {"serializer": flags.ListSerializer(","), **own}
-
-
-def _integers(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise ValueError("expected integers joined by commas") from None
-
-
-def _engines(text: str) -> list[str]:
-    labels = text.split(",")
-    for label in labels:
-        engines.name_of(label)
-    return labels
-
-
-def _pair(text: str) -> tuple[str, str]:
-    label, equals, value = text.partition("=")
-    if not (equals and value):
-        raise ValueError("expected ENGINE=VALUE")
-    return label, value
-
-
-def _variable(text: str) -> tuple[str, tuple[str, str]]:
-    label, _, assignment = text.partition("=")
-    name, equals, value = assignment.partition("=")
-    if not (name and equals):
-        raise ValueError("expected ENGINE=NAME=VALUE")
-    return label, (name, value)
+def _split(form: str, text: str) -> list[str]:
+    """What is joined by `=`, as often as the form says."""
+    parts = text.split("=", form.count("="))
+    if len(parts) <= form.count("="):
+        raise ValueError(f"expected {form}")
+    return parts

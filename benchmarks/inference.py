@@ -9,7 +9,7 @@ compiler with frozen weights.
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags as absl_flags
+from absl.flags import DEFINE_integer
 
 from benchmarks import flags, run
 from benchmarks.summary import summary
@@ -36,9 +36,9 @@ def main(argv: Sequence[str]) -> None:
     command = flags.measuring("benchmarks.inference", what)
     command.default({"burst": 0.3, "cap": 200.0, "turns": 6.0, "engines": ENGINES, "repeats": 3})
     command.default({"dtypes": "f32,bf16"})
-    flags.define_integers(command, "batches", "1,16", "images at once; joined by commas")
+    flags.define_several(command, "batches", "1,16", "images at once; joined by commas", int)
     pixels = "pixels along an axis, a multiple of 8; default 224, and 128 of U-Net"
-    absl_flags.DEFINE_integer("size", None, pixels, lower_bound=8, **command.own)
+    DEFINE_integer("size", None, pixels, lower_bound=8, **command.own)
     asked = flags.parse(command, argv)
     images = [{"batch": batch, "size": asked.size} for batch in asked.batches]
     rows = run.collect_networks(asked, "inference", images, judge)

@@ -10,7 +10,6 @@ XOI for a transposed one; in channels-first runs it is (coarse, fine per group, 
 which is OIX and IOX.
 """
 
-import dataclasses
 import importlib.util
 import math
 import sys
@@ -110,37 +109,19 @@ class Layer(checks.Layer):
             "weights": (src, dst, "kernel"),
         }[op]
 
-    def products(self, op: str) -> int:
-        """The most products that one element of the result of `op` sums; padding is not counted."""
-        fine, coarse = (c // self.groups for c in self.channels)
-        taps = [int(taps_read(self, a).any(axis=0).sum()) for a in range(self.rank)]
-        if op == "weights":
-            return self.batch * math.prod(self.coarse)
-        if self.slots(op)[2] == "coarse":
-            return math.prod(taps) * fine
-        per_axis = [math.ceil(t / s) for t, s in zip(taps, self.strides, strict=True)]
-        return math.prod(per_axis) * coarse
-
     @property
     def flops(self) -> int:
         """Multiplications and additions that the geometry defines; padding is not counted.
 
         The same for the op and both of its gradients.
         """
-        pairs = math.prod(int(taps_read(self, a).sum()) for a in range(self.rank))
+        pairs = 1
+        axes = (self.fine, self.kernel, self.coarse, self.strides, self.dilations, self.pads_begin)
+        for fine, taps, coarse, stride, dilation, pad in zip(*axes, strict=True):
+            read = stride * np.arange(coarse)[:, None] + dilation * np.arange(taps) - pad
+            pairs *= int(((read >= 0) & (read < fine)).sum())
         fine, coarse = self.channels
         return 2 * self.batch * fine // self.groups * coarse * pairs
-
-    def with_batch(self, batch: int) -> "Layer":
-        return dataclasses.replace(self, batch=batch)
-
-
-def taps_read(layer: Layer, axis: int) -> np.ndarray:
-    """For each (coarse position, tap) of an axis: does it read inside the fine tensor?"""
-    q = layer.strides[axis] * np.arange(layer.coarse[axis])[:, None]
-    k = layer.dilations[axis] * np.arange(layer.kernel[axis])[None, :]
-    at = q + k - layer.pads_begin[axis]
-    return (at >= 0) & (at < layer.fine[axis])
 
 
 def layer_class(layer: Layer) -> str:

@@ -43,7 +43,7 @@ def define_rows(new: flags.Command) -> None:
     DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means", **own)
     many = "so many random layers; instead of the table"
     DEFINE_integer("random", 0, many, lower_bound=0, **own)
-    flags.define_integers(new, "seed", "0", "of what is random; several: 1,2,3")
+    flags.define_several(new, "seed", "0", "of what is random; several: 1,2,3", int)
     DEFINE_boolean("rare", False, "--random draws kinds that are rare, and slow somewhere", **own)
     ops = "forward, data (gradient), weights (gradient)"
     flags.define_list(new, "ops", ",".join(layer.OPS), layer.OPS, ops)
@@ -73,7 +73,8 @@ def judge(
 def _judge(
     row: Layer, op: str, dtype: str, operands: Sequence[np.ndarray], results: dict, platforms: dict
 ) -> dict[str, dict]:
-    *_, shape = row.op_shapes(op)
+    *_, slot = row.slots(op)
+    shape, terms = row.shapes[slot], row.terms(slot)
     expected = verdicts.sample(row, op, *operands) if results else None
     notes: dict[str, dict] = {}
     for key, result in results.items():
@@ -82,12 +83,12 @@ def _judge(
             notes[key] = {"ok": False, "reason": reason}
             continue
         got = result[tuple(map(slice, expected.shape))]
-        notes[key] = verdicts.verdict(expected, got, row.products(op), dtype, platforms[key])
+        notes[key] = verdicts.verdict(expected, got, terms, dtype, platforms[key])
     good = [key for key in results if notes[key]["ok"]]
     best = min(good, key=lambda key: notes[key]["error"], default=None)
     for key in good:
         pair = results[best], results[key]
-        against = verdicts.verdict(*pair, row.products(op), dtype, platforms[key], of=best)
+        against = verdicts.verdict(*pair, terms, dtype, platforms[key], of=best)
         if not against["ok"]:
             notes[key] = against
     return notes

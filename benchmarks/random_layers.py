@@ -6,9 +6,8 @@ They are held out: no lowering may be tuned on them (see README.md, "Held-out la
 import dataclasses
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, islice
 
 from benchmarks import table
 from benchmarks.layer import Ints, Layer, layer_class
@@ -86,12 +85,30 @@ class Kind:
 
 def layers(number: int, seed: int, rare: bool = False) -> list[Layer]:
     """The first layers of a seed; a larger number only adds to them."""
-    return list(islice(_layers(seed, rare), number))
+    # Only random() is used: of all methods, only its values are promised to every Python.
+    rng, kinds, drawn = random.Random(seed), _kinds(_RARE_KINDS if rare else _KINDS), []
+    while len(drawn) < number:
+        kind = _pick(rng, kinds)
+        while not _fits(layer := _draw(rng, kind)):
+            pass
+        name = f"{'rare' if rare else 'r'}{seed}-{len(drawn) + 1} {_describe(kind, layer)}"
+        drawn.append(table.tagged(dataclasses.replace(layer, name=name)))
+    return drawn
 
 
 def ensembles(number: int, seed: int) -> list[Layer]:
     """The first ensembles of a seed: members that share a layer, and no operands."""
-    return list(islice(_ensembles(seed), number))
+    rng, kinds, drawn = random.Random(seed), _kinds(_KINDS), []
+    while len(drawn) < number:
+        members, share = _pick(rng, MEMBERS), rng.random()
+        most = LEAST_MEMBER_FLOPS * (MOST_MEMBER_FLOPS / LEAST_MEMBER_FLOPS) ** share
+        while True:
+            layer = _draw(rng, kind := _pick(rng, kinds))
+            if _is_between(layer, most / 10, most, MOST_BYTES / members):
+                break
+        name = f"r{seed}-{len(drawn) + 1} {members} of {_describe(kind, layer)}"
+        drawn.append(table.tagged(dataclasses.replace(layer, name=name, members=members)))
+    return drawn
 
 
 def _kinds(text: str) -> list[Kind]:
@@ -103,30 +120,6 @@ def _kinds(text: str) -> list[Kind]:
         at = tuple(map(int, sizes.split()))
         drawn += [Kind(family, word, channels, int(rank), windows, at)] * int(weight)
     return drawn
-
-
-def _layers(seed: int, rare: bool) -> Iterator[Layer]:
-    # Only random() is used: of all methods, only its values are promised to every Python.
-    rng, kinds = random.Random(seed), _kinds(_RARE_KINDS if rare else _KINDS)
-    for number in count(1):
-        kind = _pick(rng, kinds)
-        while not _fits(layer := _draw(rng, kind)):
-            pass
-        name = f"{'rare' if rare else 'r'}{seed}-{number} {_describe(kind, layer)}"
-        yield table.tagged(dataclasses.replace(layer, name=name))
-
-
-def _ensembles(seed: int) -> Iterator[Layer]:
-    rng, kinds = random.Random(seed), _kinds(_KINDS)
-    for number in count(1):
-        members, share = _pick(rng, MEMBERS), rng.random()
-        most = LEAST_MEMBER_FLOPS * (MOST_MEMBER_FLOPS / LEAST_MEMBER_FLOPS) ** share
-        while True:
-            layer = _draw(rng, kind := _pick(rng, kinds))
-            if _is_between(layer, most / 10, most, MOST_BYTES / members):
-                break
-        name = f"r{seed}-{number} {members} of {_describe(kind, layer)}"
-        yield table.tagged(dataclasses.replace(layer, name=name, members=members))
 
 
 def _draw(rng: random.Random, kind: Kind) -> Layer:

@@ -97,7 +97,8 @@ def sized(rows: list[Layer], preset: str) -> list[Layer]:
     """Rows at a preset's size."""
     if preset == "tiny":
         return [tiny(row) for row in rows]
-    return [row.with_batch(row.batch * BATCH_FACTOR[preset]) for row in rows]
+    factor = BATCH_FACTOR[preset]
+    return [dataclasses.replace(row, batch=row.batch * factor) for row in rows]
 
 
 def tiny(layer: Layer) -> Layer:

@@ -21,7 +21,7 @@ MULTIPLIED_AS = dict.fromkeys(("gpu", "cuda", "rocm"), "f16") | {"tpu": "bf16"}
 def contract(layer: Layer, op: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The result of `op` in float64, from its two operands in `Layer.op_shapes` order."""
     first_slot, second_slot, result = layer.slots(op)
-    layer = layer.with_batch(len(first))
+    layer = dataclasses.replace(layer, batch=len(first))
     return checks.contract(layer, result, {first_slot: first, second_slot: second})
 
 

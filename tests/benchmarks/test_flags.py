@@ -61,7 +61,7 @@ def test_help_shows_the_flags_of_the_command_alone(module, spelling, capsys):
         (layers, ["--burst=long"], "--burst=long: could not convert string to float"),
         (layers, ["--preset=big"], "--preset=big: value should be one of <tiny|cpu-small|gpu|tpu>"),
         (layers, ["--out"], "Missing value for flag --out"),
-        (layers, ["--python=lax"], "--python=lax: expected ENGINE=VALUE"),
+        (layers, ["--python=lax"], "--python=lax: expected ENGINE=INTERPRETER"),
         (layers, ["a.csv"], "takes flags alone; got a.csv"),
         (train_step, ["--env=flax=A=1"], "--env: no flax; known: jaxconv, lax, lax+install, torch"),
         (compare, ["a.csv", "lax"], "takes RUN.csv BEFORE AFTER; got a.csv lax"),
