@@ -59,18 +59,14 @@ def main(argv: Sequence[str]) -> None:
                 return {"status": error.status, "reason": error.reason}
             return {"status": "ok"} | found
 
-        def measure(job: dict) -> dict:
-            return layers.describe(job) | {"engines": {e: ask(e, job) for e in asked.engines}}
+        def measure(job: dict) -> list[dict]:
+            return [layers.describe(job) | {"engines": {e: ask(e, job) for e in asked.engines}}]
 
-        def results(rows: list[dict]) -> dict:
+        def head() -> dict:
             versions = {e: pool.versions.get(e, {}) | packages for e in asked.engines}
-            return {"schema": files.COMPILED, **about, "engines": versions, "rows": rows}
+            return {"schema": files.COMPILED, **about, "engines": versions}
 
-        def save(head: dict, rows: list[dict]) -> None:
-            files.write(asked.out, results(rows) | head)
-
-        rows = follow(jobs, measure, line, save if asked.out else None)
-    print(summary(results(rows)), end="")
+        print(summary(follow(asked.out, jobs, measure, line, head)), end="")
 
 
 if __name__ == "__main__":

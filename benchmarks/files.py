@@ -34,24 +34,18 @@ REASON = 120  # characters
 
 
 def write(path: str, results: dict) -> None:
-    """Write the results, whole or not at all."""
+    """Write the header and the rows, whole or not at all."""
     results = {"schema": SCHEMA} | results
-    columns, labels = COLUMNS[results["schema"]], list(results["engines"])
-    lines = [[*ROW, *(f"{label} {name}" for label in labels for name in columns)]]
-    for row in results["rows"]:
-        own = row | {"problem": row.get("problem", "").removesuffix(f'n"{row["layer"]}"')}
-        of_row = [c for label in labels for c in _cells(row["engines"].get(label), columns)]
-        lines.append([*(own[name] for name in ROW), *of_row])
-    save_table(path, results, lines)
-
-
-def save_table(path: str, header: dict, lines: Sequence[Sequence]) -> None:
-    """Write what a header says but for its rows, and a table whose first line has the titles."""
+    rows, columns = results["rows"], COLUMNS.get(results["schema"])
+    if columns:
+        rows = [_flat(row, results["engines"], columns) for row in rows]
     text = io.StringIO()
-    for key, value in header.items():
+    for key, value in results.items():
         if key != "rows":
             text.write(f"# {key}: {_rounded_json(value)}\n")
-    csv.writer(text, lineterminator="\n").writerows(lines)
+    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     partial = Path(f"{path}.partial")
     partial.write_text(text.getvalue())
@@ -84,13 +78,17 @@ def _rounded_json(value) -> str:
     return json.dumps(json.loads(text, parse_float=lambda x: float(f"{float(x):.4g}")))
 
 
-def _cells(entry: dict | None, columns: Sequence[str]) -> list[str]:
-    """One engine's cells of a row; all empty if it was not asked."""
-    if entry is None:
-        return [""] * len(columns)
-    numbers = entry if entry["status"] == "ok" else {}
-    cells = {name: _text(name, numbers.get(name)) for name in columns}
-    return list((cells | {"note": _note(entry)}).values())
+def _flat(row: dict, labels: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """A row's cells by title; all of an engine's are empty if it was not asked."""
+    own = row | {"problem": row.get("problem", "").removesuffix(f'n"{row["layer"]}"')}
+    flat = {name: own[name] for name in ROW}
+    for label in labels:
+        entry = row["engines"].get(label)
+        numbers = entry if entry and entry["status"] == "ok" else {}
+        cells = {name: _text(name, numbers.get(name)) for name in columns}
+        cells["note"] = _note(entry) if entry else ""
+        flat |= {f"{label} {name}": cell for name, cell in cells.items()}
+    return flat
 
 
 def _text(name: str, value: Any) -> str:

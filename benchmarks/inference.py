@@ -41,8 +41,7 @@ def main(argv: Sequence[str]) -> None:
     DEFINE_integer("size", None, pixels, lower_bound=8, **command.own)
     asked = flags.parse(command, argv)
     images = [{"batch": batch, "size": asked.size} for batch in asked.batches]
-    rows = run.collect_networks(asked, "inference", images, judge)
-    print(summary({"engines": dict.fromkeys(asked.engines), "rows": rows}), end="")
+    print(summary(run.collect_networks(asked, "inference", images, judge)), end="")
 
 
 if __name__ == "__main__":

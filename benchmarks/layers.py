@@ -144,9 +144,9 @@ def main(argv: Sequence[str]) -> None:
         return arrays.operands(Layer.from_json(job["layer"]), job["op"], job["dtype"])
 
     cpu, todo = asked.preset in ("cpu-small", "tiny"), jobs(asked, ensembles or None)
-    rows = run.collect(asked, todo, draw, judge, describe, cpu, preset=asked.preset)
+    results = run.collect(asked, todo, draw, judge, describe, cpu, preset=asked.preset)
     if asked.summary:
-        print(summary({"engines": dict.fromkeys(asked.engines), "rows": rows}), end="")
+        print(summary(results), end="")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 import jaxconv
-from benchmarks import arrays, files, flags, layers, machine, run
+from benchmarks import arrays, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
 from benchmarks.layer import DTYPES, Layer, layer_class
@@ -169,14 +169,9 @@ def main(argv: Sequence[str]) -> None:
     layers.define_rows(command)
     asked = command.read(argv)
     jax.config.update("jax_platforms", "cpu")
-
-    def save(head: dict, found: list[list[dict]]) -> None:
-        head = {"schema": SCHEMA} | head | {"engines": {"jaxconv": _xla.versions([jaxconv])}}
-        lines = (row.values() for rows in found for row in rows)
-        files.save_table(asked.out, head, [COLUMNS, *lines])
-
-    found = run.follow(layers.jobs(asked), run_case, _line, save if asked.out else None)
-    print(summary(list(chain(*found))))
+    about = {"schema": SCHEMA, "engines": {"jaxconv": _xla.versions([jaxconv])}}
+    results = run.follow(asked.out, layers.jobs(asked), run_case, _line, lambda: about)
+    print(summary(results["rows"]))
 
 
 def _line(rows: list[dict]) -> str:

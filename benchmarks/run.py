@@ -69,8 +69,8 @@ def collect(
     describe: Callable,
     cpu: bool = False,
     **extra: object,
-) -> list[dict]:
-    """Measure every job by every engine, show a line for each, write the results and an `extra`.
+) -> dict:
+    """Measure every job by every engine: the results, as of `follow`, with `extra` in the header.
 
     `draw` makes the operands of a job, `describe` the columns of its row. `judge` takes the job,
     its operands, each engine's results and platforms, and says what `measure` wants to know.
@@ -78,41 +78,47 @@ def collect(
     plan = Plan(asked.repeats, asked.burst, asked.cap, asked.turns)
     with open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as folder:
 
-        def measured(job: dict) -> dict:
+        def measured(job: dict) -> list[dict]:
             operands = draw(job)
 
             def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
                 return judge(job, operands, results, platforms(pool, results))
 
             entries = measure(pool, asked.engines, job, operands, verify, plan, Path(folder))
-            return describe(job) | {"engines": entries}
+            return [describe(job) | {"engines": entries}]
 
-        def save(head: dict, rows: list[dict]) -> None:
+        def about() -> dict:
             engines = {label: pool.versions.get(label) for label in asked.engines}
-            head |= {"plan": asdict(plan), "engines": engines}
-            files.write(asked.out, head | extra | {"rows": rows})
+            return {"plan": asdict(plan), "engines": engines} | extra
 
-        return follow(jobs, measured, line, save if asked.out else None)
+        return follow(asked.out, jobs, measured, line, about)
 
 
-def follow(jobs: list, measure: Callable, tell: Callable, save: Callable | None) -> list:
-    """Measure every job, show a line for each, save a header and what was measured."""
+def follow(
+    out: str, jobs: list, measure: Callable, tell: Callable, about: Callable[[], dict]
+) -> dict:
+    """The results: their header, to which `about` adds, and the rows that each job is measured in.
+
+    Show a line for each job, as `tell` says its rows, and write the results if `out` says where.
+    """
     started, load, rows = time.time(), os.getloadavg()[0], []
     try:
         for done, job in enumerate(jobs, 1):
-            rows.append(measure(job))
+            found = measure(job)
+            rows += found
             left = (time.time() - started) / done * (len(jobs) - done)
             more = f", {left / 60:.0f} min left" if left >= 60 else ""
-            print(f"[{done}/{len(jobs)}{more}] {tell(rows[-1])}", flush=True)
+            print(f"[{done}/{len(jobs)}{more}] {tell(found)}", flush=True)
     finally:
-        if save and rows:
-            save(_header(started, load), rows)
-    return rows
+        results = _header(started, load) | about() | {"rows": rows}
+        if out and rows:
+            files.write(out, results)
+    return results
 
 
 def collect_networks(
     asked: SimpleNamespace, kind: str, images: list[dict], judge: Callable
-) -> list[dict]:
+) -> dict:
     """Measure every network that is trained, or infers, as `collect` does.
 
     Each of `images` says how many images there are, and their size, if it is not the network's own.
@@ -154,8 +160,9 @@ def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
         return [np.load(path) for path in found[""]["results"]]
 
 
-def line(row: dict) -> str:
-    """A row for people."""
+def line(rows: list[dict]) -> str:
+    """The row of a job, for people."""
+    [row] = rows
     entries = ", ".join(f"{label} {_in_words(entry)}" for label, entry in row["engines"].items())
     return f"{row['layer']} {row['op']} {row['dtype']} {row['layout']}: {entries}"
 

@@ -128,8 +128,10 @@ def test_what_each_line_is_worth(tmp_path):
     """The most worthy first, over all files."""
     for name, ms in (("x", {"chosen": 1, "without a": 2, "without b": 3, "f": 0.5}),
                      ("y", {"chosen": 2, "without a": 1})):  # fmt: skip
-        rows = [[*[name] * len(regret.ROW), key, "any", n] for key, n in ms.items()]
-        files.save_table(str(tmp_path / f"{name}.csv"), results(), [regret.COLUMNS, *rows])
+        cells = ([*[name] * len(regret.ROW), key, "any", n] for key, n in ms.items())
+        rows = [dict(zip(regret.COLUMNS, x, strict=True)) for x in cells]
+        found = results(*rows) | {"schema": regret.SCHEMA}
+        files.write(str(tmp_path / f"{name}.csv"), found)
     runs = [files.read(tmp_path / f"{name}.csv") for name in "xy"]
     _, _, *lines, _, said = figures.worth(runs, [])
     assert lines == ["| b | 1 | 3.00 | 3.00 | 3.00 | 1 |", "| a | 2 | 1.00 | 2.00 | 0.50 | 1 |"]

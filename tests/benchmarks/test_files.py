@@ -58,6 +58,6 @@ def test_committed_results_are_small_and_read(path):
 def test_of_a_folder_the_layers_are_read(tmp_path):
     """The notebook reads all that lies there; a file of another kind is none of its business."""
     files.write(str(tmp_path / "mine.csv"), results(row("bare")))
-    files.save_table(str(tmp_path / "worth.csv"), {"schema": regret.SCHEMA}, [["line"], ["a"]])
-    files.save_table(str(tmp_path / "other.csv"), {}, [["name"], ["a"]])
+    files.write(str(tmp_path / "worth.csv"), {"schema": regret.SCHEMA, "rows": [{"line": "a"}]})
+    (tmp_path / "other.csv").write_text("name\na\n")
     assert [*files.read_folder(tmp_path)] == ["mine.csv"]
