@@ -6,13 +6,13 @@ relative to the document:
     <!-- figures:overall benchmarks/results/a.csv benchmarks/results/b.csv -->
     <!-- /figures -->
 
-Each function below that is a `table` is a kind of it; its docstring begins with what the comment
-names. A row's time is its fastest call.
+Each function of `TABLES` is a kind of it; its docstring begins with what the comment names. A row's
+time is its fastest call.
 """
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from absl.flags import DEFINE_boolean
@@ -44,21 +44,9 @@ LAYOUTS = {"NXC": "channels last (NXC)", "NCX": "channels first (NCX)"}
 PASSES = {"forward": "forward", "data": "data gradient", "weights": "weights gradient"}
 #: What a line must be worth in a row to count.
 WORTH = 1.25
+KERAS = ("keras", "keras+install", "keras@torch")
 PYTORCH_FORMATS = ("contiguous", "channels_last")
 OPENING = re.compile(r"^<!-- figures:", re.MULTILINE)
-
-Table = Callable[[list[dict], list[str]], list[str]]
-TABLES: dict[str, tuple[Table, object]] = {}
-
-
-def table(schema: object = files.SCHEMA) -> Callable[[Table], Table]:
-    """Make a function a kind of table, of files of that schema and of further words."""
-
-    def add(function: Table) -> Table:
-        TABLES[function.__name__] = function, schema
-        return function
-
-    return add
 
 
 def written(text: str, folder: Path) -> str:
@@ -70,23 +58,21 @@ def written(text: str, folder: Path) -> str:
         opening, name, arguments, _, closing = match.groups()
         if name not in TABLES:
             raise SystemExit(f"no figures:{name}; known: {', '.join(TABLES)}")
-        (function, schema), words = TABLES[name], arguments.split()
+        words, schema = arguments.split(), SCHEMAS.get(name, files.SCHEMA)
         runs = [files.read(folder / word, schema) for word in words if word.endswith(".csv")]
         if not runs and name != "lines":
             raise SystemExit(f"figures:{name} names no .csv file")
-        lines = function(runs, [word for word in words if not word.endswith(".csv")])
+        lines = TABLES[name](runs, [word for word in words if not word.endswith(".csv")])
         return opening + "\n" + "\n".join(lines) + "\n\n" + closing
 
     return BLOCK.sub(block, text)
 
 
-@table()
 def machine(runs: list[dict], _: list[str]) -> list[str]:
     """FILE...: a sentence for each machine of the files, by their headers."""
     return list(dict.fromkeys(f"Measured on {machine_words(run['machine'])}." for run in runs))
 
 
-@table()
 def overall(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE... [ENGINE...]: a line a file, each engine's time over PyTorch's, geometric mean."""
     engines = list(dict.fromkeys(e for _, e in _columns(runs, wanted)))
@@ -94,7 +80,6 @@ def overall(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["type, layout", *engines], lines)
 
 
-@table()
 def formats(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE... [ENGINE]: a line a file, over PyTorch's time in each format, of rows in both."""
     lines = []
@@ -110,7 +95,6 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["type, layout", "rows", *words, "the faster of the two"], lines)
 
 
-@table()
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE... [ENGINE...]: how many rows are faster, far slower, slower than lax."""
     columns = _columns(runs, wanted)
@@ -128,7 +112,6 @@ def counts(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["", *_titles(columns)], lines)
 
 
-@table()
 def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE... [ENGINE...]: a line a class, the mean; a column an op and engine."""
     columns, lines = [(run, e, op) for run, e in _columns(runs, wanted) for op in OPS], []
@@ -141,7 +124,6 @@ def classes(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["class", "rows", *titles], lines)
 
 
-@table()
 def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE [TYPE] [ENGINE...]: a line a network's step or inference, and the means."""
     run, engines = _engines(runs, [word for word in wanted if word not in DTYPES])
@@ -155,7 +137,6 @@ def networks(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table([unit, *engines], [*lines, last])
 
 
-@table()
 def compiled(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE [ENGINE...]: a line a training step, its seconds to compile."""
     run, engines = _engines(runs, wanted)
@@ -173,7 +154,6 @@ ESTIMATES = {
 }
 
 
-@table(files.COMPILED)
 def estimates(runs: list[dict], _: list[str]) -> list[str]:
     """FILE: what a compiler for GPU or TPU says, a line a class of the rows that lax has, too."""
     [run] = runs
@@ -184,7 +164,6 @@ def estimates(runs: list[dict], _: list[str]) -> list[str]:
     return _table([run["target"], "rows", *columns], lines)
 
 
-@table(files.COMPILED)
 def compilers(runs: list[dict], _: list[str]) -> list[str]:
     """FILE...: which compilers, targets, types and layouts those are."""
     lines = []
@@ -197,26 +176,22 @@ def compilers(runs: list[dict], _: list[str]) -> list[str]:
     return _table(["compiled for", "by", "types", "layouts", "rows"], lines)
 
 
-@table()
 def applications(runs: list[dict], ops: list[str]) -> list[str]:
     """FILE OP: a line a model; the seconds are those of the first call."""
     [run], [op] = runs, ops
-    rows, gains, others = [row for row in run["rows"] if row["op"] == op], [], []
-    cells = []
-    for row in rows:
-        plain, ours, torch = (time_of(row, e) for e in ("keras", "keras+install", "keras@torch"))
-        gains.append(plain / ours)
-        others.append(torch / ours)
-        times = [_digits(ms, 3) for ms in (plain, ours, torch)]
-        first = [_digits(row["engines"][e]["compile_s"], 2) for e in ("keras", "keras+install")]
-        cells.append([row["layer"], *times, f"{gains[-1]:.1f}", f"{others[-1]:.1f}", *first])
-    means = [f"{geometric_mean(x):.1f}" for x in (gains, others)]
+    cells, gains = [], []
+    for row in (row for row in run["rows"] if row["op"] == op):
+        plain, ours, torch = times = [time_of(row, engine) for engine in KERAS]
+        gains.append((plain / ours, torch / ours))
+        first = [_digits(row["engines"][engine]["compile_s"], 2) for engine in KERAS[:2]]
+        ratios = (f"{gain:.1f}" for gain in gains[-1])
+        cells.append([row["layer"], *(_digits(ms, 3) for ms in times), *ratios, *first])
+    means = [f"{geometric_mean(x):.1f}" for x in zip(*gains, strict=True)]
     head = ["ms", "Keras on JAX", "with jaxconv", "Keras on PyTorch", "times faster than on JAX"]
     head += ["than on PyTorch", "first call, s: on JAX", "with jaxconv"]
     return _table(head, [*cells, ["geometric mean", "", "", "", *means, "", ""]])
 
 
-@table(None)
 def clients(runs: list[dict], words: list[str]) -> list[str]:
     """FILE [tests]: a line a project, how many of its tests pass; or which tests were run."""
     rows = [row for run in runs for row in run["rows"]]
@@ -231,7 +206,6 @@ def clients(runs: list[dict], words: list[str]) -> list[str]:
     return _table(head, [[n + more, *x] for n, more, x in zip(named, notes, cells, strict=True)])
 
 
-@table()
 def lines(_: list[dict], platforms: list[str]) -> list[str]:
     """PLATFORM: the table of that platform, a line, its form, and why."""
     [platform] = platforms
@@ -242,7 +216,6 @@ def lines(_: list[dict], platforms: list[str]) -> list[str]:
     return _table(["to", "line", "form", "why"], whys, "---")
 
 
-@table(regret.SCHEMA)
 def worth(runs: list[dict], _: list[str]) -> list[str]:
     """FILE...: what each line of the CPU's table is worth, the most worthy first."""
     found, cells = regret.worth(*(run["rows"] for run in runs)), []
@@ -315,6 +288,18 @@ def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list
         head = [cell.replace(label, words) for cell in head]
     rule = "|".join(["---", *[align] * (len(head) - 1)])
     return [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(x)} |" for x in lines)]
+
+
+#: The kinds of table, and the schema of the files of those that are not of layers or networks.
+TABLES = {
+    function.__name__: function
+    for function in (
+        machine, overall, formats, counts, classes, networks, compiled, estimates, compilers,
+        applications, clients, lines, worth,
+    )
+}  # fmt: skip
+SCHEMAS = dict.fromkeys(("estimates", "compilers"), files.COMPILED)
+SCHEMAS |= {"worth": regret.SCHEMA, "clients": None}
 
 
 def main(argv: Sequence[str]) -> int:
