@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -116,8 +116,7 @@ def compiled(contraction: Callable, job: dict, form: str) -> dict:
     return found | program_text.facts(program.as_text())
 
 
-@contextlib.contextmanager
-def forced(name: str) -> Iterator[None]:
+def forced(name: str) -> contextlib.AbstractContextManager:
     """The library's form of that name, on any platform: `jaxconv.forced` is about the CPU alone."""
     from jaxconv._lowering import FORMS
     from jaxconv._lowering.plan import _plan
@@ -131,5 +130,4 @@ def forced(name: str) -> Iterator[None]:
             raise Unsupported(f"{name} cannot compute this contraction")
         return found
 
-    with mock.patch("jaxconv._lowering.plan.choose_plan", chosen):
-        yield
+    return mock.patch("jaxconv._lowering.plan.choose_plan", chosen)

@@ -8,7 +8,7 @@ from no published network, a ResNeXt stage turned round, is there for its class.
 
 import dataclasses
 
-from benchmarks.layer import Layer, layer_class
+from benchmarks.layer import Ints, Layer, layer_class
 from benchmarks.problem import parse
 
 BATCH_FACTOR = {"cpu-small": 1, "gpu": 16, "tpu": 32}
@@ -114,24 +114,23 @@ def tiny(layer: Layer) -> Layer:
     ]
     dilations = tuple(min(d, 3) for d in layer.dilations)
     extents = dataclasses.replace(layer, dilations=dilations).extents
-    fine, begins, ends = [], [], []
-    for axis, most in zip(range(layer.rank), (3, 2, 4), strict=False):
-        old, new = layer.extents[axis], extents[axis]
-        pads = layer.pads_begin[axis], layer.pads_end[axis]
-        begin, end = (p * new // old if p > 0 else p for p in pads)
-        coarse = min(layer.coarse[axis], most)
-        fine.append(layer.strides[axis] * (coarse - 1) + new - begin - end)
-        begins.append(begin)
-        ends.append(end)
+
+    def cut(pads: Ints) -> Ints:
+        axes = zip(pads, extents, layer.extents, strict=True)
+        return tuple(p * new // old if p > 0 else p for p, new, old in axes)
+
+    begins, ends = cut(layer.pads_begin), cut(layer.pads_end)
+    coarse = map(min, layer.coarse, (3, 2, 4))
+    axes = zip(coarse, layer.strides, extents, begins, ends, strict=True)
     return dataclasses.replace(
         layer,
         batch=2,
         groups=groups,
         channels=tuple(channels),
-        fine=tuple(fine),
+        fine=tuple(s * (c - 1) + extent - begin - end for c, s, extent, begin, end in axes),
         dilations=dilations,
-        pads_begin=tuple(begins),
-        pads_end=tuple(ends),
+        pads_begin=begins,
+        pads_end=ends,
     )
 
 

@@ -85,11 +85,6 @@ def _as_float(y: jax.Array) -> np.ndarray:
     return y if y.dtype == np.float64 else y.astype(np.float32)
 
 
-def letters(rank: int) -> str:
-    """One letter per spatial axis, for dimension numbers."""
-    return "DHW"[-rank:] if rank <= 3 else "ABCDEFGH"[:rank]
-
-
 def step(name: str, module: ModuleType) -> Callable:
     """A function of a network's operands: the loss, and the parameters after one SGD step."""
     network, ops = networks.NETWORKS[name], Ops(module)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks.arrays import shapes_in
-from benchmarks.engines._xla import letters
 from benchmarks.layer import Layer
 
 PACKAGE = jax
@@ -38,7 +37,7 @@ def contraction(layer: Layer, op: str, layout: str) -> Callable:
 
 def _forward(layer: Layer, layout: str) -> Callable:
     """A convolution; or, if transposed, the stride-1 convolution over dilated src that it is."""
-    x, ones, transposed = letters(layer.rank), (1,) * layer.rank, layer.family == "deconv"
+    x, ones, transposed = "DHW"[-layer.rank :], (1,) * layer.rank, layer.family == "deconv"
     pads = list(zip(layer.pads_begin, layer.pads_end, strict=True))
     strides, dilations, channels = layer.strides, ones, "IO"
     if transposed:
