@@ -52,14 +52,10 @@ def main(argv: Sequence[str]) -> None:
     images = rng.standard_normal((BATCH, SIZE, SIZE, 3), np.float32)
     operands = [images, rng.integers(0, 10, BATCH)]
     names = [name for name in MODELS if run.wanted(asked, name)]
-    jobs = [{"model": name, "op": op} for name in names for op in run.CLASSES]
-
-    def describe(job: dict) -> dict:
-        row = {"layer": job["model"], "class": run.CLASSES[job["op"]], "op": job["op"]}
-        return row | {"dtype": "f32", "layout": "NXC"}
-
+    jobs = [{"kind": op, "network": x, "dtype": "f32"} for x in names for op in run.CLASSES]
+    asked.device = "cpu"
     draw = lambda job: operands  # noqa: E731
-    run.collect(asked, jobs, draw, judge, describe, cpu=True, batch=BATCH, size=SIZE)
+    run.collect(asked, jobs, draw, judge, run.describe, batch=BATCH, size=SIZE)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from unittest import mock
 
 from benchmarks import program_text
 from benchmarks.engines import Unsupported
-from benchmarks.layer import DTYPES, Layer
+from benchmarks.layer import DTYPES
 
 #: What to install with pip, in this order: one environment has both compilers.
 INSTALL = (
@@ -101,7 +101,7 @@ def compiled(contraction: Callable, job: dict, form: str) -> dict:
     from benchmarks.arrays import shapes_in
 
     jax.config.update("jax_enable_x64", job["dtype"] == "f64")
-    layer, op, layout = Layer.from_json(job["layer"]), job["op"], job["layout"]
+    layer, op, layout = job["layer"], job["op"], job["layout"]
     where = sharding(job["platform"], job["target"])
     types = [
         jax.ShapeDtypeStruct(shape, DTYPES[job["dtype"]], sharding=where)

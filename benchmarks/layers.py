@@ -1,14 +1,14 @@
 """`python -m benchmarks.layers`: every layer of the table, through every engine, in turns."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain, product
 from types import SimpleNamespace
 
 import numpy as np
 from absl.flags import DEFINE_boolean, DEFINE_enum, DEFINE_integer, DEFINE_multi_string
 
-from benchmarks import arrays, flags, layer, machine, problem, random_layers, run, table, verdicts
+from benchmarks import arrays, flags, layer, problem, random_layers, run, table, verdicts
 from benchmarks.layer import Layer
 from benchmarks.summary import summary
 
@@ -59,7 +59,7 @@ def judge(
 ) -> dict[str, dict]:
     """Whether each result is right: against the sum on a sample, then in full against the
     most exact of those that passed. Of an ensemble, whether its worst member is."""
-    row, op, dtype = Layer.from_json(job["layer"]), job["op"], job["dtype"]
+    row, op, dtype = job["layer"], job["op"], job["dtype"]
     results = {key: result for key, [result] in results.items()}
     if row.members == 1:
         return _judge(row, op, dtype, operands, results, platforms)
@@ -121,16 +121,15 @@ def jobs(asked: SimpleNamespace, layers: Sequence[Layer] | None = None) -> list[
     kept = [row for row in rows if run.wanted(asked, row.name, row.network, *row.tags)]
     if not kept:
         raise SystemExit("--filter leaves no layer")
-    common = {"kind": "layer", "threads": machine.cores()}
     return [
-        common | {"layer": asdict(row), "op": op, "dtype": dtype, "layout": layout}
+        {"kind": "layer", "layer": row, "op": op, "dtype": dtype, "layout": layout}
         for row, dtype, layout, op in product(kept, asked.dtypes, asked.layouts, asked.ops)
     ]
 
 
 def describe(job: dict) -> dict:
     """The columns of a job's row."""
-    row = Layer.from_json(job["layer"])
+    row = job["layer"]
     columns = {"layer": row.name, "class": layer.layer_class(row), "problem": problem.cell(row)}
     return columns | {name: job[name] for name in ("op", "dtype", "layout")}
 
@@ -141,10 +140,12 @@ def main(argv: Sequence[str]) -> None:
     ensembles = [x for seed in asked.seed for x in random_layers.ensembles(asked.ensembles, seed)]
 
     def draw(job: dict) -> tuple[np.ndarray, ...]:
-        return arrays.operands(Layer.from_json(job["layer"]), job["op"], job["dtype"])
+        return arrays.operands(job["layer"], job["op"], job["dtype"])
 
-    cpu, todo = asked.preset in ("cpu-small", "tiny"), jobs(asked, ensembles or None)
-    results = run.collect(asked, todo, draw, judge, describe, cpu, preset=asked.preset)
+    if asked.preset in ("cpu-small", "tiny"):
+        asked.device = "cpu"
+    todo = jobs(asked, ensembles or None)
+    results = run.collect(asked, todo, draw, judge, describe, preset=asked.preset)
     if asked.summary:
         print(summary(results), end="")
 

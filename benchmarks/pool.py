@@ -7,7 +7,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,7 +83,7 @@ class Pool:
     def _ask(self, label: str, request: dict, seconds: float) -> dict:
         process = self._running[label]
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.write(json.dumps(request, default=asdict).encode() + b"\n")
             process.stdin.flush()
             line = _read_line(process.stdout, seconds)
         except BrokenPipeError:

@@ -20,7 +20,7 @@ import jaxconv
 from benchmarks import arrays, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
-from benchmarks.layer import DTYPES, Layer, layer_class
+from benchmarks.layer import DTYPES, layer_class
 from benchmarks.summary import geometric_mean
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
@@ -108,7 +108,7 @@ def compiled(plan: Plan, operands: list[jax.Array]) -> Callable[[], object] | No
 
 def run_case(job: dict) -> list[dict]:
     """The lines of the CSV of a job, the table's choice first."""
-    layer, (op, dtype, layout) = Layer.from_json(job["layer"]), (job[name] for name in ROW[2:5])
+    layer, op, dtype, layout = (job[name] for name in ("layer", *ROW[2:5]))
     jax.config.update("jax_enable_x64", dtype == "f64")
     *shapes, _ = arrays.shapes_in(layer, op, layout)
     typed = [jax.ShapeDtypeStruct(shape, DTYPES[dtype]) for shape in shapes]

@@ -47,10 +47,10 @@ def wanted(flags: SimpleNamespace, *names: str) -> bool:
     return re.search(flags.filter, " ".join(names)) is not None
 
 
-def open_pool(flags: SimpleNamespace, cpu: bool = False) -> Pool:
+def open_pool(flags: SimpleNamespace) -> Pool:
     """The workers; an engine that does not even start is named on stderr."""
     environment = SHARED | (EXACT_F32 if flags.f32 == "exact" else {})
-    if cpu or flags.device == "cpu":
+    if flags.device == "cpu":
         environment |= ON_CPU
     pool = Pool(flags.python, flags.path, environment, flags.env)
     for label in flags.engines:
@@ -67,7 +67,6 @@ def collect(
     draw: Callable,
     judge: Callable,
     describe: Callable,
-    cpu: bool = False,
     **extra: object,
 ) -> dict:
     """Measure every job by every engine: the results, as of `follow`, with `extra` in the header.
@@ -76,7 +75,7 @@ def collect(
     its operands, each engine's results and platforms, and says what `measure` wants to know.
     """
     plan = Plan(asked.repeats, asked.burst, asked.cap, asked.turns)
-    with open_pool(asked, cpu) as pool, tempfile.TemporaryDirectory() as folder:
+    with open_pool(asked) as pool, tempfile.TemporaryDirectory() as folder:
 
         def measured(job: dict) -> list[dict]:
             operands = draw(job)
@@ -123,27 +122,25 @@ def collect_networks(
 
     Each of `images` says how many images there are, and their size, if it is not the network's own.
     """
-    chosen = {
-        name: network
-        for name, network in networks.NETWORKS.items()
-        if network.training == (kind == "step") and wanted(asked, name)
-    }
-    common = {"kind": kind, "threads": machine.cores()}
+    kinds = {name: "step" if x.training else "inference" for name, x in networks.NETWORKS.items()}
+    chosen = [name for name, own in kinds.items() if own == kind and wanted(asked, name)]
     jobs = [
-        common | {"network": name, "dtype": dtype} | some
+        {"kind": kind, "network": name, "dtype": dtype} | some
         for name, some, dtype in product(chosen, images, asked.dtypes)
     ]
 
     def draw(job: dict) -> list[np.ndarray]:
-        drawn = chosen[job["network"]].operands(job.get("batch"), job.get("size"))
+        drawn = networks.NETWORKS[job["network"]].operands(job.get("batch"), job.get("size"))
         return [arrays.representable(x, job["dtype"]) for x in drawn]
 
-    def describe(job: dict) -> dict:
-        batch = f", batch {job['batch']}" if "batch" in job else ""
-        row = {"layer": job["network"] + batch, "class": CLASSES[kind], "op": kind}
-        return row | {"dtype": job["dtype"], "layout": "NXC"}
-
     return collect(asked, jobs, draw, judge, describe)
+
+
+def describe(job: dict) -> dict:
+    """The columns of a network's row."""
+    batch = f", batch {job['batch']}" if "batch" in job else ""
+    row = {"layer": job["network"] + batch, "class": CLASSES[job["kind"]], "op": job["kind"]}
+    return row | {"dtype": job["dtype"], "layout": "NXC"}
 
 
 def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:

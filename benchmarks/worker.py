@@ -16,6 +16,7 @@ import time
 import numpy as np
 
 from benchmarks import engines
+from benchmarks.layer import Layer
 
 MAX_CALLS = 2000
 SYNC_SECONDS = 2e-3  # on accelerators, calls are queued for about this long between waits
@@ -97,6 +98,8 @@ def main() -> None:
     worker = Worker(label)
     for line in sys.stdin:
         request = json.loads(line)
+        if "layer" in (job := request.get("job", {})):
+            job["layer"] = Layer.from_json(job["layer"])
         try:
             reply = getattr(worker, request["do"])(request)
         except Exception as error:

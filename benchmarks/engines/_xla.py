@@ -51,7 +51,7 @@ Job = tuple[Callable, list[jax.Array], Callable]
 
 
 def _layer(module: ModuleType, apart: bool, job: dict, operands: list[np.ndarray], dtype) -> Job:
-    layer, op, layout = Layer.from_json(job["layer"]), job["op"], job["layout"]
+    layer, op, layout = job["layer"], job["op"], job["layout"]
     arrays = [jax.device_put(x.astype(dtype)) for x in enter(layer, op, layout, operands)]
     function = one = module.contraction(layer, op, layout)
     if layer.members > 1 and apart:

@@ -22,8 +22,8 @@ def versions() -> dict[str, str]:
 def prepare(job: dict, operands: list[np.ndarray]) -> dict[str, Timed]:
     """A training step, or an inference, of one batch."""
     images, labels = operands
-    model = build(job["model"], images.shape[1:])
-    if job["op"] == "step":
+    model = build(job["network"], images.shape[1:])
+    if job["kind"] == "step":
         sgd = keras.optimizers.SGD(RATE)
         model.compile(sgd, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 

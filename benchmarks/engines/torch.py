@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from benchmarks import networks
+from benchmarks import machine, networks
 from benchmarks.arrays import enter, from_layout, leave, shapes_in, to_layout
 from benchmarks.engines import Timed, Unsupported
 from benchmarks.layer import Layer
@@ -34,14 +34,14 @@ def prepare(compiling: bool, job: dict, operands: list[np.ndarray]) -> dict[str,
     Inferences are in the one format that is fast, and may be compiled by `torch.compile`.
     """
     torch.set_grad_enabled(job["kind"] == "step")
-    torch.set_num_threads(job["threads"])
+    torch.set_num_threads(machine.cores())
     torch.backends.cudnn.benchmark = True  # the fastest algorithm of those tried, as XLA does
     if job["kind"] == "inference":
         return {"": _network(job, operands, "channels_last", compiling)}
     if compiling:
         raise Unsupported("only inferences are compiled")
     if job["kind"] == "layer":
-        layer = Layer.from_json(job["layer"])
+        layer = job["layer"]
         formats = _formats(layer.rank if layer.members == 1 else 1)
         if _writes_past_its_workspace(layer, job["op"]):
             formats.pop("channels_last", None)
@@ -72,7 +72,7 @@ def _writes_past_its_workspace(layer: Layer, op: str) -> bool:
 
 
 def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> Timed:
-    layer, op = Layer.from_json(job["layer"]), job["op"]
+    layer, op = job["layer"], job["op"]
     arrays = [_tensor(x, job["dtype"], fmt) for x in enter(layer, op, "NCX", operands)]
     call = contraction(layer, op, fmt, like=arrays[0])
     if layer.members > 1:

@@ -31,7 +31,7 @@ def logits(monkeypatch):
     def compute(name, dtype, labels, size=16):
         drawn = networks.NETWORKS[name].operands(2, size)
         operands = [arrays.representable(x, "bf16") for x in drawn]
-        job = {"kind": "inference", "network": name, "dtype": dtype, "threads": 2}
+        job = {"kind": "inference", "network": name, "dtype": dtype}
         prepared = {label: engines.load(label).prepare(job, operands) for label in labels}
         return {label: timed[""].fetch(timed[""].call()) for label, timed in prepared.items()}
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import arrays, engines, layers, table, verdicts
 from benchmarks.engines import jaxconv as jaxconv_engine
-from benchmarks.layer import OPS, Layer
+from benchmarks.layer import OPS
 from benchmarks.problem import parse
 
 ROWS = table.layers("tiny")
@@ -127,13 +127,13 @@ def test_rounding_partial_sums_is_inexact_but_not_wrong(dtype, roundings):
 
 
 def job(row, op, dtype="f32", layout="NXC"):
-    more = {"layer": dataclasses.asdict(row), "op": op, "dtype": dtype, "layout": layout}
-    return {"kind": "layer", "threads": 2} | more
+    more = {"layer": row, "op": op, "dtype": dtype, "layout": layout}
+    return {"kind": "layer"} | more
 
 
 def judged(work, results):
     """The names of those results of a job that are judged right, and all notes."""
-    operands = arrays.operands(Layer.from_json(work["layer"]), work["op"], work["dtype"])
+    operands = arrays.operands(work["layer"], work["op"], work["dtype"])
     listed = {name: [result] for name, result in results.items()}
     notes = layers.judge(work, operands, listed, dict.fromkeys(results, "cpu"))
     return [name for name, note in notes.items() if note["ok"]], notes
@@ -171,7 +171,7 @@ def test_what_the_sample_misses_the_others_catch(monkeypatch):
 
 def results(engine, work):
     """The result of every variant of an engine."""
-    operands = arrays.operands(Layer.from_json(work["layer"]), work["op"], work["dtype"])
+    operands = arrays.operands(work["layer"], work["op"], work["dtype"])
     prepared = engine.prepare(work, operands)
     return {f"{variant}/": timed.fetch(timed.call())[0] for variant, timed in prepared.items()}
 

@@ -13,7 +13,6 @@ import pytest
 import jaxconv
 from benchmarks import arrays, engines, files, flags, layers, networks, run, train_step
 from benchmarks.engines import _xla
-from benchmarks.layer import Layer
 from benchmarks.pool import Pool
 from tests.support.plugin import python
 
@@ -164,7 +163,7 @@ def test_a_run_from_the_command_line(tmp_path):
 def steps(name, labels):
     """The first step of a network, at batch 2, through engines in this process."""
     operands = networks.NETWORKS[name].operands(batch=2)
-    job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
+    job = {"kind": "step", "network": name, "dtype": "f32"}
     results = {}
     for label in labels:
         for variant, timed in engines.load(label).prepare(job, operands).items():
@@ -173,9 +172,8 @@ def steps(name, labels):
 
 
 def test_an_engine_is_compiled_where_the_library_is_installed(monkeypatch):
-    flags_of_one = ["any", "--filter=dcgan-image", "--ops=data"]
-    [job] = layers.jobs(flags.parse(layers.command(), flags_of_one))
-    operands = arrays.operands(Layer.from_json(job["layer"]), "data", "f32")
+    [job] = layers.jobs(parsed("--filter=dcgan-image", "--ops=data"))
+    operands = arrays.operands(job["layer"], "data", "f32")
     plain, installed = (engines.load(label) for label in ("lax", "lax+install@any"))
     monkeypatch.setattr(_xla, "compiled", lambda f, xs, _: jax.jit(f).lower(*xs).as_text())
 
@@ -196,7 +194,7 @@ def test_a_training_step_is_the_same_in_every_engine(name):
     """Grouped, depthwise, transposed, in 3-D; each run of the benchmark judges its own network."""
     pytest.importorskip("torch")
     operands, results = steps(name, ["jaxconv", "lax", "lax+install", "torch"])
-    job = {"kind": "step", "network": name, "dtype": "f32", "threads": 2}
+    job = {"kind": "step", "network": name, "dtype": "f32"}
     notes = train_step.judge(job, operands, results, dict.fromkeys(results, "cpu"))
     assert len(notes) == 5
     assert all(note["ok"] for note in notes.values()), notes
@@ -205,7 +203,7 @@ def test_a_training_step_is_the_same_in_every_engine(name):
 @pytest.mark.slow
 def test_a_wrong_training_step_is_refused_though_no_other_engine_ran(monkeypatch):
     operands, results = steps("dcgan-discriminator", ["lax"])
-    job = {"kind": "step", "network": "dcgan-discriminator", "threads": 2}
+    job = {"kind": "step", "network": "dcgan-discriminator"}
     exact = run.reference(job | {"dtype": "f64"}, operands)
     right = results["lax/"]
     _, before, _ = networks.NETWORKS["dcgan-discriminator"].split(operands)
