@@ -24,6 +24,12 @@ def representable(x: np.ndarray, dtype: str) -> np.ndarray:
     return x.astype(DTYPES[dtype]).astype("float64" if dtype == "f64" else "float32")
 
 
+def read(path: str) -> list[np.ndarray]:
+    """The arrays of a file that `np.savez` wrote."""
+    with np.load(path) as arrays:
+        return list(arrays.values())
+
+
 def enter(layer: Layer, op: str, layout: str, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The operands of `op`, of all members at once, in `layout`."""
     pairs = zip(operands, layer.slots(op)[:2], strict=True)

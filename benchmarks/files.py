@@ -21,14 +21,13 @@ ROW = ("layer", "class", "problem", "op", "dtype", "layout")
 #: The integers that `compiled` has of a program.
 NUMBERS = ("cycles", "most_cycles", "convolutions", "dots", "naive", "loops", "copies")
 NUMBERS += ("copy_bytes", "temp_bytes")
-
+TIMES = ("median_ms", "min_ms")
 
 #: By schema, the columns of an engine. Entries have the same names, but for `note`: see `_note`.
 COLUMNS = {
-    SCHEMA: ("median_ms", "min_ms", "spread", "error", "compile_s", "temp_bytes", "note"),
+    SCHEMA: (*TIMES, "spread", "error", "compile_s", "temp_bytes", "note", "rounds_ms"),
     COMPILED: (*NUMBERS, "compile_s", "note"),
 }
-COLUMNS[SCHEMA] += ("rounds_ms",)  # a number for each round
 FLAGS = ("inexact", "unverified")
 REASON = 120  # characters
 

@@ -37,9 +37,9 @@ _spec.loader.exec_module(checks)
 class Layer(checks.Layer):
     """A convolution or transposed convolution with a name, of a network."""
 
-    name: str
-    network: str
     family: str  # conv or deconv
+    name: str = ""
+    network: str = ""
     tags: tuple[str, ...] = ()
     members: int = 1  # of an ensemble, each with operands of its own
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 
@@ -25,24 +26,15 @@ GATE_GAIN = 3.0  # after a gate, of about a half
 BIAS = 0.5  # so large that, in float32, no engine can leave one out within the tolerance
 
 
-class Nothing:
-    """Stands for ops and for data: a network then only asks for its parameters."""
-
-    def __getattr__(self, name: str) -> Callable:
-        return lambda *args, **kwargs: self
-
-    def __add__(self, other: Any) -> "Nothing":
-        return self
-
-    __mul__ = __add__
-
-
 @dataclass
 class Net:
-    """An engine's `ops`, and parameters in order; without these, notes what a network asks for."""
+    """An engine's `ops`, and parameters in order; without these, notes what a network asks for.
+
+    A mock then stands for ops and for data.
+    """
 
     training: bool
-    ops: Any = field(default_factory=Nothing)
+    ops: Any = field(default_factory=MagicMock)
     parameters: Sequence[Any] | None = None
     asked: list[tuple[Ints, float, float]] = field(default_factory=list)
     trained: int | None = None  # so many of the parameters, if not all

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-import selectors
+import select
 import subprocess
 import sys
 import tempfile
@@ -118,8 +118,7 @@ def _read_line(pipe, seconds: float) -> bytes:
 
     The protocol has one reply in flight, so nothing can follow the line in the buffer.
     """
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        if not selector.select(seconds):
-            raise TimeoutError
+    ready, _, _ = select.select([pipe], [], [], seconds)
+    if not ready:
+        raise TimeoutError
     return pipe.readline()

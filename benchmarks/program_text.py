@@ -51,9 +51,8 @@ def facts(text: str) -> dict[str, int]:
     copies = [op for op in used if _only_moves(op, computations)]
     always = [op for op in walk_operations(computations, entry, branches=False) if op in copies]
     told = all(op.cycles for op in always if op.bytes >= MANY_BYTES)
-    on_gpu = (
-        "estimated_cycles" not in text
-    )  # where a convolution is a loop, and no unit of the chip
+    # Where a convolution is a loop, and no unit of the chip.
+    on_gpu = "estimated_cycles" not in text
     return {
         "cycles": _cycles(computations, entry, min) if told else 0,
         "most_cycles": _cycles(computations, entry, max) if told else 0,

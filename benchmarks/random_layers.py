@@ -143,7 +143,6 @@ def _draw(rng: random.Random, kind: Kind) -> Layer:
         pads_begin=tuple(begin for _, begin in axes),
         batch=_pick(rng, BATCHES),
         groups=groups,
-        name="",
         network="random",
     )
 

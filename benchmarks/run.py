@@ -150,11 +150,13 @@ def reference(job: dict, operands: list[np.ndarray]) -> list[np.ndarray] | None:
     """
     with tempfile.TemporaryDirectory() as folder, Pool(environment=SHARED | ON_CPU) as pool:
         try:
-            found = prepare(pool, "lax", job, store(operands, folder), folder, REFERENCE_SECONDS)
+            np.savez(f"{folder}/operands.npz", *operands)
+            request = {"do": "prepare", "job": job, "folder": folder}
+            found = pool.ask("lax", request, REFERENCE_SECONDS)["variants"][""]
         except EngineError as error:
             print(f"{job['network']}: no reference: {error.reason}", file=sys.stderr)
             return None
-        return [np.load(path) for path in found[""]["results"]]
+        return arrays.read(found["results"])
 
 
 def line(rows: list[dict]) -> str:
@@ -215,18 +217,19 @@ def measure(
     `verify` gets {"label/variant": results} and returns for each what to note, at least
     whether it is `ok`; only those are timed.
     """
-    paths = store(operands, folder)
+    np.savez(folder / "operands.npz", *operands)
+    request = {"do": "prepare", "job": job, "folder": str(folder)}
     failures: dict[str, EngineError] = {}
     results: dict[str, list[np.ndarray]] = {}
     facts: dict[str, dict] = {}
     for label in labels:
         try:
-            variants = prepare(pool, label, job, paths, folder, plan.cap_s)
+            variants = pool.ask(label, request, plan.cap_s)["variants"]
         except EngineError as error:
             failures[label] = error
             continue
         for name, variant in variants.items():
-            results[f"{label}/{name}"] = [np.load(p) for p in variant["results"]]
+            results[f"{label}/{name}"] = arrays.read(variant["results"])
             facts[f"{label}/{name}"] = variant["facts"]
     notes = verify(results)
     del results
@@ -234,23 +237,6 @@ def measure(
     time.sleep(REST_SECONDS)
     turns, later = _take_turns(pool, good, plan)
     return {label: _row(label, facts, notes, turns, failures | later) for label in labels}
-
-
-def store(operands: Sequence[np.ndarray], folder: str | Path) -> list[str]:
-    """The files that workers read the operands from."""
-    paths = [str(Path(folder) / f"operand{n}.npy") for n in range(len(operands))]
-    for path, x in zip(paths, operands, strict=True):
-        np.save(path, x)
-    return paths
-
-
-def prepare(
-    pool: Pool, label: str, job: dict, paths: list[str], folder: str | Path, seconds: float
-) -> dict[str, dict]:
-    """An engine's variants of a job, called once: the facts and the files of the results."""
-    out = str(Path(folder) / f"{label} ")
-    request = {"do": "prepare", "job": job, "operands": paths, "out": out}
-    return pool.ask(label, request, seconds)["variants"]
 
 
 def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str, EngineError]]:
@@ -301,5 +287,4 @@ def _statistics(bursts: list[dict]) -> dict:
         "median_ms": middle,
         "spread": (max(medians) - min(medians)) / middle,
         "rounds_ms": medians,
-        "calls": sum(b["calls"] for b in bursts),
     }

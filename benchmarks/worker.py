@@ -1,6 +1,6 @@
 """One engine in a process of its own: requests on stdin, replies on stdout, a JSON line each.
 
-Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "operands": [paths], "out": prefix};
+Requests: {"do": "hello"}; {"do": "prepare", "job": {...}, "folder": of operands and results};
 {"do": "burst", "variant": v, "seconds": s}; {"do": "compiled", "job": {...}}. A reply to a request
 that raised is {"error": "...", "status": missing, unsupported or failed}.
 Between requests the process sleeps on stdin.
@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from benchmarks import engines
+from benchmarks import arrays, engines
 from benchmarks.layer import Layer
 
 MAX_CALLS = 2000
@@ -47,21 +47,18 @@ class Worker:
     def prepare(self, request: dict) -> dict:
         self.ready = {}
         gc.collect()
-        operands = [np.load(path) for path in request["operands"]]
-        self.ready = self.engine.prepare(request["job"], operands)
-        del operands
+        folder = request["folder"]
+        self.ready = self.engine.prepare(request["job"], arrays.read(f"{folder}/operands.npz"))
         variants = {}
         for name, timed in self.ready.items():
             start = time.perf_counter()
             result = timed.call()
             timed.wait(result)
             self.estimate[name] = time.perf_counter() - start
-            paths = []
-            for n, array in enumerate(timed.fetch(result)):
-                paths.append(f"{request['out']}{name}.{n}.npy")
-                np.save(paths[-1], array)
+            path = f"{folder}/{self.label} {name}.npz"
+            np.savez(path, *timed.fetch(result))
             del result
-            variants[name] = {"facts": timed.facts, "results": paths}
+            variants[name] = {"facts": timed.facts, "results": path}
         return {"variants": variants}
 
     def burst(self, request: dict) -> dict:
@@ -82,7 +79,7 @@ class Worker:
             timed.wait(result)
             times.append((time.perf_counter() - start) / queued)
         self.estimate[name] = statistics.median(times)
-        return {"min": min(times), "median": self.estimate[name], "calls": len(times) * queued}
+        return {"min": min(times), "median": self.estimate[name]}
 
 
 def main() -> None:

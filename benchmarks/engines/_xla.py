@@ -172,8 +172,6 @@ def _met(family: str, src: Ints, kernel: Ints, stride: int, pads: Ints, groups: 
         each = zip(size, taps, pads, strict=True)
         size = tuple(stride * (n - 1) + k - 2 * pad for n, k, pad in each)
     return Layer(
-        name="",
-        network="",
         family=family,
         fine=size,
         kernel=tuple(taps),
