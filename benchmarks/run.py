@@ -12,8 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +73,6 @@ def collect(
     `draw` makes the operands of a job, `describe` the columns of its row. `judge` takes the job,
     its operands, each engine's results and platforms, and says what `measure` wants to know.
     """
-    plan = Plan(asked.repeats, asked.burst, asked.cap, asked.turns)
     with open_pool(asked) as pool, tempfile.TemporaryDirectory() as folder:
 
         def measured(job: dict) -> list[dict]:
@@ -83,12 +81,14 @@ def collect(
             def verify(results: dict[str, list[np.ndarray]]) -> dict[str, dict]:
                 return judge(job, operands, results, platforms(pool, results))
 
-            entries = measure(pool, asked.engines, job, operands, verify, plan, Path(folder))
+            entries = measure(pool, asked, job, operands, verify, Path(folder))
             return [describe(job) | {"engines": entries}]
 
         def about() -> dict:
             engines = {label: pool.versions.get(label) for label in asked.engines}
-            return {"plan": asdict(plan), "engines": engines} | extra
+            plan = {"repeats": asked.repeats, "burst_s": asked.burst}
+            plan |= {"cap_s": asked.cap, "turns_s": asked.turns}
+            return {"plan": plan, "engines": engines} | extra
 
         return follow(asked.out, jobs, measured, line, about)
 
@@ -193,27 +193,17 @@ REST_SECONDS = 0.05  # and NumPy's, which has just verified, a little longer
 Verify = Callable[[dict[str, list[np.ndarray]]], dict[str, dict]]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How long to measure."""
-
-    repeats: int = 5  # rounds
-    burst_s: float = 0.04  # of calls per turn
-    cap_s: float = 20.0  # per engine to prepare
-    turns_s: float = 5.0  # of an engine's turns: then it sits out the rest
-
-
 def measure(
     pool: Pool,
-    labels: Sequence[str],
+    asked: SimpleNamespace,
     job: dict,
     operands: list[np.ndarray],
     verify: Verify,
-    plan: Plan,
     folder: Path,
 ) -> dict[str, dict]:
     """What each engine achieved in a job, by label; a failure is an entry, never an exception.
 
+    `asked` has the engines, the rounds and the limits of seconds.
     `verify` gets {"label/variant": results} and returns for each what to note, at least
     whether it is `ok`; only those are timed.
     """
@@ -222,9 +212,9 @@ def measure(
     failures: dict[str, EngineError] = {}
     results: dict[str, list[np.ndarray]] = {}
     facts: dict[str, dict] = {}
-    for label in labels:
+    for label in asked.engines:
         try:
-            variants = pool.ask(label, request, plan.cap_s)["variants"]
+            variants = pool.ask(label, request, asked.cap)["variants"]
         except EngineError as error:
             failures[label] = error
             continue
@@ -235,25 +225,27 @@ def measure(
     del results
     good = [key for key in facts if notes[key].pop("ok")]
     time.sleep(REST_SECONDS)
-    turns, later = _take_turns(pool, good, plan)
-    return {label: _row(label, facts, notes, turns, failures | later) for label in labels}
+    turns, later = _take_turns(pool, good, asked)
+    return {label: _row(label, facts, notes, turns, failures | later) for label in asked.engines}
 
 
-def _take_turns(pool: Pool, keys: list[str], plan: Plan) -> tuple[dict, dict[str, EngineError]]:
+def _take_turns(
+    pool: Pool, keys: list[str], asked: SimpleNamespace
+) -> tuple[dict, dict[str, EngineError]]:
     """The bursts of every variant, and what went wrong with some."""
     turns: dict[str, list[dict]] = {key: [] for key in keys}
     spent = dict.fromkeys(keys, 0.0)
     failures: dict[str, EngineError] = {}
-    for _ in range(plan.repeats):
+    for _ in range(asked.repeats):
         for key in keys:
             label, _, variant = key.partition("/")
-            if label in failures or spent[key] > plan.turns_s:
+            if label in failures or spent[key] > asked.turns:
                 continue
-            request = {"do": "burst", "variant": variant, "seconds": plan.burst_s}
+            request = {"do": "burst", "variant": variant, "seconds": asked.burst}
             time.sleep(SETTLE_SECONDS)
             start = time.perf_counter()
             try:
-                turns[key].append(pool.ask(label, request, plan.cap_s))
+                turns[key].append(pool.ask(label, request, asked.cap))
             except EngineError as error:
                 failures[label] = error
             spent[key] += time.perf_counter() - start

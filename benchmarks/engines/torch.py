@@ -3,7 +3,7 @@
 A training step is in either format, an inference channels last; eager, or compiled and frozen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ import torch.nn.functional as F
 from benchmarks import machine, networks
 from benchmarks.arrays import enter, from_layout, leave, shapes_in, to_layout
 from benchmarks.engines import Timed, Unsupported
-from benchmarks.layer import Layer
-
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+from benchmarks.layer import DTYPES, Layer
 
 
 def versions() -> dict[str, str]:
@@ -82,56 +80,47 @@ def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> T
 
 def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:
     """`op` as a function of its two operands, only the asked gradient computed."""
-    transposed = layer.family == "deconv"
-    padding, output_padding, around, fine_size = _padding(layer)
-    attributes = (layer.strides, padding, layer.dilations, transposed, output_padding, layer.groups)
+    padding, output_padding, around = _padding(layer)
+    attributes = (layer.strides, padding, layer.dilations, layer.family == "deconv")
+    attributes += (output_padding, layer.groups)
     *operands, result = layer.slots(op)
+
+    def pad(x: torch.Tensor, slot: str, sign: int = 1) -> torch.Tensor:
+        by_hand = slot == "fine" and any(around)
+        return F.pad(x, [sign * n for n in around]) if by_hand else x
+
     # What a gradient is of: only shape and format are read; uninitialised, it costs nothing.
     *_, shape = shapes_in(layer, op, "NCX")
-    shape = (*shape[:2], *fine_size) if result == "fine" else shape
     unread = torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=fmt)
+    unread = pad(unread, result)
     backward = torch.ops.aten.convolution_backward
 
     def compute(first, second):
-        if op == "data":
-            return backward(first, unread, second, None, *attributes, [True, False, False])[0]
-        if op == "weights":
-            return backward(second, first, unread, None, *attributes, [False, True, False])[1]
-        if transposed:
-            rest = (layer.strides, padding, output_padding, layer.groups, layer.dilations)
-            return convolve(first, second, None, *rest)
-        return convolve(first, second, None, layer.strides, padding, layer.dilations, layer.groups)
+        x, y = map(pad, (first, second), operands)
+        if op == "forward":
+            out = torch.convolution(x, y, None, *attributes)
+        elif op == "data":
+            mask = [True, False, False]
+            out, _, _ = backward(x, unread, y, None, *attributes, mask)
+        else:
+            mask = [False, True, False]
+            _, out, _ = backward(y, x, unread, None, *attributes, mask)
+        return pad(out, result, -1)
 
-    convolve = getattr(F, f"conv{'_transpose' if transposed else ''}{layer.rank}d")
-    if not any(around):
-        return compute
-
-    def padded(first, second):
-        pair = (first, second)
-        pair = (
-            F.pad(x, around) if slot == "fine" else x
-            for x, slot in zip(pair, operands, strict=True)
-        )
-        y = compute(*pair)
-        return F.pad(y, [-a for a in around]) if result == "fine" else y
-
-    return padded
+    return compute
 
 
-def _padding(layer: Layer):
-    """(padding, output_padding, pads to add by hand in F.pad's order, fine size between).
+def _padding(layer: Layer) -> tuple[Sequence[int], Sequence[int], list[int]]:
+    """(padding, output_padding, pads to add by hand in F.pad's order).
 
     PyTorch pads both ends alike; what is left over at the high end is implied by the sizes
     (and is the output padding of a transposed convolution) if it is less than a stride.
     """
-    left_over = [b - e for b, e in zip(layer.pads_begin, layer.pads_end, strict=True)]
+    pairs, none = list(zip(layer.pads_begin, layer.pads_end, strict=True)), [0] * layer.rank
+    left_over = [begin - end for begin, end in pairs]
     if all(0 <= o < s for o, s in zip(left_over, layer.strides, strict=True)):
-        output_padding = left_over if layer.family == "deconv" else [0] * layer.rank
-        return layer.pads_begin, output_padding, [0], layer.fine
-    pairs = list(zip(layer.pads_begin, layer.pads_end, strict=True))
-    around = [p for pair in reversed(pairs) for p in pair]
-    size = tuple(f + b + e for f, (b, e) in zip(layer.fine, pairs, strict=True))
-    return [0] * layer.rank, [0] * layer.rank, around, size
+        return layer.pads_begin, left_over if layer.family == "deconv" else none, []
+    return none, none, [p for pair in reversed(pairs) for p in pair]
 
 
 def _network(job: dict, operands: list[np.ndarray], fmt: str, compiling: bool) -> Timed:
@@ -155,7 +144,7 @@ def _timed(call: Callable, fetch: Callable) -> Timed:
 
 
 def _tensor(x: np.ndarray, dtype: str, fmt: torch.memory_format | None) -> torch.Tensor:
-    tensor = torch.from_numpy(x).to(DTYPES[dtype])
+    tensor = torch.from_numpy(x).to(getattr(torch, DTYPES[dtype]))
     if torch.cuda.is_available():
         tensor = tensor.cuda()
     return tensor if fmt is None else tensor.contiguous(memory_format=fmt)

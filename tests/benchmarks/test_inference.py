@@ -121,7 +121,8 @@ def test_the_networks_have_as_many_parameters_as_the_published_ones(name, count)
 def test_rows_and_summary(monkeypatch, tmp_path, capsys):
     seconds = {"lax": 0.08, "lax+install": 0.04, "jaxconv": 0.01, "torch": 0.02}
 
-    def measure(pool, labels, job, operands, verify, plan, folder):
+    def measure(pool, asked, job, operands, verify, folder):
+        labels = asked.engines
         assert operands[0].shape == (job["batch"], 16, 16, 3)
         slow = 2 if job["dtype"] == "bf16" else 1
         timed = {label: entry(seconds[label] * slow, error=0.5) for label in labels[:-1]}

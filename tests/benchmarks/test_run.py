@@ -72,11 +72,13 @@ def measure(tmp_path):
 
     with ExitStack() as stack:
 
-        def measured(labels, plan, verify=everything_is_right):
+        def measured(labels, *argv, verify=everything_is_right):
             pool = Pool(dict.fromkeys(labels, str(script)), {}, {"FAKE_LOG": str(log)})
             stack.enter_context(pool)
+            asked = flags.parse(flags.measuring("any", "any"), ["any", *argv])
+            asked.engines = labels
             job, operands = {"kind": "layer"}, [np.arange(5.0)]
-            rows = run.measure(pool, labels, job, operands, verify, plan, tmp_path)
+            rows = run.measure(pool, asked, job, operands, verify, tmp_path)
             return rows, log.read_text().split(), pool
 
         yield measured
@@ -84,7 +86,7 @@ def measure(tmp_path):
 
 def test_a_failing_engine_is_reported_in_its_row(measure):
     labels = ["good", "dies", "missing", "raises", "cannot", "nostart", "sleeps"]
-    rows, _, pool = measure(labels, run.Plan(repeats=2, cap_s=1.0))
+    rows, _, pool = measure(labels, "--repeats=2", "--cap=1")
     assert {label: row["status"] for label, row in rows.items()} == {
         "good": "ok",
         "dies": "failed",
@@ -103,7 +105,7 @@ def test_a_failing_engine_is_reported_in_its_row(measure):
 
 
 def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
-    rows, turns, _ = measure(["a", "b", "c"], run.Plan(repeats=3))
+    rows, turns, _ = measure(["a", "b", "c"], "--repeats=3")
     assert turns == ["a/", "b/", "c/", "b/", "c/", "a/", "c/", "a/", "b/"]
     assert rows["a"]["rounds_ms"] == [4.0] * 3
     assert (rows["a"]["min_ms"], rows["a"]["spread"]) == (2.0, 0)
@@ -111,13 +113,13 @@ def test_engines_take_turns_and_each_round_starts_with_the_next(measure):
 
 
 def test_an_engine_whose_turns_take_long_sits_out_the_rest(measure):
-    rows, turns, _ = measure(["a", "b"], run.Plan(repeats=3, turns_s=0.0))
+    rows, turns, _ = measure(["a", "b"], "--repeats=3", "--turns=0")
     assert turns == ["a/", "b/"]
     assert rows["a"]["min_ms"] == 2.0
 
 
 def test_the_faster_variant_is_the_engines_time(measure):
-    rows, *_ = measure(["two"], run.Plan(repeats=2))
+    rows, *_ = measure(["two"], "--repeats=2")
     assert rows["two"]["variant"] == "fast"
     assert rows["two"]["variants"] == {"fast": 0.5, "slow": 1.0}  # the least
     assert rows["two"]["median_ms"] == 1.0
@@ -129,7 +131,7 @@ def test_a_wrong_result_is_not_timed(measure):
             np.testing.assert_array_equal(result, np.arange(5.0))
         return {key: {"ok": key == "good/", "error": 7.0, "reason": "differs"} for key in results}
 
-    rows, turns, _ = measure(["good", "bad"], run.Plan(repeats=1), verify)
+    rows, turns, _ = measure(["good", "bad"], "--repeats=1", verify=verify)
     assert rows["bad"] == {"status": "wrong", "error": 7.0, "reason": "differs"}
     assert turns == ["good/"]
 
