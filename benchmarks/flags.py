@@ -47,11 +47,9 @@ class Command:
         if self.known.help:
             print(f"{self.usage()}\n\n{self.description}\n{self.known.module_help(self.name)}")
             sys.exit()
-        several = any(x.endswith("...") for x in self.operands)
-        least = len(self.operands)
-        if len(operands) < least or (len(operands) > least and not several):
-            takes, got = " ".join(self.operands) or "flags alone", " ".join(operands) or "none"
-            self.fail(f"takes {takes}; got {got}")
+        takes, extra = " ".join(self.operands), len(operands) - len(self.operands)
+        if extra < 0 or (extra > 0 and not takes.endswith("...")):
+            self.fail(f"takes {takes or 'flags alone'}; got {' '.join(operands) or 'none'}")
         for switch, defaults in self.presets.items():
             if self.known[switch].value:
                 self.default(defaults)

@@ -44,35 +44,18 @@ class Layer(checks.Layer):
     members: int = 1  # of an ensemble, each with operands of its own
 
     @classmethod
-    def of(
-        cls,
-        family: str,
-        src: tuple[Ints, int],
-        dst: tuple[Ints, int],
-        kernel: Ints,
-        strides: Ints,
-        dilations: Ints,
-        pads_begin: Ints,
-        **more,
-    ) -> "Layer":
+    def of(cls, src: tuple[Ints, int], dst: tuple[Ints, int], **sizes) -> "Layer":
         """The layer between two tensors, each with its extents and its channels.
 
-        The pads at the end make the geometry exact. They are negative where a convolution leaves
-        elements unread, or where a transposed one has output padding.
+        Of all other sizes, the pads at the end are left out: they make the geometry exact, and are
+        negative where a convolution leaves elements unread, or where a transposed one has output
+        padding.
         """
-        fine, coarse = (src, dst) if family == "conv" else (dst, src)
-        axes = zip(coarse[0], fine[0], kernel, strides, dilations, pads_begin, strict=True)
-        return cls(
-            family=family,
-            fine=fine[0],
-            kernel=kernel,
-            strides=strides,
-            dilations=dilations,
-            pads_begin=pads_begin,
-            pads_end=tuple(s * (c - 1) + d * (k - 1) + 1 - f - p for c, f, k, s, d, p in axes),
-            channels=(fine[1], coarse[1]),
-            **more,
-        )
+        fine, coarse = (src, dst) if sizes["family"] == "conv" else (dst, src)
+        given = (sizes[name] for name in ("kernel", "strides", "dilations", "pads_begin"))
+        axes = zip(coarse[0], fine[0], *given, strict=True)
+        ends = tuple(s * (c - 1) + d * (k - 1) + 1 - f - p for c, f, k, s, d, p in axes)
+        return cls(fine=fine[0], channels=(fine[1], coarse[1]), pads_end=ends, **sizes)
 
     @classmethod
     def from_json(cls, fields: dict) -> "Layer":
@@ -80,20 +63,10 @@ class Layer(checks.Layer):
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
     @property
-    def src_size(self) -> Ints:
-        return self.fine if self.family == "conv" else self.coarse
-
-    @property
-    def dst_size(self) -> Ints:
-        return self.coarse if self.family == "conv" else self.fine
-
-    @property
-    def src_channels(self) -> int:
-        return self.channels[self.family == "deconv"]
-
-    @property
-    def dst_channels(self) -> int:
-        return self.channels[self.family == "conv"]
+    def ends(self) -> tuple[tuple[Ints, int], tuple[Ints, int]]:
+        """Src and dst, each with its extents and its channels."""
+        fine, coarse = zip((self.fine, self.coarse), self.channels, strict=True)
+        return (fine, coarse) if self.family == "conv" else (coarse, fine)
 
     def op_shapes(self, op: str) -> tuple[Ints, ...]:
         """Shapes of the two inputs of `op`, (src, weights), (diff_dst, weights) or (src, diff_dst),

@@ -24,7 +24,7 @@ class EngineError(Exception):
 
 
 @dataclass
-class Pool:
+class Pool(contextlib.AbstractContextManager):
     """Worker processes by engine label; a context manager that ends them."""
 
     interpreters: dict[str, str] = field(default_factory=dict)
@@ -35,9 +35,6 @@ class Pool:
     _missing: dict[str, EngineError] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen] = field(default_factory=dict)
     _logs: dict[str, object] = field(default_factory=dict)
-
-    def __enter__(self) -> "Pool":
-        return self
 
     def __exit__(self, *exception: object) -> None:
         for label in list(self._running):

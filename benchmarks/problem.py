@@ -40,17 +40,17 @@ def parse(text: str, family: str = "conv", network: str = "", tags: tuple[str, .
     for key in ("ic", "oc"):
         if fields[key] % groups:
             raise ProblemError(text, places["g"], f"g{groups} must divide {key}{fields[key]}")
-    spatial = _spatial(text, fields, places)
+    spatial = _spatial(text, fields)
     sizes = [_axis(text, family, a, spatial[a], places) for a in spatial]
     src, dst, kernel, strides, dilations, pads = zip(*sizes, strict=True)
     return Layer.of(
-        family,
         (src, fields["ic"]),
         (dst, fields["oc"]),
-        kernel,
-        strides,
-        dilations,
-        pads,
+        family=family,
+        kernel=kernel,
+        strides=strides,
+        dilations=dilations,
+        pads_begin=pads,
         batch=fields.get("mb", 2),
         groups=groups,
         name=name or text,
@@ -67,8 +67,8 @@ def spell(layer: Layer) -> str:
     def field(key: str, values: tuple[int, ...]) -> str:
         return "".join(f"{key}{a}{v}" for a, v in zip(axes, values, strict=True))
 
-    out += f"ic{layer.src_channels}{field('i', layer.src_size)}"
-    out += f"oc{layer.dst_channels}{field('o', layer.dst_size)}"
+    for key, (size, channels) in zip("io", layer.ends, strict=True):
+        out += f"{key}c{channels}{field(key, size)}"
     out += field("k", layer.kernel) + field("s", layer.strides) + field("p", layer.pads_begin)
     return f'{out}{field("d", tuple(d - 1 for d in layer.dilations))}n"{layer.name}"'
 
@@ -131,7 +131,7 @@ def _fields(text: str) -> tuple[dict[str, int], dict[str, int], str]:
     return fields, places, ""
 
 
-def _spatial(text: str, fields: dict, places: dict) -> dict[str, dict]:
+def _spatial(text: str, fields: dict) -> dict[str, dict]:
     """Per axis that the problem has, its numbers; an axis of which nothing is said is a copy."""
     named = [a for a in AXES if any(k + a in fields for k in _SPATIAL)]
     if not named:
@@ -143,7 +143,6 @@ def _spatial(text: str, fields: dict, places: dict) -> dict[str, dict]:
             spatial[axis] = {k: fields.get(k + axis, default) for k, default in _SPATIAL.items()}
         else:
             spatial[axis] = spatial[higher]
-            places |= {k + axis: places[k + higher] for k in _SPATIAL if k + higher in places}
         higher = axis
     return spatial
 

@@ -134,10 +134,10 @@ def _draw(rng: random.Random, kind: Kind) -> Layer:
         for n, k in zip(size, kernel, strict=True)
     ]
     return Layer.of(
-        kind.family,
         (size, src_channels),
         (tuple(dst for dst, _ in axes), dst_channels),
-        kernel,
+        family=kind.family,
+        kernel=kernel,
         strides=(stride,) * kind.rank,
         dilations=(dilation,) * kind.rank,
         pads_begin=tuple(begin for _, begin in axes),
@@ -154,7 +154,8 @@ def _fits(layer: Layer) -> bool:
 
 
 def _is_between(layer: Layer, least: float, most: float, most_bytes: float) -> bool:
-    if min(layer.dst_size) < 1:
+    _, (dst, _) = layer.ends
+    if min(dst) < 1:
         return False
     largest = max(map(math.prod, layer.shapes.values()))
     return least <= layer.flops <= most and largest * 4 <= most_bytes
@@ -224,13 +225,14 @@ def _window(text: str, rank: int) -> tuple[Ints, int, int]:
 
 def _describe(kind: Kind, layer: Layer) -> str:
     """A name for people: kind, window, src size, channels, batch."""
+    (src, src_channels), (_, dst_channels) = layer.ends
     parts = [kind.word, _by(layer.kernel)]
     parts += [f"s{layer.strides[0]}"] * (layer.strides[0] > 1)
     parts += [f"d{layer.dilations[0]}"] * (layer.dilations[0] > 1)
-    parts.append(_by(layer.src_size))
+    parts.append(_by(src))
     parts += [f"g{layer.groups}"] * (kind.channels == "grouped")
-    same = layer.src_channels == layer.dst_channels
-    parts.append(f"c{layer.src_channels}" + ("" if same else f"-{layer.dst_channels}"))
+    same = src_channels == dst_channels
+    parts.append(f"c{src_channels}" + ("" if same else f"-{dst_channels}"))
     return " ".join([*parts, f"n{layer.batch}"])
 
 

@@ -21,7 +21,7 @@ from benchmarks import arrays, flags, layers, machine, run
 from benchmarks.engines import _xla
 from benchmarks.engines import jaxconv as engine
 from benchmarks.layer import DTYPES, layer_class
-from benchmarks.summary import geometric_mean
+from benchmarks.summary import geometric_mean, grouped
 from jaxconv import _lowering
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._lowering import Plan, Problem, choose_plan
@@ -148,14 +148,12 @@ def worth(*tables: Sequence[dict]) -> dict[str, list[float]]:
 
 def summary(rows: Sequence[dict]) -> str:
     """Regret by class and by line, and what each line is worth."""
-    every = [case | {"all": "all"} for case in cases(rows)]
     told = [f"{'chosen over fastest':32} rows  mean" + "".join(f"  over {x}" for x in HIGH)]
-    for kind in ("class", "line", "all"):
-        for name in sorted({case[kind] for case in every}):
-            regrets = [case["regret"] for case in every if case[kind] == name]
-            shares = (sum(x > high for x in regrets) / len(regrets) for high in HIGH)
-            mean = f"{name:32} {len(regrets):4}  {geometric_mean(regrets):.2f}"
-            told.append(mean + "".join(f"  {share:8.0%}" for share in shares))
+    for name, own in grouped(cases(rows), "class", "line").items():
+        regrets = [case["regret"] for case in own]
+        shares = (sum(x > high for x in regrets) / len(regrets) for high in HIGH)
+        mean = f"{name:32} {len(regrets):4}  {geometric_mean(regrets):.2f}"
+        told.append(mean + "".join(f"  {share:8.0%}" for share in shares))
     told += ["", f"{'without over with':32} rows  mean  most"]
     for line, ratios in sorted(worth(rows).items(), key=lambda x: -geometric_mean(x[1])):
         most = ", ".join(f"{x:.2f}" for x in ratios[:3])

@@ -68,7 +68,7 @@ def load(label: str) -> Engine:
     from benchmarks.engines import _xla
 
     packages, apart = [module.PACKAGE], spelling == LOOP
-    scope = module.scope(spelling) if spelling and not apart else None
+    scope = partial(module.scope, spelling) if spelling and not apart else None
     if word:
         library = importlib.import_module("jaxconv")
         packages, scope = [*packages, library], lambda function, arrays: library.installed()

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -36,37 +36,32 @@ def prepare(
     Of an ensemble, members are called one by one if they are to be `apart`, else by `vmap`.
     """
     jax.config.update("jax_enable_x64", job["dtype"] == "f64")
-    dtype = jnp.dtype(DTYPES[job["dtype"]])
     if job["kind"] == "layer":
-        function, arrays, fetch = _layer(module, apart, job, operands, dtype)
+        layer, op, layout = job["layer"], job["op"], job["layout"]
+        operands = enter(layer, op, layout, operands)
+        function = of_members(module.contraction(layer, op, layout), layer.members, apart)
+
+        def fetch(result: jax.Array) -> list[np.ndarray]:
+            return [leave(layer, op, layout, _as_float(result))]
     else:
-        function, arrays, fetch = _network(module, job, operands, dtype)
+        function = (step if job["kind"] == "step" else forward)(job["network"], module)
+
+        def fetch(results: Sequence[jax.Array]) -> list[np.ndarray]:
+            return [*map(_as_float, results)]
+
+    arrays = [jax.device_put(x.astype(DTYPES[job["dtype"]])) for x in operands]
     jax.block_until_ready(arrays)
     with scope(function, arrays) if scope else contextlib.nullcontext():
         return {"": compiled(function, arrays, fetch)}
 
 
-#: A function, its operands, and how its results are fetched.
-Job = tuple[Callable, list[jax.Array], Callable]
-
-
-def _layer(module: ModuleType, apart: bool, job: dict, operands: list[np.ndarray], dtype) -> Job:
-    layer, op, layout = job["layer"], job["op"], job["layout"]
-    arrays = [jax.device_put(x.astype(dtype)) for x in enter(layer, op, layout, operands)]
-    function = one = module.contraction(layer, op, layout)
-    if layer.members > 1 and apart:
-
-        def function(*all_of: jax.Array) -> jax.Array:
-            return jnp.stack([one(*own) for own in zip(*all_of, strict=True)])
-    elif layer.members > 1:
-        function = jax.vmap(one)
-    return function, arrays, lambda y: [leave(layer, op, layout, _as_float(y))]
-
-
-def _network(module: ModuleType, job: dict, operands: list[np.ndarray], dtype) -> Job:
-    arrays = [jax.device_put(x.astype(dtype)) for x in operands]
-    function = (step if job["kind"] == "step" else forward)(job["network"], module)
-    return function, arrays, lambda outputs: [_as_float(x) for x in outputs]
+def of_members(one: Callable, members: int, apart: bool) -> Callable:
+    """A function of the operands of all members, from that of one."""
+    if members == 1:
+        return one
+    if not apart:
+        return jax.vmap(one)
+    return lambda *every: jnp.stack([one(*own) for own in zip(*every, strict=True)])
 
 
 def compiled(function, arrays: list[jax.Array], fetch) -> Timed:

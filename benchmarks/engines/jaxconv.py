@@ -1,6 +1,7 @@
 """Engine: this library's explicit ops; `jaxconv:NAME` forces one spelling, or measured ones."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import jaxconv
 from benchmarks.arrays import shapes_in
@@ -10,14 +11,10 @@ from benchmarks.layer import Layer
 PACKAGE = jaxconv
 
 
-def scope(spelling: str) -> Callable:
-    """What makes a context in which the library spells every contraction as told.
-
-    It is told the function and its operands, as `jaxconv.measure` wants them.
-    """
-    if spelling == "measured":
-        return lambda function, arrays: jaxconv.forced(jaxconv.measure(function, *arrays))
-    return lambda function, arrays: jaxconv.forced(spelling)
+def scope(spelling: str, function: Callable, arrays: list) -> AbstractContextManager:
+    """A context in which the library spells the contractions of a function as told, or measured."""
+    measured = spelling == "measured"
+    return jaxconv.forced(jaxconv.measure(function, *arrays) if measured else spelling)
 
 
 def contraction(layer: Layer, op: str, layout: str) -> Callable:

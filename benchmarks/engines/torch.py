@@ -214,7 +214,9 @@ class Ops:
     def finished(self, x, w, b, family, stride, pads, groups, activation, residual):
         y = self.conv(x, w, family, stride, pads, groups, b)
         y = y if residual is None else y.add_(residual)
-        return IN_PLACE[activation](y)
+        if activation == "sigmoid":  # of which F has none in place
+            return y.sigmoid_()
+        return getattr(F, activation)(y, inplace=True) if activation else y
 
     def norm(self, x, scale, shift):
         return F.batch_norm(x, None, None, scale, shift, training=True)
@@ -242,15 +244,6 @@ class Ops:
 
     def logistic_loss(self, logits, target):
         return F.softplus((1.0 - 2.0 * target) * _wide(logits)).mean()
-
-
-IN_PLACE: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
-    None: lambda y: y,
-    "relu": F.relu_,
-    "relu6": lambda y: F.relu6(y, inplace=True),
-    "silu": lambda y: F.silu(y, inplace=True),
-    "sigmoid": torch.sigmoid_,
-}
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:

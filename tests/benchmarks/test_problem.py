@@ -13,8 +13,7 @@ def test_every_key_of_every_axis():
         "g2mb3_ic4id5ih6iw7_oc8od2oh3ow1_kd2kh3kw4_sd3sh2sw5_pd1ph0pw2_dd1dh0dw2n"
     )
     assert (layer.groups, layer.batch) == (2, 3)
-    assert (layer.src_channels, layer.dst_channels) == (4, 8)
-    assert (layer.src_size, layer.dst_size) == ((5, 6, 7), (2, 3, 1))
+    assert layer.ends == (((5, 6, 7), 4), ((2, 3, 1), 8))
     assert (layer.kernel, layer.strides) == ((2, 3, 4), (3, 2, 5))
     assert (layer.pads_begin, layer.dilations) == ((1, 0, 2), (2, 1, 3))
     assert layer.pads_end == (0, 1, 1)
