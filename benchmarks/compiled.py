@@ -6,12 +6,13 @@ the environment that runs this.
 """
 
 import random
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 
 from absl.flags import DEFINE_enum, DEFINE_integer, DEFINE_string
 
-from benchmarks import compilers, engines, files, flags, layers
+from benchmarks import compilers, files, flags, layers
 from benchmarks.pool import EngineError, Pool
 from benchmarks.run import follow, line
 from benchmarks.summary import summary
@@ -34,7 +35,7 @@ def parse(argv: Sequence[str]) -> SimpleNamespace:
     asked.target = asked.target or next(iter(known))
     if asked.target not in known:
         new.fail(f"--target: {asked.target}; known for {asked.platform}: {', '.join(known)}")
-    if other := [label for label in asked.engines if engines.name_of(label) not in ENGINES]:
+    if other := [label for label in asked.engines if re.split("[:@]", label)[0] not in ENGINES]:
         new.fail(f"--engines: {', '.join(other)} compiles nothing; known: {', '.join(ENGINES)}")
     return asked
 

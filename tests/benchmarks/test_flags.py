@@ -69,6 +69,7 @@ def test_help_shows_the_flags_of_the_command_alone(module, spelling, capsys):
         (figures, ["--check"], "takes DOCUMENT...; got none"),
         (compiled, ["--target=h100"], "--target: h100; known for tpu: v5e, v4"),
         (compiled, ["--engines=torch"], "--engines: torch compiles nothing; known: jaxconv, lax"),
+        (compiled, ["--engines=lax+install"], "--engines: lax+install compiles nothing"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(module, argv, why, capsys):
