@@ -81,8 +81,8 @@ def _layer(job: dict, operands: list[np.ndarray], fmt: torch.memory_format) -> T
 def contraction(layer: Layer, op: str, fmt: torch.memory_format, like: torch.Tensor) -> Callable:
     """`op` as a function of its two operands, only the asked gradient computed."""
     padding, output_padding, around = _padding(layer)
-    attributes = (layer.strides, padding, layer.dilations, layer.family == "deconv")
-    attributes += (output_padding, layer.groups)
+    transposed = layer.family == "deconv"
+    attributes = (layer.strides, padding, layer.dilations, transposed, output_padding, layer.groups)
     *operands, result = layer.slots(op)
 
     def pad(x: torch.Tensor, slot: str, sign: int = 1) -> torch.Tensor:
