@@ -237,14 +237,9 @@ def find_output_padding(
     length = axes if np.size(output_size) == axes else rank  # type: ignore[arg-type]
     meaning = f"or {axes} ints, the last {rank} of them the spatial axes"
     sizes = parse.shape(name, "output_size", output_size, length, meaning)[-rank:]
-    steps, pads, dilations = (
-        read_ints(name, argument, value, rank, least)
-        for argument, value, least in (
-            ("stride", stride, 1),
-            ("padding", padding, 0),
-            ("dilation", dilation, 1),
-        )
-    )
+    steps = read_ints(name, "stride", stride, rank, 1)
+    pads = read_ints(name, "padding", padding, rank, 0)
+    dilations = read_ints(name, "dilation", dilation, rank, 1)
     extents, kernel = tuple(input.shape[-rank:]), weight.shape[2:]
     least = tuple(
         s * (n - 1) - 2 * p + d * (k - 1) + 1
