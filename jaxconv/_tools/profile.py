@@ -3,7 +3,7 @@
 import csv
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
@@ -61,7 +61,10 @@ class Report:
 
         The share of all convolutions, where no extents are known.
         """
-        return _share(self.rows)
+        rows = self.rows
+        sizes = [row.work for row in rows] if any(r.work for r in rows) else [r.count for r in rows]
+        taken = (size for size, row in zip(sizes, rows, strict=True) if row.to)
+        return sum(taken) / max(sum(sizes), 1)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to a file, with a line of their names above."""
@@ -124,7 +127,7 @@ class Report:
             programs = [*programs[:MAX_LISTED], f"{len(more)} more"]
         return (
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
-            f"computes {taken} of them: {100 * _share(rows):.1f} % of the convolutions' work, "
+            f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
             f"{format_millions(sum(r.work for r in rows))} MFLOP. JAX took "
             f"{self.lowering_seconds:.1f} s to lower these programs, and XLA "
             f"{self.compiling_seconds:.1f} s to compile them."
@@ -150,12 +153,6 @@ class Report:
             self._program_pending = False
         elif event == COMPILING and program in self.programs:
             self.compiling_seconds += duration_secs
-
-
-def _share(rows: Sequence[Row]) -> float:
-    sizes = [row.work for row in rows] if any(r.work for r in rows) else [r.count for r in rows]
-    taken = (size for size, row in zip(sizes, rows, strict=True) if row.to)
-    return sum(taken) / max(sum(sizes), 1)
 
 
 @contextmanager

@@ -28,7 +28,12 @@ _TRANSPOSED = {
 }
 _CAUSAL = {"activation": Attribute("string", "none", ("none", "silu", "swish"))}
 
-_EIGHT_BITS = ("int8", "uint8")
+_EIGHT_BITS, _SCALE = ("int8", "uint8"), ("float32",)
+#: Types of the inputs of operators of integers; floats all have one type.
+_INTEGERS = {
+    "x": _EIGHT_BITS, "w": _EIGHT_BITS, "y_zero_point": _EIGHT_BITS, "B": ("int32",),
+    "x_scale": _SCALE, "w_scale": _SCALE, "y_scale": _SCALE,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Operator:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     attributes: Mapping[str, Attribute]
-    #: Types of inputs that are not simply the type of all inputs, as floats are.
+    #: of inputs that have not simply the type of all inputs
     types: Mapping[str, tuple[str, ...]]
 
     @property
@@ -72,17 +77,9 @@ BY_NAME = {
         Operator("Conv", 1, ("X", "W"), ("B",), _WINDOW, {}),
         Operator("ConvTranspose", 1, ("X", "W"), ("B",), _WINDOW | _TRANSPOSED, {}),
         Operator(
-            "ConvInteger", 10, ("x", "w"), ("x_zero_point", "w_zero_point"), _WINDOW,
-            {"x": _EIGHT_BITS, "w": _EIGHT_BITS},
+            "ConvInteger", 10, ("x", "w"), ("x_zero_point", "w_zero_point"), _WINDOW, _INTEGERS
         ),
-        Operator(
-            "QLinearConv", 10, (*_QUANTISED, "y_zero_point"), ("B",), _WINDOW,
-            {
-                "x": _EIGHT_BITS, "x_scale": ("float32",), "w": _EIGHT_BITS,
-                "w_scale": ("float32",), "y_scale": ("float32",), "y_zero_point": _EIGHT_BITS,
-                "B": ("int32",),
-            },
-        ),
+        Operator("QLinearConv", 10, (*_QUANTISED, "y_zero_point"), ("B",), _WINDOW, _INTEGERS),
         Operator(
             "CausalConvWithState", 27, ("input", "weight"), ("bias", "past_state"), _CAUSAL, {}
         ),

@@ -17,6 +17,9 @@ from jaxconv._rules.resolve import is_too_large, resolve_sizes
 #: PyTorch's names of padding modes, and those of `jax.numpy.pad`.
 PADDING_MODES = {"zeros": "", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
+#: PyTorch's names of paddings, and those of `auto_pad`.
+AUTO_PADS = {"valid": "valid", "same": "same_upper"}
+
 #: Our names of arguments, and PyTorch's.
 NAMES = {"src": "input", "weights": "weight", "dst": "output"}
 NAMES |= {"strides": "stride", "dilations": "dilation"}
@@ -46,12 +49,9 @@ def read_attributes(
             raise ValueError(Refusal(name, "output_padding", rule, got, remedy))
         attributes["output_padding"] = more
     if isinstance(padding, str) and not output_padding:
-        known = (k if isinstance(k, int) and k else 1 for k in weight[2:])  # or it is an error
-        reach = tuple(d * (k - 1) for d, k in zip(dilations, known, strict=True))
-        begin, end = _find_pads(name, padding, strides, reach)
-    else:
-        begin = end = read_ints(name, "padding", padding, rank, 0)
-    return attributes | {"pads_begin": begin, "pads_end": end}
+        return attributes | {"auto_pad": _find_auto_pad(name, padding, strides)}
+    pads = read_ints(name, "padding", padding, rank, 0)
+    return attributes | {"pads_begin": pads, "pads_end": pads}
 
 
 def read_ints(name: str, argument: str, value: object, rank: int, least: int) -> tuple[int, ...]:
@@ -61,20 +61,16 @@ def read_ints(name: str, argument: str, value: object, rank: int, least: int) ->
     return parse.axis_ints(name, argument, value, rank, least)
 
 
-def _find_pads(
-    name: str, padding: str, stride: tuple[int, ...], reach: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Find the padding before and after; "same" has an odd pixel at the end."""
-    if padding == "valid":
-        return (0,) * len(reach), (0,) * len(reach)
-    if padding != "same":
+def _find_auto_pad(name: str, padding: str, stride: tuple[int, ...]) -> str:
+    """Find our name of a padding; "same" has an odd pixel at the end."""
+    if padding not in AUTO_PADS:
         rule = "must be 'valid', 'same' or ints"
         raise ValueError(Refusal(name, "padding", rule, shown(padding)))
-    if max(stride) > 1:
+    if padding == "same" and max(stride) > 1:
         rule = "must be in ints: 'same' is not supported for strided convolutions"
         remedy = "Give ints, or call jaxconv.convolution, whose auto_pad strides"
         raise ValueError(Refusal(name, "padding", rule, f"stride {stride}", remedy))
-    return tuple(r // 2 for r in reach), tuple(r - r // 2 for r in reach)
+    return AUTO_PADS[padding]
 
 
 def write_padding(
@@ -86,18 +82,19 @@ def write_padding(
         raise ValueError(Refusal(name, "padding_mode", rule, shown(mode)))
     if mode == "zeros":
         return data, attributes
-    resolve_sizes(OPS["convolution"], data.shape, weight, auto_pad=None, **attributes)
-    extents, nothing = data.shape[2:], (0,) * (data.ndim - 2)
-    pads = list(zip(attributes["pads_begin"], attributes["pads_end"], strict=True))
+    given = {"auto_pad": None, **attributes}
+    resolved = resolve_sizes(OPS["convolution"], data.shape, weight, **given)
+    extents, ends = data.shape[2:], resolved.pads_end
+    pads = list(zip(resolved.pads_begin, ends, strict=True))
     room = {"reflect": -1, "circular": 0}.get(mode)
     # An axis is reflected, or wrapped around, once at most.
     if room is not None and any(max(p) > n + room for n, p in zip(extents, pads, strict=True)):
         rule = f"must {'be less than' if room else 'not exceed'} the extent of the input's axis"
-        got = f"{attributes['pads_end']} for extents {extents} and padding_mode {mode!r}"
+        got = f"{ends} for extents {extents} and padding_mode {mode!r}"
         raise ValueError(Refusal(name, "padding", rule, got, "'replicate' takes any"))
     if is_too_large((*data.shape[:2], *(n + sum(p) for n, p in zip(extents, pads, strict=True)))):
-        got = f"{attributes['pads_end']} for shape {data.shape}"
+        got = f"{ends} for shape {data.shape}"
         rule = "must leave the padded `input` at most 2**48 elements"
         raise ValueError(Refusal(name, "padding", rule, got))
     data = jnp.pad(data, ((0, 0), (0, 0), *pads), mode=PADDING_MODES[mode])
-    return data, attributes | {"pads_begin": nothing, "pads_end": nothing}
+    return data, attributes | {"auto_pad": "valid"}

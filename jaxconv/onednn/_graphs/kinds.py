@@ -59,11 +59,6 @@ def _clamp(src: Array, min: float, max: float) -> Array:
     return jnp.clip(src, min, max)
 
 
-def _elu(src: Array, alpha: float) -> Array:
-    # Neither branch of a where may overflow, or the derivative is NaN.
-    return jnp.where(src < 0, alpha * jnp.expm1(jnp.minimum(src, 0)), src)
-
-
 def _gelu(src: Array, mode: str) -> Array:
     return jax.nn.gelu(src, approximate=mode == "gelu_tanh")
 
@@ -249,14 +244,14 @@ def _align_scales(
 SPECS = {
     "Abs": _unary_spec(jnp.abs),
     "Clamp": _unary_spec(_clamp, min=REQUIRED_F32, max=REQUIRED_F32),
-    "Elu": _unary_spec(_elu, alpha=REQUIRED_F32),
+    "Elu": _unary_spec(jax.nn.elu, alpha=REQUIRED_F32),
     "Exp": _unary_spec(jnp.exp),
     "GELU": _unary_spec(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
     "HardSigmoid": _unary_spec(_hard_sigmoid, alpha=REQUIRED_F32, beta=REQUIRED_F32),
-    "HardSwish": _unary_spec(lambda src: src * (jnp.clip(src + 3, 0, 6) / 6)),
+    "HardSwish": _unary_spec(jax.nn.hard_swish),
     "LeakyReLU": _unary_spec(lambda src, alpha: jax.nn.leaky_relu(src, alpha), alpha=REQUIRED_F32),
     "Log": _unary_spec(jnp.log),
-    "Mish": _unary_spec(lambda src: src * jnp.tanh(jax.nn.softplus(src))),
+    "Mish": _unary_spec(jax.nn.mish),
     "Pow": _unary_spec(lambda src, beta: jnp.power(src, beta), beta=REQUIRED_F32),
     "ReLU": _unary_spec(jax.nn.relu),
     "Reciprocal": _unary_spec(lambda src: 1 / src),
