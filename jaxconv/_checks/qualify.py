@@ -21,7 +21,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import jax
 import jax.numpy as jnp
@@ -97,37 +96,37 @@ def _run(code: str) -> Verdict:
     more = {"JAXCONV_ONEDNN": onednn_here.ALWAYS, "ONEDNN_VERBOSE": "1", "XLA_FLAGS": flags}
     more |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(x for x in sys.path if x)}
     more |= HEAP_CHECK
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-c", f"from jaxconv._checks.qualify import *\n{code}"],
-            env={k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | more,
-            stdout=out,
-            stderr=errors,
-        )
-        if hangs := _watch(process):
-            return Verdict(False, hangs)
-        out.seek(0)
-        errors.seek(0)
-        if process.returncode:
-            said = (errors.read().strip().splitlines() or ["nothing"])[-1][:200]
-            ended = f"a process ended with code {process.returncode}"
-            return Verdict(False, f"{ended} and said: {said}")
-        return Verdict(True, out.read())
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"from jaxconv._checks.qualify import *\n{code}"],
+        env={k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    written = _wait(process)
+    if written is None:
+        return Verdict(False, "it hangs: a process made no progress")
+    out, errors = written
+    if process.returncode:
+        said = (errors.strip().splitlines() or ["nothing"])[-1][:200]
+        return Verdict(False, f"a process ended with code {process.returncode} and said: {said}")
+    return Verdict(True, out)
 
 
-def _watch(process: subprocess.Popen[bytes]) -> str | None:
-    """Wait for the end of a process; end a process that hangs, and say so."""
+def _wait(process: subprocess.Popen[str]) -> tuple[str, str] | None:
+    """Wait for what a process writes; end a process that hangs: None."""
     used, since = 0.0, time.monotonic()
-    while process.poll() is None:
-        time.sleep(0.2)
-        now, passed = _processor_seconds(process.pid), time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            now, passed = _processor_seconds(process.pid), time.monotonic()
         if now > used + 0.1:
             used, since = now, passed
         if passed - since > IDLE_SECONDS or used > BUSY_SECONDS:
             process.kill()
-            process.wait()
-            return "it hangs: a process made no progress"
-    return None
+            process.communicate()
+            return None
 
 
 def _processor_seconds(pid: int) -> float:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from typing import Any, overload
 
 import jax
@@ -148,10 +148,8 @@ def explain(
 
 def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
     """Report the convolutions of a function, as if the library were installed."""
-    call, arrays = inspect.separate_arrays(function, args, kwargs)
-    call = wraps(function)(call)  # whose name the report shows
     with nullcontext() if enabled() else installed(), profile() as report:
-        jax.jit(call).lower(*arrays)
+        inspect.trace(function, *args, **kwargs).lower()
     return report
 
 

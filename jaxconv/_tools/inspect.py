@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import jax
@@ -85,19 +86,18 @@ def shape(op: str, name: str, value: object) -> Shape:
     return parse.shape(op, name, found, len(found), "or an array")
 
 
-def separate_arrays(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], list[Any]]:
-    """Make a function of the arrays among the arguments alone, and list these arrays."""
+def trace(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Trace a function of the arrays among the arguments alone, under its own name."""
     leaves, structure = jax.tree.flatten((args, kwargs))
     arrays = {place: leaf for place, leaf in enumerate(leaves) if _is_array(leaf)}
 
+    @wraps(function)
     def call(*traced: Any) -> Any:
         given = dict(enumerate(leaves)) | dict(zip(arrays, traced, strict=True))
         args, kwargs = jax.tree.unflatten(structure, given.values())
         return function(*args, **kwargs)
 
-    return call, list(arrays.values())
+    return jax.jit(call).trace(*arrays.values())
 
 
 def _is_array(x: Any) -> bool:

@@ -17,7 +17,7 @@ from jaxconv._base.messages import shown
 from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
 from jaxconv._tools.clock import call_in_thread, race, time_call
-from jaxconv._tools.inspect import separate_arrays
+from jaxconv._tools.inspect import trace
 
 #: The forms to time beside the table's choice.
 CONTENDERS = (PORTABLE, *(name for name, form in FORMS.items() if form.contender))
@@ -67,8 +67,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
         raise TypeError(f"measure: `function` must be a function; got {shown(function)}")
     recorded = _lowering.Recorder()
     with _lowering.forced(recorded):
-        call, arrays = separate_arrays(function, args, kwargs)
-        jax.jit(call).trace(*arrays).lower(lowering_platforms=("cpu",))
+        trace(function, *args, **kwargs).lower(lowering_platforms=("cpu",))
     if not recorded.problems:
         raise ValueError(
             "measure: `function` must contract something, by the operations of jaxconv, or by "

@@ -89,6 +89,14 @@ def make_row(lowered: Lowered, origins: Sequence[Origin]) -> Row:
     )
 
 
+#: Parameters of lax's convolutions and max pools, and their words in a report.
+_PARAMETERS = {
+    "window_dimensions": "window", "window_strides": "stride", "lhs_dilation": "lhs_dilation",
+    "rhs_dilation": "rhs_dilation", "feature_group_count": "groups",
+    "batch_group_count": "batch groups",
+}  # fmt: skip
+
+
 def _describe_window(params: dict[str, Any]) -> str:
     """Name strides, dilations and groups other than 1, of lax's parameters or a contraction's."""
     if geometry := params.get("geometry"):
@@ -97,16 +105,9 @@ def _describe_window(params: dict[str, Any]) -> str:
             "dilation": [a.dilation for a in geometry.axes],
             "groups": [geometry.groups],
         }
-    elif window := params.get("window_dimensions"):
-        named = {"window": window, "stride": params["window_strides"]}
     else:
-        named = {
-            "stride": params["window_strides"],
-            "lhs_dilation": params["lhs_dilation"],
-            "rhs_dilation": params["rhs_dilation"],
-            "groups": [params["feature_group_count"]],
-            "batch groups": [params["batch_group_count"]],
-        }
+        given = {word: params[name] for name, word in _PARAMETERS.items() if name in params}
+        named = {word: [*x] if isinstance(x, tuple) else [x] for word, x in given.items()}
     words = (
         f"{name} {'x'.join(map(str, values if len(set(values)) > 1 else values[:1]))}"
         for name, values in named.items()

@@ -19,7 +19,7 @@ GRAPHS = faults(
       "        if value is NO_DEFAULT:\n", "        if value is None:\n"),
     ),
     ("onednn/_graphs/graph.py",
-     ("graphs: an array may be smaller than the tensor", "n < 0 or n == m", "n < 0 or n >= m"),
+     ("graphs: an array may be smaller than the tensor", "or n == m", "or n >= m"),
     ),
     ("onednn/_graphs/load.py",
      ("graphs: nodes that are ready are computed last first", "in waiting", "in reversed(waiting)"),

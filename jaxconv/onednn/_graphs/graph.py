@@ -40,12 +40,12 @@ class Tensor:
     def __str__(self) -> str:
         return f"{self.id}: {self.dtype} {self.shape}"
 
-    def fits(self, shape: Shape, dtype: DType) -> bool:
-        """Whether an array of this shape and type may be this tensor."""
+    def fits(self, shape: Shape, dtype: DType | None) -> bool:
+        """Whether this shape and type, as far as they are known, may be those of this tensor."""
         return (
-            self.dtype in (UNKNOWN, *(name for name, known in DTYPES.items() if known == dtype))
+            (dtype is None or DTYPES.get(self.dtype, dtype) == dtype)
             and len(shape) == len(self.shape)
-            and all(n < 0 or n == m for n, m in zip(self.shape, shape, strict=True))
+            and all(n < 0 or m < 0 or n == m for n, m in zip(self.shape, shape, strict=True))
         )
 
 

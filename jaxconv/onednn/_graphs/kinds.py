@@ -130,26 +130,18 @@ def _bias_add(src: Array, bias: Array, data_format: str) -> Array:
 def _prelu(src: Array, slope: Array, data_format: str, per_channel_broadcast: bool) -> Array:
     if slope.ndim == 1 and per_channel_broadcast and slope.shape != (1,):
         slope = _align_channels("slope", slope, src, data_format)
-    trailing = src.shape[src.ndim - slope.ndim :]
-    if slope.ndim > src.ndim or any(
-        n not in (1, extent) for n, extent in zip(slope.shape, trailing, strict=True)
-    ):
-        raise ValueError(f"`slope` must broadcast to src, {src.shape}; got {slope.shape}")
-    return jax.nn.leaky_relu(src, jnp.broadcast_to(slope, src.shape))
+    try:
+        slopes = jnp.broadcast_to(slope, src.shape)
+    except ValueError:
+        rule = f"`slope` must broadcast to src, {src.shape}"
+        raise ValueError(f"{rule}; got {slope.shape}") from None
+    return jax.nn.leaky_relu(src, slopes)
 
 
-def _batch_norm(
-    src: Array,
-    gamma: Array,
-    beta: Array,
-    mean: Array,
-    variance: Array,
-    epsilon: float,
-    data_format: str,
-) -> Array:
-    vectors = {"gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
+def _batch_norm(src: Array, *vectors: Array, epsilon: float, data_format: str) -> Array:
     gamma, beta, mean, variance = (
-        _align_channels(name, vector, src, data_format) for name, vector in vectors.items()
+        _align_channels(name, vector, src, data_format)
+        for name, vector in zip(("gamma", "beta", "mean", "variance"), vectors, strict=True)
     )
     return (src - mean) * (gamma / jnp.sqrt(variance + epsilon)) + beta
 

@@ -137,14 +137,7 @@ def _merge_tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
     for node in nodes:
         for tensor in chain(node.outputs, node.inputs):
             known = found.setdefault(tensor.id, tensor)
-            if (
-                len(known.shape) != len(tensor.shape)
-                or any(
-                    min(a, b) >= 0 and a != b
-                    for a, b in zip(known.shape, tensor.shape, strict=True)
-                )
-                or (known.dtype != tensor.dtype and UNKNOWN not in (known.dtype, tensor.dtype))
-            ):
+            if not known.fits(tensor.shape, DTYPES.get(tensor.dtype)):
                 raise ValueError(
                     f"{node}: a tensor must be the same in all nodes; got {tensor}, but {known}"
                 )
