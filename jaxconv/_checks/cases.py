@@ -95,20 +95,17 @@ def draw(case: Case) -> tuple[Tensors, Tensors]:
     def integers(shape: Sequence[int], largest: int) -> Array:
         return np.asarray(rng.integers(-largest, largest, shape, endpoint=True), np.float64)
 
-    exact: Tensors = {slot: integers(layer.shapes[slot], limit) for slot in operands}
-    floats: Tensors = {s: rng.standard_normal(layer.shapes[s], np.float32) for s in operands}
-    if "bias" in case.adds:
-        exact["bias"] = integers(layer.shapes[result][-1:], 99)
-    if "residual" in case.adds:
-        exact["residual"] = integers(layer.shapes[result], 99)
+    shapes = layer.shapes
+    added = {"bias": shapes[result][-1:], "residual": shapes[result]}
+    exact: Tensors = {slot: integers(shapes[slot], limit) for slot in case.slots}
+    exact |= {name: integers(added[name], 99) for name in added if name in case.adds}
+    floats: Tensors = {s: rng.standard_normal(shapes[s], np.float32) for s in case.slots}
     if case.nan_windows:
         exact["fine"].reshape(layer.batch * math.prod(layer.coarse), -1)[1::2] = np.nan
     if case.activation not in EXACT:  # sums at which the functions bend
         largest = np.max(np.abs(_sum(case, result, exact)))
         smaller = 2.0 ** -np.ceil(np.log2(largest / 8 + 1))
-        exact |= {name: exact[name] * smaller for name in exact.keys() - {operands[1]}}
-    exact[result] = integers(layer.shapes[result], limit)
-    floats[result] = rng.standard_normal(layer.shapes[result], np.float32)
+        exact |= {name: exact[name] * smaller for name in exact.keys() - {operands[1], result}}
     return exact, floats
 
 
@@ -185,36 +182,33 @@ def examine(case: Case, gradients: bool = False) -> list[Judgement]:
         computed = run(tensors)
         for slot in [result, *operands] if gradients else [result]:
             what = "the result" if slot == result else f"the gradient by the {slot} tensor"
-            expected = expect(case, slot, tensors)
-            if tensors is exact:
-                wrong = _find_wrong_values(case, computed[slot], expected)
-                judged.append(Judgement(f"{what} {wrong}" if wrong else ""))
-            else:
-                error, bound = _find_error(computed[slot], expected, case.layer.terms(slot))
-                wrong = f"{what} is off by {error:.1e}, above {bound:.1e}"
-                judged.append(Judgement(wrong if error > bound else "", error, bound))
+            judge = _judge_integers if tensors is exact else _judge_floats
+            one = judge(case, slot, computed[slot], expect(case, slot, tensors))
+            judged.append(one._replace(wrong=one.wrong and f"{what} {one.wrong}"))
     return judged
 
 
-def _find_wrong_values(case: Case, values: Array, expected: Array) -> str:
-    """Say what is wrong: sums must be exact, rounded once, and functions of them near."""
+def _judge_integers(case: Case, slot: Slot, values: Array, expected: Array) -> Judgement:
+    """Sums must be exact, rounded once, and functions of them near."""
     if case.activation in EXACT:
         right = (values == expected.astype(values.dtype)) | (np.isnan(values) & np.isnan(expected))
         wrong = values.size - int(np.sum(right))
-        return f"has {wrong} of {values.size} integers wrong" if wrong else ""
+        return Judgement(f"has {wrong} of {values.size} integers wrong" if wrong else "")
     # half a unit of rounding, and the approximation of the function
     bounds = float(ml_dtypes.finfo(values.dtype).eps) * np.abs(expected) + 2.0**-18
     off = float(np.max(np.abs(values.astype(np.float64) - expected) / bounds))
-    return "" if off <= 1 else f"is off by {off:.1f} times the bound"
+    return Judgement("" if off <= 1 else f"is off by {off:.1f} times the bound")
 
 
-def _find_error(values: Array, expected: Array, terms: int) -> tuple[float, float]:
-    """The largest error of random f32 and its bound, of the largest element."""
+def _judge_floats(case: Case, slot: Slot, values: Array, expected: Array) -> Judgement:
+    """The largest error of random f32 must be within a bound, of the largest element."""
     largest = float(np.max(np.abs(expected))) or 1.0
     error = float(np.max(np.abs(values - expected))) / largest
     # Errors add up like a random walk, with the root of the number of terms.
-    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(terms))
-    return (math.inf if math.isnan(error) else error), bound
+    bound = float(4 * np.finfo(np.float32).eps * math.sqrt(case.layer.terms(slot)))
+    error = math.inf if math.isnan(error) else error
+    wrong = f"is off by {error:.1e}, above {bound:.1e}" if error > bound else ""
+    return Judgement(wrong, error, bound)
 
 
 def compare(case: Case) -> str:
