@@ -77,11 +77,10 @@ def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
     inputs = {t.id: jax.ShapeDtypeStruct(t.shape, known_dtype(t)) for t in graph.inputs}
     # The graph as it is: joined nodes hide the tensors between them.
     specs = jax.eval_shape(partial(evaluate, graph), inputs)
-    found: dict[int, Explanation] = {}
-    for node, function, arguments in convolution_calls(join_nodes(graph), specs):
-        explanation = explain(function, **arguments)
-        found[node.id] = replace(explanation, nodes=node.names) if node.followers else explanation
-    return found
+    return {
+        node.id: replace(explain(function, **arguments), nodes=node.names if node.followers else "")
+        for node, function, arguments in convolution_calls(join_nodes(graph), specs)
+    }
 
 
 def evaluate(graph: Graph, inputs: Mapping[int, Any], *, precision: PrecisionLike = None) -> Arrays:
