@@ -99,8 +99,13 @@ class Layer:
     def terms(self, slot: Slot) -> int:
         """Count the products that an element of this tensor sums at most, as a result."""
         fine, coarse = (c // self.groups for c in self.channels)
-        taps, places = math.prod(self.kernel), math.prod(self.coarse)
-        return {"coarse": taps * fine, "fine": taps * coarse, "kernel": self.batch * places}[slot]
+        if slot == "kernel":
+            return self.batch * math.prod(self.coarse)
+        if slot == "coarse":
+            return math.prod(self.kernel) * fine
+        # Of a fine pixel, a stride reaches one of so many taps.
+        axes = zip(self.kernel, self.strides, self.dilations, strict=True)
+        return math.prod(-(-k * math.gcd(s, d) // s) for k, s, d in axes) * coarse
 
 
 def contract(layer: Layer, result: Slot, given: dict[Slot, Array]) -> Array:

@@ -57,6 +57,7 @@ def draws(rng, rank, count):
 
 def check(cases, dtype):
     cases = [c for c in cases if min(c[-1]) > 0]
+    assert cases
     data = [(operand(c[0], dtype), jnp.asarray(integers(c[-1], 2), dtype)) for c in cases]
 
     def run(data):
