@@ -9,7 +9,7 @@ compiler shows that the lines help (`python -m benchmarks.compiled`); nothing ha
 """
 
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._lowering.forms import cudnn, dots, phases, taps
+from jaxconv._lowering.forms import cudnn, dots, phases, split
 from jaxconv._lowering.problem import Line, Problem, Table, Tables
 
 
@@ -24,11 +24,11 @@ def _gathers(p: Problem) -> bool:
 
 def _by_tap(p: Problem) -> bool:
     """Whether cuDNN has no such convolution, or gathers the batch, and dots are not too many."""
-    return p.result == "coarse" and (p.bits == 8 or _gathers(p)) and p.taps <= taps.MAX_TAPS
+    return p.result == "coarse" and (p.bits == 8 or _gathers(p)) and p.taps <= split.MAX_TAPS
 
 
 def _not_one_convolution(p: Problem) -> bool:
-    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or taps.reaches_far(p))
+    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or split.reaches_far(p))
 
 
 def _one_kind(p: Problem) -> bool:
@@ -62,11 +62,14 @@ _LINES: Table = (
         "no backward data form, and strides too large for phases",
     ),
     Line(
-        "odd strides", taps.TAPS, _not_one_convolution, "no backward data form, and too many phases"
+        "odd strides",
+        split.TAPS,
+        _not_one_convolution,
+        "no backward data form, and too many phases",
     ),
     Line(
         "4-D",
-        taps.FIRST_AXIS,
+        split.FIRST_AXIS,
         lambda p: p.rank > 3 and p.result != "fine",
         "no form has more than three spatial axes",
     ),

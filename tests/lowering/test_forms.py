@@ -176,7 +176,7 @@ LIMITS = {
         (split, "MIN_GROUPS", 2),
         (split, "MIN_FINE_BLOCK_IMAGES", 1),
     ],
-    "by piece": [(split, "MAX_DEPTHWISE_TAPS", 2), (split, "MAX_TAPS", 2)],
+    "by piece": [(split, f"MAX_{pieces}_TAPS", 2) for pieces in ("DEPTHWISE_PIECE", "PIECE")],
     "col2im": [(col2im, "MAX_WINDOWS_BYTES", 0), (col2im, "MAX_BLOCK_BYTES", 1 << 10)],
     "im2col": [
         (im2col, "MAX_WINDOWS_BYTES", 0),

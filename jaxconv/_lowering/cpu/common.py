@@ -3,7 +3,7 @@
 import math
 
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import convolution, dots, onednn, reference, rewrite, taps
+from jaxconv._lowering.forms import convolution, dots, onednn, reference, rewrite, split
 from jaxconv._lowering.problem import Line, Problem
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
@@ -95,7 +95,10 @@ ONE_TAP_CHANNELS_FIRST = Line(
 )
 
 FAR = Line(
-    "tap-by-tap", taps.TAPS, taps.reaches_far, "windows that reach over far more padding than data"
+    "tap-by-tap",
+    split.TAPS,
+    split.reaches_far,
+    "windows that reach over far more padding than data",
 )
 
 SHARDED = Line(
@@ -118,4 +121,4 @@ DOTS_WIN = "dots are several times faster than XLA's convolution here"
 
 def grouped_over_devices(p: Problem) -> bool:
     """Whether XLA splits a grouped contraction over devices, and dots of each tap may take it."""
-    return p.partitioned and not p.dense and p.taps <= taps.MAX_TAPS
+    return p.partitioned and not p.dense and p.taps <= split.MAX_TAPS

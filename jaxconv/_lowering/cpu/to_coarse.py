@@ -12,7 +12,6 @@ from jaxconv._lowering.forms import (
     onednn,
     rewrite,
     split,
-    taps,
 )
 from jaxconv._lowering.problem import Line, Problem, Table
 
@@ -134,7 +133,7 @@ def _dots_only(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (common.MAX_TERMS if p.depthwise else taps.MAX_TAPS)
+    return not p.dense and p.taps > (common.MAX_TERMS if p.depthwise else split.MAX_TAPS)
 
 
 def _dots_of_windows(p: Problem) -> bool:
@@ -198,7 +197,7 @@ TABLE: Table = (
     Line("dots-of-windows", im2col.FORM, _dots_of_windows, common.DOTS_WIN),
     Line(
         "3-D",
-        taps.FIRST_AXIS,
+        split.FIRST_AXIS,
         lambda p: p.rank > 2 and not p.partitioned,
         "XLA's fast convolution has two spatial axes",
     ),

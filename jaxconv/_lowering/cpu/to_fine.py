@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from jaxconv._lowering.cpu import common
-from jaxconv._lowering.forms import col2im, phases, split, taps
+from jaxconv._lowering.forms import col2im, phases, split
 from jaxconv._lowering.problem import Line, Problem, Table
 
 
@@ -63,6 +63,6 @@ TABLE: Table = (
     replace(common.SHARDED, when=lambda p: p.partitioned and p.dense),
     Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
     Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
-    Line("tap-by-tap", taps.TAPS, lambda p: True, "too many phases"),
+    Line("tap-by-tap", split.TAPS, lambda p: True, "too many phases"),
     common.ALL_OTHERS,
 )

@@ -15,7 +15,6 @@ from jaxconv._lowering.forms import (
     onednn_weights,
     rewrite,
     split,
-    taps,
 )
 from jaxconv._lowering.problem import Line, Problem, Table
 
@@ -165,7 +164,7 @@ def _dots_only(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (MAX_WRITTEN_FACTORS if _few_pairs(p) else taps.MAX_TAPS)
+    return not p.dense and p.taps > (MAX_WRITTEN_FACTORS if _few_pairs(p) else split.MAX_TAPS)
 
 
 #: Bytes of windows in 16 bits that are worth a contraction for each group.

@@ -13,6 +13,6 @@ reference.py                XLA's convolution in any layout, as lax itself lower
 cudnn.py                    GPU: the convolutions that cuDNN has
 phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
 bundle.py                   TPU: groups of few channels, several in one
-split.py, taps.py           by group, block or piece; by tap
+split.py                    by group, block, piece of the kernel, or tap
 window.py, blocks.py        functions that several forms use
 """

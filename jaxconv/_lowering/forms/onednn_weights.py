@@ -31,7 +31,7 @@ from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
 from jaxconv._base.typing import DType, Index
 from jaxconv._lowering import onednn_here
-from jaxconv._lowering.forms import onednn, taps, window
+from jaxconv._lowering.forms import onednn, split, window
 from jaxconv._lowering.forms.blocks import (
     as_floats,
     find_divisor,
@@ -122,8 +122,8 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     geometry = call.geometry
     if _goes_by_plane(geometry.axes):
         plane = replace(geometry, axes=geometry.axes[1:]).canonical()
-        coarse = taps.merge_into_batch(coarse)
-        slabs = taps.read_slabs(fine, geometry)
+        coarse = split.merge_into_batch(coarse)
+        slabs = split.read_slabs(fine, geometry)
         return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
     i, o = (x.shape[-1] // geometry.groups for x in (fine, coarse))
     choose = partial(_choose_block, fine.shape[0], geometry.axes, i, o)

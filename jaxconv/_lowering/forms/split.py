@@ -1,18 +1,20 @@
-"""A contraction as several smaller contractions: by group, by block, or by piece of the kernel.
+"""A contraction as several smaller contractions: by group, block, piece of the kernel, or tap.
 
-Data is channels-last. Parts that share a result are summed, and other parts concatenated.
+Data is channels-last. Parts that share a result are summed; other parts are concatenated, or stand
+side by side.
 """
 
 import math
 from dataclasses import replace
+from functools import reduce
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.dtypes import ACCUMULATION
-from jaxconv._base.geometry import Axis
-from jaxconv._base.reshape import reorder
+from jaxconv._base.geometry import Axis, Geometry
+from jaxconv._base.reshape import pad, reorder, replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
@@ -23,11 +25,6 @@ from jaxconv._lowering.forms.blocks import (
     sum_over_blocks,
 )
 from jaxconv._lowering.problem import Call, Form, Part, Problem
-
-#: Taps in one piece of a kernel, with one fine channel a group, and with more. With twice as many,
-#: depthwise 31 x 31 takes twice as long; with half as many, 17 x 17 with 16 channels a group.
-MAX_DEPTHWISE_TAPS, MAX_TAPS = 32, 64
-
 
 # By group: XLA:CPU runs a group alone twice as fast as within a grouped convolution. A weights
 # gradient in 16 bits is one in float32, since to transpose a group costs more than to widen it.
@@ -162,10 +159,14 @@ BLOCKS = Form(
 # By piece: a loop over pieces of the kernel. A program with a piece for each of many taps would
 # take too long to compile, and one fused loop over very many multiply-adds is slow.
 
+#: Taps in one piece of a kernel, with one fine channel a group, and with more. With twice as many,
+#: depthwise 31 x 31 takes twice as long; with half as many, 17 x 17 with 16 channels a group.
+MAX_DEPTHWISE_PIECE_TAPS, MAX_PIECE_TAPS = 32, 64
+
 
 def _choose_piece(problem: Problem) -> tuple[int, int]:
     """Choose the kernel axis that pieces split, and the taps of that axis in a piece."""
-    most = MAX_DEPTHWISE_TAPS if problem.fine_channels == 1 else MAX_TAPS
+    most = MAX_DEPTHWISE_PIECE_TAPS if problem.fine_channels == 1 else MAX_PIECE_TAPS
     kernel = [a.kernel for a in problem.geometry.axes]
     at = next((n for n, k in enumerate(kernel) if k > 1), 0)
     return at, min(max(most * kernel[at] // math.prod(kernel), 1), kernel[at])
@@ -227,4 +228,106 @@ def _read_taps(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Arr
 
 PIECES = Form(
     "by piece", {"coarse": pieces_to_coarse, "kernel": pieces_to_kernel}, parts=_split_pieces
+)
+
+
+# By tap: a part has one tap, and only the padding of that tap. For strides and dilations beyond the
+# image, a padded image would exceed the memory, and XLA, which counts extents in 31 bits, is
+# silently wrong about larger extents.
+
+#: Taps that a program may write out one by one.
+MAX_TAPS = 256
+
+#: Elements of the padded image, in multiples of the elements of the tensors.
+MAX_PADDED_RATIO = 1000
+
+
+def reaches_far(problem: Problem) -> bool:
+    """Whether windows reach over little else than padding."""
+    axes = problem.geometry.axes
+    reach = [a.reach for a in axes]
+    tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
+    return max(reach) >= 2**31 or math.prod(reach) > MAX_PADDED_RATIO * tensors
+
+
+def _split_taps(problem: Problem) -> tuple[Problem, ...]:
+    def of_tap(a: Axis, t: int) -> Axis:
+        return replace(a, kernel=1, dilation=1, pad_low=a.pad_low - a.dilation * t)
+
+    axes, taps = problem.geometry.axes, window.taps(problem.geometry)
+    return tuple(problem.of_axes(list(map(of_tap, axes, tap))) for tap in taps)
+
+
+def taps_to_data(data: Array, kernel: Array, call: Call) -> Array:
+    """Sum the parts of all taps, to fine or to coarse."""
+    wide, ones = call.numerics.wide, (1,) * call.geometry.rank
+    terms = (
+        part(data, window.weights_of_tap(tap, kernel).reshape(*ones, *kernel.shape[-2:]), wide)
+        for tap, part in zip(window.taps(call.geometry), call.parts, strict=True)
+    )
+    return reduce(lax.add, terms)
+
+
+def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
+    """Put the weights of all taps side by side."""
+    shape = call.geometry.shape("kernel", fine.shape, coarse.shape)
+    return jnp.stack([part(fine, coarse, call.numerics) for part in call.parts]).reshape(shape)
+
+
+TAPS = Form(
+    "by tap",
+    {"coarse": taps_to_data, "fine": taps_to_data, "kernel": taps_to_kernel},
+    cannot=lambda p: not 1 < p.taps <= MAX_TAPS,  # of one tap, it would be its own part
+    parts=_split_taps,
+)
+
+
+# By first axis, which joins the batch; its taps are summed. XLA:CPU has fast convolutions of two
+# spatial axes only, and cuDNN of three at most.
+
+
+def _merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
+    batch = None if problem.batch is None else problem.batch * problem.geometry.axes[0].coarse
+    rest = replace(problem.geometry, axes=problem.geometry.axes[1:]).canonical()
+    return (replace(problem, geometry=rest, batch=batch),)
+
+
+def axis_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
+    """Sum the part over the taps of the first axis."""
+    geometry, wide = call.geometry, call.numerics.wide
+    sums = [
+        call.part(slab, lax.index_in_dim(kernel, tap, keepdims=False), wide)
+        for tap, slab in enumerate(read_slabs(fine, geometry))
+    ]
+    return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
+
+
+def axis_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
+    """Put the weights of the taps of the first axis side by side."""
+    coarse, slabs = merge_into_batch(coarse), read_slabs(fine, call.geometry)
+    return jnp.stack([call.part(slab, coarse, call.numerics) for slab in slabs])
+
+
+def read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
+    """Read the slab of each tap of the first axis, with that axis in the batch."""
+    a = geometry.axes[0]
+    fine = pad(fine, {1: (a.pad_low, a.pad_high, 0)})
+    return [
+        merge_into_batch(
+            lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)
+        )
+        for t in range(a.kernel)
+    ]
+
+
+def merge_into_batch(x: Array) -> Array:
+    """Reshape (N, X1, ...) to ((N, X1), ...): a batch in front may stay sharded."""
+    return replace_axes(x, 0, 2, (x.shape[0] * x.shape[1],))
+
+
+FIRST_AXIS = Form(
+    "by first axis",
+    {"coarse": axis_to_coarse, "kernel": axis_to_kernel},
+    cannot=lambda p: p.rank < 2,
+    parts=_merge_first_axis,
 )
