@@ -1,5 +1,7 @@
 """What the forms of another platform compute, on CPU."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -8,36 +10,32 @@ from jax import lax
 from jaxconv import _lowering
 from jaxconv._base.target import Target
 from jaxconv._lowering.forms import reference
+from jaxconv._lowering.forms.reference import PRIMITIVE
 from jaxconv._ops import operate
 from tests.support.forms import slow_if
 
 
-def taken_apart(
-    lhs, rhs, *, window_strides, padding, numbers, lhs_dilation=None, batch_group_count=1, **more
-):
+def taken_apart(lhs, rhs, *, padding, dimension_numbers, lhs_dilation, batch_group_count, **more):
     """A convolution without what XLA:CPU does wrongly.
 
     It aborts the process on some whose lhs is spread out: that is done before. And it leaks from
     batch group to batch group what is not finite: each becomes a convolution of its own.
     """
-    lhs_spec, rhs_spec, out_spec = numbers
-    more |= {"window_strides": window_strides, "numbers": numbers}
-    if lhs_dilation and max(lhs_dilation) > 1:
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    more |= {"dimension_numbers": dimension_numbers, "batch_group_count": 1}
+    if max(lhs_dilation) > 1:
         config = [(0, 0, 0)] * lhs.ndim
         for axis, (low, high), dilation in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
             config[axis] = (low, high, dilation - 1)
         lhs = lax.optimization_barrier(lax.pad(lhs, jnp.zeros((), lhs.dtype), config))
-        padding = [(0, 0)] * len(padding)
+        padding, lhs_dilation = ((0, 0),) * len(padding), (1,) * len(padding)
+    more |= {"padding": padding, "lhs_dilation": lhs_dilation}
     groups = zip(
         jnp.split(lhs, batch_group_count, lhs_spec[0]),
         jnp.split(rhs, batch_group_count, rhs_spec[0]),
         strict=True,
     )
-    parts = [plain_convolution(*group, padding=padding, **more) for group in groups]
-    return lax.concatenate(parts, out_spec[1])
-
-
-plain_convolution = reference.conv_general_dilated
+    return lax.concatenate([PRIMITIVE.bind(*group, **more) for group in groups], out_spec[1])
 
 
 def pretend(monkeypatch, platform):
@@ -50,7 +48,7 @@ def pretend(monkeypatch, platform):
     jitted = jax.jit(lambda *args: operate._compute(*args), static_argnums=0)
     monkeypatch.setattr(operate, "contract", contract)
     monkeypatch.setattr(operate, "_JITTED", dict.fromkeys(operate._JITTED, jitted))
-    monkeypatch.setattr(reference, "conv_general_dilated", taken_apart)
+    monkeypatch.setattr(reference, "PRIMITIVE", SimpleNamespace(bind=taken_apart))
 
 
 def each_part(count, first):

@@ -6,16 +6,28 @@ Every other form must give the same results. Zeros, where nothing is summed, are
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.geometry import Axis, Slot
+from jaxconv._base.geometry import Axis
 from jaxconv._base.jax_names import Primitive, find_lowering_rule, infer_result_aval, mlir
 from jaxconv._base.reshape import move_groups
-from jaxconv._lowering.problem import Call, Emit, Form, Numerics
+from jaxconv._lowering.problem import Call, Form, Numerics
+
+# lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that lowering. A
+# convolution that a form emits must not come back to the rule of `jaxconv.install`. So forms have a
+# primitive of their own: JAX's caches of lowerings would not see a Python context.
+
+#: Has the name of lax's primitive, which jaxprs and profiles show.
+PRIMITIVE = Primitive("conv_general_dilated")
+
+# Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
+PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
+# lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
+PRIMITIVE.def_abstract_eval(partial(infer_result_aval, lax.conv_general_dilated_p))
+mlir.register_lowering(PRIMITIVE, find_lowering_rule(lax.conv_general_dilated_p, None))
 
 
 def convolve(
@@ -25,25 +37,38 @@ def convolve(
     numbers: lax.ConvDimensionNumbers,
     numerics: Numerics,
     padding: Sequence[tuple[int, int]] | None = None,
-    **params: Any,
+    lhs_dilation: Sequence[int] | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
 ) -> Array:
-    """Call `lax.conv_general_dilated` of a fine tensor and a kernel, along these axes.
+    """Convolve a fine tensor with a kernel, along these axes, as lax does.
 
     An axis that is cropped, and padded at its end, is cropped before: in one convolution that does
     both, XLA:CPU reads beyond the data, and computes with other memory (openxla/xla#48713).
     """
     padding = list(padding or [(a.pad_low, a.pad_high) for a in axes])
-    dilations = params.get("lhs_dilation", [1] * len(padding))
-    for n, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True)):
+    lhs_dilation = lhs_dilation or [1] * len(axes)
+    for n, ((low, high), dilation) in enumerate(zip(padding, lhs_dilation, strict=True)):
         if low < 0 < high and dilation == 1:
             at = numbers.lhs_spec[2 + n]
             beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
             lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
             padding[n] = (0, high + beyond)
-    types = {"precision": numerics.precision, "preferred_element_type": numerics.dtype}
-    params |= {"window_strides": [a.stride for a in axes]}
-    params |= {"rhs_dilation": [a.dilation for a in axes]}
-    return conv_general_dilated(lhs, rhs, padding=padding, numbers=numbers, **types, **params)
+    out: Array = PRIMITIVE.bind(
+        lhs,
+        rhs,
+        window_strides=tuple(a.stride for a in axes),
+        padding=tuple(padding),
+        lhs_dilation=tuple(lhs_dilation),
+        rhs_dilation=tuple(a.dilation for a in axes),
+        dimension_numbers=numbers,
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        precision=numerics.precision,
+        preferred_element_type=numerics.dtype,
+        out_sharding=None,
+    )
+    return out
 
 
 def to_coarse(
@@ -52,8 +77,10 @@ def to_coarse(
     """Convolve, with the geometry's padding unless `padding` is given."""
     geometry, data = call.geometry, call.geometry.data.spec
     numbers = lax.ConvDimensionNumbers(data, geometry.kernel.spec, data)
-    groups = {"feature_group_count": geometry.groups}
-    return convolve(fine, kernel, geometry.axes, numbers, call.numerics, padding, **groups)
+    return convolve(
+        fine, kernel, geometry.axes, numbers, call.numerics, padding,
+        feature_group_count=geometry.groups,
+    )  # fmt: skip
 
 
 def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
@@ -117,54 +144,17 @@ FORM = Form(
 # Nothing is summed: there are no images, or all taps read padding alone.
 
 
-def _emit_zeros(result: Slot) -> Emit:
-    def emit(first: Array, second: Array, call: Call) -> Array:
-        geometry, numerics = call.geometry, call.numerics
-        shape = geometry.shape(result, first.shape, second.shape)
-        return meshes.vary_alike(jnp.zeros(shape, numerics.dtype), first, second)[0]
-
-    return emit
+def zeros(first: Array, second: Array, call: Call) -> Array:
+    """Make a result of zeros."""
+    shape = call.geometry.shape(call.problem.result, first.shape, second.shape)
+    return meshes.vary_alike(jnp.zeros(shape, call.numerics.dtype), first, second)[0]
 
 
 ZEROS = Form(
     "zeros",
-    {slot: _emit_zeros(slot) for slot in ("coarse", "fine", "kernel")},
+    {"coarse": zeros, "fine": zeros, "kernel": zeros},
     cannot=lambda p: not p.empty,
     layouts="any",
     eight_bits=True,
     isolated=False,
 )
-
-
-# lax's convolution with lax's own lowering, also where `jaxconv.install` replaced that lowering. A
-# convolution that a form emits must not come back to the rule of `jaxconv.install`. So forms have a
-# primitive of their own: JAX's caches of lowerings would not see a Python context.
-
-#: Has the name of lax's primitive, which jaxprs and profiles show.
-PRIMITIVE = Primitive("conv_general_dilated")
-
-
-def conv_general_dilated(
-    lhs: Array,
-    rhs: Array,
-    *,
-    padding: Sequence[tuple[int, int]],
-    numbers: lax.ConvDimensionNumbers,
-    **params: Any,
-) -> Array:
-    """`jax.lax.conv_general_dilated` for lowerings, which give all arguments in lax's types."""
-    steps = {
-        name: tuple(params.pop(name, (1,) * len(padding)))
-        for name in ("window_strides", "lhs_dilation", "rhs_dilation")
-    }
-    groups = {"feature_group_count": 1, "batch_group_count": 1}
-    params = {"padding": tuple(padding), "dimension_numbers": numbers} | groups | steps | params
-    out: Array = PRIMITIVE.bind(lhs, rhs, **params, out_sharding=None)
-    return out
-
-
-# Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
-PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
-# lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
-PRIMITIVE.def_abstract_eval(partial(infer_result_aval, lax.conv_general_dilated_p))
-mlir.register_lowering(PRIMITIVE, find_lowering_rule(lax.conv_general_dilated_p, None))
