@@ -46,35 +46,31 @@ EIGHT_BITS = "8-bit integers, which are taken over on CPU alone"
 JAX_PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
 
 
+#: A slot that a convolution fills, or "pool" -> the direction, in the user's words. lax writes a
+#: transposed convolution like a data gradient, and one of stride 1 like a forward convolution.
+DIRECTIONS = {
+    "coarse": "forward",
+    "fine": "data gradient",
+    "kernel": "weights gradient",
+    "pool": "max pool gradient",
+}
+
+
 class Scope(NamedTuple):
     """What `install` takes over: the value of the context `INSTALLED`, where it holds."""
 
     platform: str
-    #: slots that are taken over alone, and slots that are left to lax; None is no choice
-    only: tuple[str, ...] | None = None
-    without: tuple[str, ...] | None = None
+    #: directions that are taken over alone, and directions that are left to lax
+    only: tuple[str, ...] = tuple(DIRECTIONS.values())
+    without: tuple[str, ...] = ()
 
     def why_leave(self, slot: str) -> str:
         """Why a contraction into a slot is left to lax; empty if it is not."""
-        if self.only is not None and slot not in self.only:
-            return f"left out by install(only={_list_directions(self.only)})"
-        if self.without is not None and slot in self.without:
-            return f"left out by install(without={_list_directions(self.without)})"
+        if DIRECTIONS[slot] not in self.only:
+            return f"left out by install(only={', '.join(self.only)})"
+        if DIRECTIONS[slot] in self.without:
+            return f"left out by install(without={', '.join(self.without)})"
         return ""
-
-
-#: A direction, in the user's words -> the slot that it fills, or "pool". lax writes a transposed
-#: convolution like a data gradient, and one of stride 1 like a forward convolution.
-DIRECTIONS: dict[str, str] = {
-    "forward": "coarse",
-    "data gradient": "fine",
-    "weights gradient": "kernel",
-    "max pool gradient": "pool",
-}
-
-
-def _list_directions(slots: Sequence[str]) -> str:
-    return ", ".join(name for name, slot in DIRECTIONS.items() if slot in slots)
 
 
 def install(
@@ -130,7 +126,9 @@ def install(
     if platform not in [*JAX_PLATFORMS]:  # a list, for what has no hash
         known = either(map(repr, JAX_PLATFORMS))
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
-    scope = Scope(platform, _parse_directions("only", only), _parse_directions("without", without))
+    given = {"only": only, "without": without}
+    chosen = {n: _parse_directions(n, names) for n, names in given.items() if names is not None}
+    scope = Scope(platform, **chosen)
     register(platform)
     set_globally(INSTALLED, scope)
 
@@ -232,17 +230,15 @@ def bind_mapped(
     return partial(compute, mapped, equation.params, dtype, sharding=sharding)
 
 
-def _parse_directions(argument: str, value: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """The slots of the directions that `install` was given; None if not given."""
-    if value is None:
-        return None
-    names = (value,) if isinstance(value, str) else value
-    if not (isinstance(names, Sequence) and names and all(name in [*DIRECTIONS] for name in names)):
+def _parse_directions(argument: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    """The directions that `install` was given, in one order."""
+    names, known = (value,) if isinstance(value, str) else value, [*DIRECTIONS.values()]
+    if not (isinstance(names, Sequence) and names and all(name in known for name in names)):
         raise ValueError(
-            f"install: `{argument}` must be one or several of {either(map(repr, DIRECTIONS))}; "
+            f"install: `{argument}` must be one or several of {either(map(repr, known))}; "
             f"got {shown(value)}"
         )
-    return tuple(DIRECTIONS[name] for name in names)
+    return tuple(name for name in known if name in names)
 
 
 def _lax_is_faster(mapped: Mapped, convolution: Equation) -> bool:

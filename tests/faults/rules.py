@@ -82,7 +82,7 @@ RULES = faults(
       "            print(report, file=sys.stderr)",
       "(to: Any = sys.stderr) -> None:\n            profiling.__exit__(None, None, None)\n"
       "            print(report, file=to)"),
-     ("install(only=) takes over all directions", "slot not in self.only", "False"),
+     ("install(only=) takes over all directions", "DIRECTIONS[slot] not in self.only", "False"),
      ("install: the context keeps the choice of install", 'INSTALLED(Scope("cpu") if yes else ',
       "INSTALLED(INSTALLED.value or Scope('cpu') if yes else "),
      ("install: an error of ours ends the program", "except Exception", "except ZeroDivisionError"),
