@@ -2,14 +2,12 @@
 
 geometry.py    frozen ints: all that a contraction of any operation needs to know
 finish.py      what follows a sum: bias, residual, activation, the one rounding
-target.py      what a program is compiled for
 dtypes.py      the accepted types, and the type of sums of each
 typing.py      names for the types that annotations share
 messages.py    how errors show values
 meshes.py      explicit mesh axes and `shard_map`: the shardings of operands and results
 reshape.py     axes split, merged and moved, shardings kept
-environment.py variables of the environment that change what the package does
-contexts.py    the contexts that are part of the key of every jit
+environment.py what else decides how programs are compiled: contexts, target, variables
 listeners.py   who hears of each convolution that JAX lowers
 jax_names.py   all use of JAX without a promise, and what could replace it
 """

@@ -22,7 +22,8 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv._base import contexts, listeners, meshes
+from jaxconv._base import listeners, meshes
+from jaxconv._base.environment import FORCED, Target
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.jax_names import (
     Equation,
@@ -38,7 +39,6 @@ from jaxconv._base.jax_names import (
     replace_aval,
 )
 from jaxconv._base.listeners import Lowered
-from jaxconv._base.target import Target
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
 
@@ -85,7 +85,7 @@ def contract(
         precision=precision,
         dtype=dtype,
         early_rounding=early_rounding,
-        forced=contexts.FORCED.value,
+        forced=FORCED.value,
         sharding=sharding,
     )
     return out

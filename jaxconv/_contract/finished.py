@@ -12,8 +12,9 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv._base import contexts, meshes
+from jaxconv._base import meshes
 from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.environment import FORCED
 from jaxconv._base.finish import Activation, Finish, activate, differentiate_by_result
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import (
@@ -56,7 +57,7 @@ def contract_and_finish(
     if sharding is not None or any(typed):
         return _write_out(result, first, second, *extras, sharding=sharding, **params)
     operands = meshes.vary_alike(first, second, *extras)
-    out: Array = FINISHED[result].bind(*operands, forced=contexts.FORCED.value, **params)
+    out: Array = FINISHED[result].bind(*operands, forced=FORCED.value, **params)
     return out
 
 

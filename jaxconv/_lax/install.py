@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 
 import jaxconv
 from jaxconv._base import dtypes, environment, listeners, meshes
-from jaxconv._base.contexts import FORCED, INSTALLED
+from jaxconv._base.environment import FORCED, INSTALLED, Target
 from jaxconv._base.jax_names import (
     Equation,
     count_spmd_devices,
@@ -32,7 +32,6 @@ from jaxconv._base.jax_names import (
 )
 from jaxconv._base.listeners import Lowered
 from jaxconv._base.messages import either, shown
-from jaxconv._base.target import Target
 from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
 from jaxconv._lax.max_pool import MaxPool

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import jax
 
-from jaxconv._base.contexts import FORCED
+from jaxconv._base.environment import FORCED
 from jaxconv._lowering import cpu, tpu
 from jaxconv._lowering.onednn_here import read_cpuinfo
 from jaxconv._lowering.problem import Form, Problem

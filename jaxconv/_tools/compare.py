@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxconv._base.contexts import FORCED
+from jaxconv._base.environment import FORCED
 from jaxconv._base.listeners import Lowered
 from jaxconv._base.messages import one_line
 from jaxconv._lax.install import bind_mapped, installed

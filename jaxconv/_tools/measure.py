@@ -11,10 +11,10 @@ import numpy as np
 from jax import lax
 
 from jaxconv import _lowering
+from jaxconv._base.environment import Target
 from jaxconv._base.finish import NOTHING
 from jaxconv._base.geometry import OPERANDS
 from jaxconv._base.messages import shown
-from jaxconv._base.target import Target
 from jaxconv._lowering import CHOSEN, FORMS, PORTABLE, Measured, Problem
 from jaxconv._tools.clock import call_in_thread, race, time_call
 from jaxconv._tools.inspect import trace

@@ -183,7 +183,7 @@ LOWERING = faults(
      ("all groups are one weights gradient, however large", "if large or", "if"),
      ("rows of pixels are vectors whatever the layout", " p.channels_first and long ", " long "),
     ),
-    ("_base/target.py",
+    ("_base/environment.py",
      ("exported programs call oneDNN", ".devices == 1 and not self.exported", ".devices == 1"),
     ),
     ("_lowering/plan.py",

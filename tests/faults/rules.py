@@ -75,8 +75,9 @@ RULES = faults(
       'mapped.result == "kernel" and one_to_one and not crops', "False"),
      ("install: a weights gradient that crops stays with lax, which computes it wrongly",
       "one_to_one and not crops", "one_to_one"),
-     ("a context becomes known to JAX when `install` is first used", " import FORCED, INSTALLED\n",
-      " import FORCED\n\nimport jax\nINSTALLED = jax.make_user_context(False)\n"),
+     ("a context becomes known to JAX when `install` is first used",
+      " import FORCED, INSTALLED, Target\n",
+      " import FORCED, Target\n\nimport jax\nINSTALLED = jax.make_user_context(False)\n"),
      ("install by variable: the report goes to the stderr of the start",
       "() -> None:\n            profiling.__exit__(None, None, None)\n"
       "            print(report, file=sys.stderr)",

@@ -13,8 +13,8 @@ import pytest
 from jax import lax
 
 import jaxconv
+from jaxconv._base.environment import Target
 from jaxconv._base.jax_names import walk_equations
-from jaxconv._base.target import Target
 from jaxconv._lax import from_lax, install
 from jaxconv._lax.install import Scope, find_mapped
 from jaxconv._lowering.forms import split

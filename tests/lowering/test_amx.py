@@ -18,8 +18,8 @@ from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
+from jaxconv._base.environment import Target
 from jaxconv._base.geometry import OPERANDS
-from jaxconv._base.target import Target
 from jaxconv._lowering import onednn_here
 from tests.support.plugin import forget
 from tests.support.small import SLOTS, draw, kind, problem

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from jaxconv import _lowering
-from jaxconv._base.target import Target
+from jaxconv._base.environment import Target
 from jaxconv._lowering.forms import reference
 from jaxconv._lowering.forms.reference import PRIMITIVE
 from jaxconv._ops import operate

@@ -9,8 +9,8 @@ import numpy as np
 
 import jaxconv
 from jaxconv import _lowering
+from jaxconv._base.environment import Target
 from jaxconv._base.geometry import OPERANDS, Axis
-from jaxconv._base.target import Target
 from tests.support.forms import Form, integers
 
 #: slot -> the operation that fills it, of arrays in the order of OPERANDS

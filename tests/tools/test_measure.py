@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxconv
 from jaxconv import _lowering
-from jaxconv._base.contexts import FORCED
+from jaxconv._base.environment import FORCED
 from jaxconv._lowering import force
 from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
