@@ -70,7 +70,7 @@ _LINES: Table = (
     Line(
         "4-D",
         split.FIRST_AXIS,
-        lambda p: p.rank > 3 and p.result != "fine",
+        lambda p: p.rank > 3,
         "no form has more than three spatial axes",
     ),
     Line(

@@ -10,7 +10,7 @@ LOWERING = faults(
      ("a stride of several windows counts as tiles", " a.coarse == 1 and ", " a.coarse <= 2 and "),
     ),
     ("_lowering/cpu/to_fine.py",
-     ("16-bit pixels are spread apart, too", "p.strided and p.bits > 16 and", "p.strided and"),
+     ("16-bit pixels are spread apart, too", " p.bits > 16 and", ""),
      ("a kernel is moved to be read where it lies", "= coarse in (0, 1 + p.rank) or", "= True or"),
     ),
     ("_lowering/forms/phases.py",

@@ -44,7 +44,7 @@ def _few_results(p: Problem) -> bool:
 def _spread(p: Problem) -> bool:
     """Whether multiply-adds, channels first, over zeros as well, cost less than transpositions."""
     pixels = math.prod(a.stride for a in p.geometry.axes)
-    few = not p.dense and p.strided and p.bits > 16 and pixels <= phases.MAX_SEPARATE_RESIDUES
+    few = not p.dense and p.bits > 16 and pixels <= phases.MAX_SEPARATE_RESIDUES
     return few and all(map(common.few_terms_channels_first, phases.spread_problem(p)))
 
 

@@ -26,9 +26,8 @@ LANES = 128
 
 def count_groups(problem: Problem) -> int:
     """Count the groups of a bundle: a divisor of the number of groups."""
-    return find_divisor(
-        problem.geometry.groups, LANES // max(problem.fine_channels, problem.coarse_channels, 1)
-    )
+    widest = max(problem.fine_channels, problem.coarse_channels)
+    return find_divisor(problem.geometry.groups, LANES // widest)
 
 
 def _split_bundles(problem: Problem) -> tuple[Problem, ...]:

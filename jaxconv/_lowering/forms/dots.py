@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import Geometry
-from jaxconv._base.reshape import merge_groups, pad, replace_axes, split_groups, transpose
+from jaxconv._base.reshape import merge_groups, pad, reorder, replace_axes, split_groups, transpose
 from jaxconv._base.typing import Shape
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import as_floats, as_integers, find_divisor, map_groups
@@ -189,7 +189,7 @@ def taps_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum over taps the pixels that a tap reads times its weights."""
     geometry, numerics = call.geometry, call.numerics
     groups, data, layout = geometry.groups, geometry.data, geometry.kernel
-    kernel = lax.transpose(kernel, (*layout.spatial, layout.fine, layout.coarse))
+    kernel = reorder(kernel, layout.spec, geometry.canonical().kernel.spec)
     kernel = split_groups(kernel, groups)  # taps, i, g, o
     summed, batch = ((data.channel + 1,), (0,)), ((data.channel,), (1,))
     products = [
@@ -214,8 +214,7 @@ def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     out = jnp.stack(products)  # taps, g, i, o
     extents = (a.kernel for a in geometry.axes)
     out = jnp.swapaxes(out, 1, 2).reshape(*extents, out.shape[2], -1)
-    order = {at: n for n, at in enumerate((*layout.spatial, layout.fine, layout.coarse))}
-    return lax.transpose(out, [order[axis] for axis in range(out.ndim)])
+    return reorder(out, geometry.canonical().kernel.spec, layout.spec)
 
 
 def _read_each_tap(fine: Array, geometry: Geometry) -> Iterator[tuple[window.Tap, Array]]:

@@ -58,7 +58,7 @@ def _count_bytes(fine: Array, geometry: Geometry) -> int:
 
 def _count_groups(fine: Array, geometry: Geometry) -> int:
     """Count the groups that are taken together."""
-    return geometry.groups * MAX_GROUPS_BYTES // max(_count_bytes(fine, geometry), 1)
+    return geometry.groups * MAX_GROUPS_BYTES // _count_bytes(fine, geometry)
 
 
 @map_groups(_count_groups)

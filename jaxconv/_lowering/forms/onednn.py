@@ -42,8 +42,7 @@ TOO_MANY_ELEMENTS = 1 << 29
 
 def may_call(problem: Problem) -> bool:
     """Whether a program may call oneDNN, and tests covered the sizes of a contraction."""
-    sized = problem.onednn and problem.counted and not problem.empty
-    if not sized or problem.bits == 64 or problem.rank > 3:
+    if not (problem.onednn and problem.counted) or problem.bits == 64 or problem.rank > 3:
         return False
     shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
     if any(math.prod(shape) >= TOO_MANY_ELEMENTS for shape in shapes):
@@ -219,9 +218,7 @@ def _convolve_and_finish(fine: Array, kernel: Array, call: Call) -> Array:
 
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Call oneDNN once; pad before the call where oneDNN would choose its fallback."""
-    geometry = call.geometry
-    layout = geometry.kernel
-    depthwise = kernel.shape[layout.fine] == 1 < geometry.groups == kernel.shape[layout.coarse]
+    geometry, layout, depthwise = call.geometry, call.geometry.kernel, call.problem.depthwise
     if depthwise and geometry.rank == 1:
         layout = KernelLayout(layout.coarse + 1, layout.fine + 1, (0, layout.spatial[0] + 1))
         plane = replace(geometry, axes=(UNIT, *geometry.axes)).canonical()

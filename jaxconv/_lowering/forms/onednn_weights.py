@@ -281,7 +281,7 @@ def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 SLIDE = Form(
     "slide",
     {"kernel": images_to_kernel},
-    cannot=lambda p: p.dense or not p.counted or p.empty or p.rank > 2,
+    cannot=lambda p: p.dense or not p.counted or p.rank > 2,
     layouts="any",
     gathers=True,
     parts=split_images,

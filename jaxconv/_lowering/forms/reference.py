@@ -153,7 +153,6 @@ def zeros(first: Array, second: Array, call: Call) -> Array:
 ZEROS = Form(
     "zeros",
     {"coarse": zeros, "fine": zeros, "kernel": zeros},
-    cannot=lambda p: not p.empty,
     layouts="any",
     eight_bits=True,
     isolated=False,

@@ -87,7 +87,7 @@ def _choose_block(problem: Problem) -> tuple[int, int]:
     data = problem.bytes_of_data
     image = data // batch
     if problem.result == "fine":
-        images = max(MAX_FINE_BLOCK_BYTES // max(image, 1), MIN_FINE_BLOCK_IMAGES)
+        images = max(MAX_FINE_BLOCK_BYTES // image, MIN_FINE_BLOCK_IMAGES)
         return find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
     whole = MAX_IMAGE_BYTES if problem.taps <= MAX_IMAGE_TAPS else MAX_BLOCK_BYTES
     if problem.result == "coarse":
@@ -97,7 +97,7 @@ def _choose_block(problem: Problem) -> tuple[int, int]:
     most = MAX_BLOCK_BYTES
     if not problem.channels_last:
         most = MAX_TRANSPOSED_BYTES if data > 2 * MAX_BLOCK_BYTES else data
-    return find_divisor(batch, most // max(image, 1)), groups
+    return find_divisor(batch, most // image), groups
 
 
 def _split_blocks(problem: Problem) -> tuple[Problem, ...]:
