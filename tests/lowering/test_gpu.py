@@ -11,7 +11,6 @@ import pytest
 import jaxconv
 from jaxconv._base.geometry import Axis
 from jaxconv._lowering import gpu
-from jaxconv._lowering.forms import cudnn
 from jaxconv._lowering.plan import choose_plan
 from tests.support import exact, oracle
 from tests.support.classes import BF16, CLASSES, F32, F64, OPERATIONS, each_slot
@@ -102,7 +101,7 @@ def test_lines_of_the_table():
     ],
 )
 def test_even_padding(one, pad, before, after):
-    assert cudnn._EvenPadding.of(one) == (pad, before, after)
+    assert gpu._EvenPadding.of(one) == (pad, before, after)
 
 
 @pytest.mark.parametrize(("channels", "barriers"), [((24, 4), 0), ((4, 24), 1)])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxconv._lowering.forms import bundle
+from jaxconv._lowering import tpu
 from jaxconv._lowering.plan import choose_plan
 from tests.support import exact
 from tests.support.grid import CASES
@@ -90,10 +90,10 @@ def test_lines_of_the_table(asked, found):
 
 
 def test_a_bundle_fits_the_matrix_unit():
-    assert bundle.count_groups(problem("coarse", [axis()], 32, 4, 4)) == 32
-    assert bundle.count_groups(problem("coarse", [axis()], 64, 8, 4)) == 16
-    assert bundle.count_groups(problem("coarse", [axis()], 7, 24, 24)) == 1
-    assert bundle.count_groups(problem("coarse", [axis()], 4, 256, 2)) == 1
+    assert tpu.count_groups(problem("coarse", [axis()], 32, 4, 4)) == 32
+    assert tpu.count_groups(problem("coarse", [axis()], 64, 8, 4)) == 16
+    assert tpu.count_groups(problem("coarse", [axis()], 7, 24, 24)) == 1
+    assert tpu.count_groups(problem("coarse", [axis()], 4, 256, 2)) == 1
 
 
 @pytest.mark.parametrize("slot", SLOTS)

@@ -10,9 +10,7 @@ multiply_adds.py            few channels a group
 rewrite.py                  channel multipliers as depthwise; fine and coarse exchanged; float32
 convolution.py              XLA's convolution in the order of axes that XLA:CPU is fast with
 reference.py                XLA's convolution in any layout, as lax itself lowers it; and zeros
-cudnn.py                    GPU: the convolutions that cuDNN has
 phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
-bundle.py                   TPU: groups of few channels, several in one
 split.py                    by group, block, piece of the kernel, or tap
 window.py, blocks.py        functions that several forms use
 """
