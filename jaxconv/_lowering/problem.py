@@ -7,6 +7,7 @@ contraction, or rewrites it as others; a line of a table says which form when.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from jax import Array
@@ -202,7 +203,7 @@ def problem_of(
 
 
 #: Computes a part of a rewrite from two operands.
-Part = Callable[[Array, Array, Numerics], Array]
+Part = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -212,8 +213,8 @@ class Call:
     #: with a `finish` if the form, or its one part, adds what follows the sum
     problem: Problem
     numerics: Numerics
-    #: the parts of a rewrite, planned for this problem
-    parts: tuple[Part, ...] = ()
+    #: the parts of a rewrite, planned for this problem, which take `numerics`, too
+    planned: tuple[Callable[..., Array], ...] = ()
     #: the bias and the residual of the `finish`, as far as they are there
     extras: tuple[Array, ...] = ()
 
@@ -221,6 +222,11 @@ class Call:
     def geometry(self) -> Geometry:
         """The geometry of the problem."""
         return self.problem.geometry
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a rewrite, with results in the numerics of this call."""
+        return tuple(partial(part, numerics=self.numerics) for part in self.planned)
 
     @property
     def part(self) -> Part:

@@ -59,7 +59,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute the gradient of each bundle, and keep the blocks of its groups."""
     problem, geometry = call.problem, call.geometry
     count, groups = count_groups(problem), geometry.groups
-    out = call.part(fine, coarse, call.numerics)  # X, (b, i), (G, b, o)
+    out = call.part(fine, coarse)  # X, (b, i), (G, b, o)
     *extents, _, _ = out.shape
     out = out.reshape(
         *extents, count, problem.fine_channels, groups // count, count, problem.coarse_channels
@@ -76,10 +76,9 @@ def _own_pairs(count: int) -> Array:
 
 def to_data(first: Array, kernel: Array, call: Call) -> Array:
     """Compute all bundles, or group by group where infinities would cross within bundles."""
-    geometry, numerics = call.geometry, call.numerics
-    bundles, group = call.parts
+    geometry, (bundles, group) = call.geometry, call.parts
     kernel = reorder(kernel, geometry.kernel.spec, _with_taps_first(geometry).kernel.spec)
-    out = bundles(first, _spread(kernel, geometry.groups, count_groups(call.problem)), numerics)
+    out = bundles(first, _spread(kernel, geometry.groups, count_groups(call.problem)))
     channel = geometry.data.channel
 
     def group_by_group() -> Array:
@@ -90,7 +89,6 @@ def to_data(first: Array, kernel: Array, call: Call) -> Array:
             return group(
                 lax.dynamic_index_in_dim(data, n, channel, keepdims=False),
                 lax.dynamic_index_in_dim(weights, n, -2, keepdims=False),
-                numerics,
             )
 
         each = jnp.moveaxis(lax.map(one, jnp.arange(geometry.groups)), 0, channel)

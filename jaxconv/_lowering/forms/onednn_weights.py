@@ -270,7 +270,7 @@ def images_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         data = jnp.broadcast_to(data[..., None], (*data.shape, o))
         kernel = jnp.broadcast_to(kernel[..., None, :], (*kernel.shape[:-1], i, o))
         data, kernel = (x.reshape(*x.shape[:-3], -1) for x in (data, kernel))
-        return call.part(data, jnp.expand_dims(kernel, -2), call.numerics.wide)[0]
+        return call.wide.part(data, jnp.expand_dims(kernel, -2))[0]
 
     out = sum_over_blocks(block, fine.shape[batch] * blocks, fine, coarse)
     out = out.reshape(*out.shape[:-1], groups, i, o)

@@ -57,7 +57,7 @@ def _exchange_roles(problem: Problem, axes: tuple[Axis, ...], fine: int) -> Prob
 
 def flip(coarse: Array, kernel: Array, call: Call) -> Array:
     """Contract to coarse by the reversed kernel."""
-    return call.part(coarse, _reverse_kernel(kernel, call.geometry), call.numerics)
+    return call.part(coarse, _reverse_kernel(kernel, call.geometry))
 
 
 def _reverse_kernel(kernel: Array, geometry: Geometry) -> Array:
@@ -210,7 +210,7 @@ def phases(coarse: Array, kernel: Array, call: Call) -> Array:
         for n, kind in enumerate(choice):
             weights = jnp.moveaxis(_taps_by_residue(weights, kind, n), n, rank + n)
         weights = replace_axes(weights, rank, rank + 1, (math.prod(weights.shape[rank:-1]),))
-        out = part[choice](coarse, _reverse_kernel(weights, geometry), numerics)
+        out = part[choice](coarse, _reverse_kernel(weights, geometry))
         out = replace_axes(out, rank + 1, 1, (groups, *counts, problem.fine_channels))
         # from (N, a1, a2, ..., g, r1, r2, ..., i)
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]

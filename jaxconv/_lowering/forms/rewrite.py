@@ -25,7 +25,7 @@ def split_multiplier(problem: Problem) -> tuple[Problem, ...]:
 def repeat(fine: Array, kernel: Array, call: Call) -> Array:
     """Repeat each fine channel for each coarse channel of its group."""
     repeated = jnp.repeat(fine, call.problem.coarse_channels, axis=-1)
-    return call.part(repeated, kernel, call.numerics)
+    return call.part(repeated, kernel)
 
 
 REPEAT = Form(
@@ -61,7 +61,7 @@ def exchange_operands(problem: Problem) -> tuple[Problem, ...]:
 def swap(fine: Array, coarse: Array, call: Call) -> Array:
     """Compute the part; reverse its result, and exchange its channels."""
     numerics = replace(call.numerics, precision=call.numerics.precision[::-1])
-    out = call.part(coarse, fine, numerics)
+    out = replace(call, numerics=numerics).part(coarse, fine)
     out = lax.rev(jnp.swapaxes(out, -1, -2), call.geometry.kernel.spatial)
 
     def by_definition() -> Array:
@@ -102,10 +102,9 @@ def _cannot_widen(problem: Problem) -> bool:
 
 def widen(first: Array, second: Array, call: Call) -> Array:
     """Convert the operands; the plan's emission converts the sums back."""
-    numerics = call.numerics
     if call.problem.bits == 8:
-        numerics = Numerics((lax.Precision.HIGHEST,) * 2, FLOAT32)
-    return call.part(first.astype(FLOAT32), second.astype(FLOAT32), numerics)
+        call = replace(call, numerics=Numerics((lax.Precision.HIGHEST,) * 2, FLOAT32))
+    return call.part(first.astype(FLOAT32), second.astype(FLOAT32))
 
 
 WIDEN = Form(

@@ -44,7 +44,7 @@ def groups_to_result(first: Array, second: Array, call: Call) -> Array:
     dtype = split_groups(call.problem)[0].dtype
 
     def widened(first: Array, second: Array) -> Array:
-        return call.part(first.astype(dtype), second.astype(dtype), call.numerics)
+        return call.part(first.astype(dtype), second.astype(dtype))
 
     side = GROUPS_SIDE_BY_SIDE if call.problem.result == "kernel" else 1
     return loop_over_groups(1, widened, first, second, call.geometry.groups, side)
@@ -112,15 +112,12 @@ def blocks_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     images, groups = _choose_block(call.problem)
     last = geometry.canonical()
 
-    def of_groups(first: Array, second: Array) -> Array:
-        return call.part(first, second, call.numerics.wide)
-
     def block(n: Index) -> Array:
         first, second = (
             reorder(slice_along(x, n * images, images, batch), geometry.data.spec, last.data.spec)
             for x in (fine, coarse)
         )
-        return loop_over_groups(groups, of_groups, first, second, geometry.groups)
+        return loop_over_groups(groups, call.wide.part, first, second, geometry.groups)
 
     out = sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
@@ -133,13 +130,10 @@ def blocks_to_data(first: Array, kernel: Array, call: Call) -> Array:
     inner = _split_blocks(call.problem)[0].geometry
     kernel = reorder(kernel, geometry.kernel.spec, inner.kernel.spec)
 
-    def of_groups(data: Array, kernel: Array) -> Array:
-        return call.part(data, kernel, call.numerics)
-
     def block(start: Index) -> Array:
         data = slice_along(first, start, images, batch)
         data = reorder(data, geometry.data.spec, inner.data.spec)
-        out = loop_over_groups(groups, of_groups, data, kernel, geometry.groups)
+        out = loop_over_groups(groups, call.part, data, kernel, geometry.groups)
         return reorder(out, inner.data.spec, geometry.data.spec)
 
     extent, apart = first.shape[batch], call.problem.result == "coarse"
@@ -189,23 +183,23 @@ def _split_pieces(problem: Problem) -> tuple[Problem, ...]:
 
 def pieces_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum over pieces of the kernel."""
-    geometry, numerics = call.geometry, call.numerics
+    geometry, parts = call.geometry, call.wide.parts
     at, size = _choose_piece(call.problem)
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.pad_fine(fine, geometry)
 
     def piece(part: Part, start: Index, size: int) -> Array:
         taps = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
-        return part(_read_taps(fine, geometry.axes[at], at, start, size), taps, numerics.wide)
+        return part(_read_taps(fine, geometry.axes[at], at, start, size), taps)
 
     count, left = divmod(geometry.axes[at].kernel, size)
 
     def step(n: Index, out: Array) -> Array:
-        return out + piece(call.parts[0], n * size, size)
+        return out + piece(parts[0], n * size, size)
 
-    zeros, *_ = meshes.vary_alike(jnp.zeros(shape, numerics.sums), fine, kernel)
+    zeros, *_ = meshes.vary_alike(jnp.zeros(shape, call.numerics.sums), fine, kernel)
     out: Array = lax.fori_loop(0, count, step, zeros)
-    return out + piece(call.parts[1], count * size, left) if left else out
+    return out + piece(parts[1], count * size, left) if left else out
 
 
 def pieces_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
@@ -215,7 +209,7 @@ def pieces_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     fine = window.pad_fine(fine, call.geometry)
 
     def piece(start: Index) -> Array:
-        return call.part(_read_taps(fine, axis, at, start, size), coarse, call.numerics)
+        return call.part(_read_taps(fine, axis, at, start, size), coarse)
 
     return concatenate_blocks(piece, size, axis.kernel, at, fine, coarse)
 
@@ -260,10 +254,10 @@ def _split_taps(problem: Problem) -> tuple[Problem, ...]:
 
 def taps_to_data(data: Array, kernel: Array, call: Call) -> Array:
     """Sum the parts of all taps, to fine or to coarse."""
-    wide, ones = call.numerics.wide, (1,) * call.geometry.rank
+    one_tap = (1,) * call.geometry.rank + kernel.shape[-2:]
     terms = (
-        part(data, window.weights_of_tap(tap, kernel).reshape(*ones, *kernel.shape[-2:]), wide)
-        for tap, part in zip(window.taps(call.geometry), call.parts, strict=True)
+        part(data, window.weights_of_tap(tap, kernel).reshape(one_tap))
+        for tap, part in zip(window.taps(call.geometry), call.wide.parts, strict=True)
     )
     return reduce(lax.add, terms)
 
@@ -271,7 +265,7 @@ def taps_to_data(data: Array, kernel: Array, call: Call) -> Array:
 def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Put the weights of all taps side by side."""
     shape = call.geometry.shape("kernel", fine.shape, coarse.shape)
-    return jnp.stack([part(fine, coarse, call.numerics) for part in call.parts]).reshape(shape)
+    return jnp.stack([part(fine, coarse) for part in call.parts]).reshape(shape)
 
 
 TAPS = Form(
@@ -294,9 +288,9 @@ def _merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
 
 def axis_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum the part over the taps of the first axis."""
-    geometry, wide = call.geometry, call.numerics.wide
+    geometry, part = call.geometry, call.wide.part
     sums = [
-        call.part(slab, lax.index_in_dim(kernel, tap, keepdims=False), wide)
+        part(slab, lax.index_in_dim(kernel, tap, keepdims=False))
         for tap, slab in enumerate(read_slabs(fine, geometry))
     ]
     return replace_axes(reduce(lax.add, sums), 0, 1, (fine.shape[0], geometry.axes[0].coarse))
@@ -305,7 +299,7 @@ def axis_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
 def axis_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Put the weights of the taps of the first axis side by side."""
     coarse, slabs = merge_into_batch(coarse), read_slabs(fine, call.geometry)
-    return jnp.stack([call.part(slab, coarse, call.numerics) for slab in slabs])
+    return jnp.stack([call.part(slab, coarse) for slab in slabs])
 
 
 def read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
