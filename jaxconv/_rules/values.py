@@ -36,8 +36,8 @@ def _unwrap_value(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
         rule = f"the attribute `{name}` must be a value, or a dict of its `type` and `value`"
         got = f"a dict of {', '.join(map(repr, wrapped)) or 'nothing'}"
         raise ValueError(Refusal(kind, "", rule, got))
-    if wrapped["type"] not in _IS:
-        rule = f"the type of the attribute `{name}` must be {either(_IS)}"
+    if wrapped["type"] not in _TYPES:
+        rule = f"the type of the attribute `{name}` must be {either(_TYPES)}"
         raise ValueError(Refusal(kind, "", rule, repr(wrapped["type"])))
     _check_type(kind, name, wrapped["type"], wrapped["value"])
     return bool(wrapped["value"]) if wrapped["type"] == "bool" else wrapped["value"]
@@ -93,6 +93,10 @@ def is_int(value: Any) -> bool:
     return True
 
 
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool) or (is_int(value) and value in (0, 1))
+
+
 def _is_float(value: object) -> bool:
     return is_int(value) or isinstance(value, float | np.floating)
 
@@ -108,26 +112,19 @@ def _check_all(check: Check) -> Check:
     return check_all
 
 
-#: type as in a dump -> whether a value is of that type
-_IS = {
-    "string": lambda value: isinstance(value, str),
-    "bool": lambda value: isinstance(value, bool) or (is_int(value) and value in (0, 1)),
-    "s64": is_int,
-    "s64[]": _check_all(is_int),
-    "f32": _is_float,
-    "f32[]": _check_all(_is_float),
-}
-_MEANING = {
-    "string": "a string",
-    "bool": "a bool, or 0 or 1 as in dumps,",
-    "s64": "an int",
-    "s64[]": "a list of ints",
-    "f32": "a number",
-    "f32[]": "a list of numbers",
+#: type as in a dump -> the type in words, and whether a value is of that type
+_TYPES: dict[str, tuple[str, Check]] = {
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "bool": ("a bool, or 0 or 1 as in dumps,", _is_bool),
+    "s64": ("an int", is_int),
+    "s64[]": ("a list of ints", _check_all(is_int)),
+    "f32": ("a number", _is_float),
+    "f32[]": ("a list of numbers", _check_all(_is_float)),
 }
 
 
 def _check_type(kind: str, name: str, expected: str, value: object) -> None:
-    if not _IS[expected](value):
-        rule = f"the attribute `{name}` must be {_MEANING[expected]} ({expected})"
+    words, is_of_type = _TYPES[expected]
+    if not is_of_type(value):
+        rule = f"the attribute `{name}` must be {words} ({expected})"
         raise TypeError(Refusal(kind, "", rule, shown(value)))

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial, reduce, wraps
 from importlib.metadata import version
 
@@ -12,11 +11,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.geometry import Geometry
 from jaxconv._base.jax_names import set_xla_metadata
 from jaxconv._base.reshape import merge_groups, split_groups
 from jaxconv._base.typing import DType, Index
-from jaxconv._lowering.problem import Call, Emit
+from jaxconv._lowering.problem import Call, Emit, Problem
 
 
 def find_divisor(total: int, most: int) -> int:
@@ -112,12 +110,12 @@ def loop_over_groups(
 
 
 def map_groups(
-    most: Callable[[Array, Geometry], int] = lambda first, geometry: geometry.groups,
+    most: Callable[[Problem], int] = lambda problem: problem.geometry.groups,
 ) -> Callable[[Emit], Emit]:
     """Make a channels-last form for one group a form for all groups, each contiguous.
 
-    The new form takes at most `most(first operand, geometry)` groups at a time, which bounds the
-    memory of the form and of moving the groups to the front.
+    The new form takes at most `most(problem)` groups at a time, which bounds the memory of the form
+    and of moving the groups to the front.
     """
 
     def decorate(form: Emit) -> Emit:
@@ -126,8 +124,8 @@ def map_groups(
             geometry = call.geometry
             if geometry.groups == 1:
                 return form(first, second, call)
-            alone = call.of(replace(geometry, groups=1))
-            size = find_divisor(geometry.groups, most(first, geometry))
+            alone = call.of(geometry.with_groups(1))
+            size = find_divisor(geometry.groups, most(call.problem))
 
             def one(first: Array, second: Array) -> Array:
                 return form(first, second, alone)

@@ -28,7 +28,7 @@ from jaxconv._lowering.forms.blocks import (
     slice_along,
     sum_over_blocks,
 )
-from jaxconv._lowering.problem import Call, Form
+from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Windows that are written at once, and windows in a block where there are more. The C library maps
 #: buffers above 32 MiB anew at each call, and to touch new pages takes longer than the dot.
@@ -49,16 +49,15 @@ MAX_TAPS_AT_ONCE_NARROW, MAX_TAPS_AT_ONCE, MAX_READS = 9, 64, 16
 SYMBOLIC_IMAGES = 8
 
 
-def _count_bytes(fine: Array, geometry: Geometry) -> int:
-    """Count the bytes of all windows."""
-    batch = fine.shape[0] if isinstance(fine.shape[0], int) else SYMBOLIC_IMAGES
-    extents = math.prod(a.coarse * a.kernel for a in geometry.axes)
-    return batch * extents * int(fine.shape[geometry.data.channel]) * int(fine.dtype.itemsize)
+def _count_bytes(problem: Problem) -> int:
+    """Count the bytes of the windows of a group."""
+    images = SYMBOLIC_IMAGES if problem.batch is None else problem.batch
+    pixels = images * problem.positions * problem.taps
+    return pixels * problem.fine_channels * problem.dtype.itemsize
 
 
-def _count_groups(fine: Array, geometry: Geometry) -> int:
-    """Count the groups that are taken together."""
-    return geometry.groups * MAX_GROUPS_BYTES // _count_bytes(fine, geometry)
+def _count_groups(problem: Problem) -> int:
+    return MAX_GROUPS_BYTES // _count_bytes(problem)
 
 
 @map_groups(_count_groups)
@@ -72,7 +71,7 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
         windows = _write_windows(source, geometry, along, start, size, source.ndim - 1)
         return dots.contract_channels(as_floats(windows, fine.dtype), weights, numerics)
 
-    along, size = _choose_block(fine, geometry)
+    along, size = _choose_block(call.problem)
     total = geometry.axes[along].coarse
     return concatenate_blocks(product, size, total, 1 + along, fine, kernel)
 
@@ -105,7 +104,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize
     sums = sums if fine.dtype.itemsize > 2 else MAX_WINDOWS_BYTES
-    along, size = _choose_block(fine, geometry, sums)
+    along, size = _choose_block(call.problem, sums)
     total = geometry.axes[along].coarse
     count, left = divmod(total, size)
     out = sum_over_blocks(lambda n: product(n * size, size), count, fine, coarse)
@@ -161,16 +160,14 @@ def _read_taps(source: Array, axis: Axis, first: int, last: int, at: int) -> Ite
         yield lax.slice_in_dim(source, start, start + axis.span, axis.stride, at)
 
 
-def _choose_block(
-    fine: Array, geometry: Geometry, sums: int = MAX_WINDOWS_BYTES
-) -> tuple[int, int]:
+def _choose_block(problem: Problem, sums: int = MAX_WINDOWS_BYTES) -> tuple[int, int]:
     """Choose the axis of the coarse tensor that blocks split, and the pixels of a block.
 
     Blocks split the first axis, whose pixels are whole rows, unless one row has too many windows.
     Each block reads and writes all sums, so a block should have several times their bytes.
     """
-    whole = _count_bytes(fine, geometry)
-    totals = [a.coarse for a in geometry.axes]
+    whole = _count_bytes(problem)
+    totals = [a.coarse for a in problem.geometry.axes]
     if whole <= min(max(8 * sums, 2 * MIN_BLOCK_BYTES), MAX_WINDOWS_BYTES):
         return 0, totals[0]
     along = 0 if whole // totals[0] <= MAX_WINDOWS_BYTES else totals.index(max(totals))
