@@ -38,7 +38,8 @@ class Plan:
 
     form: Form
     why: str
-    #: the problem of the form: normal sizes, in layouts that the form takes
+    #: the problem of the form: normal sizes, in layouts that the form takes, and with a `finish` if
+    #: the form, or its one part, computes what follows the sum
     problem: Problem
     #: the same geometry in the layouts of the operands
     outer: Geometry
@@ -47,21 +48,18 @@ class Plan:
     isolated: bool = False
     #: the slot and the name of the line that decided; empty if none did
     line: str = field(default="", compare=False)
-    #: whether the form was asked for by name, not chosen by a table
-    by_name: bool = field(default=False, compare=False)
-    #: whether what follows the sum is computed by the form, or by its one part
-    finished: bool = False
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """Yield the name of each form in use and the reason, the outermost first."""
-        adds = "; with what follows the sum" if self.finished and not self.parts else ""
+        adds = "; with what follows the sum" if self.problem.finish and not self.parts else ""
         yield self.form.name, self.why + adds
         for part in self.parts:
             yield from part.steps()
 
     def any_by_name(self) -> bool:
         """Whether the form of the contraction, or of one of its parts, was asked for by name."""
-        return self.by_name or any(part.any_by_name() for part in self.parts)
+        by_name = not self.line and not self.problem.empty
+        return by_name or any(part.any_by_name() for part in self.parts)
 
 
 def lower(
@@ -94,15 +92,16 @@ def lower(
     if tell:
         tell(plan)
     # What follows is computed in the type of sums, unless the form does it.
-    sum_dtype = dtype if finish is None or plan.finished else ACCUMULATION[dtype]
+    rest = None if plan.problem.finish else finish
+    sum_dtype = dtype if rest is None else ACCUMULATION[dtype]
     may_round = platform != "cpu" and (early_rounding or sum_dtype != dtype)
     form_dtype = first.dtype if may_round else sum_dtype
     out = emit_plan(plan, first, second, Numerics(precision, form_dtype), extras)
-    if finish is None or plan.finished:
+    if rest is None:
         return lax.convert_element_type(out, dtype)
     if platform != "gpu":  # XLA:GPU takes additions in 16 bits into cuDNN's call, which rounds once
         out = lax.convert_element_type(out, sum_dtype)
-    return finish.apply(out, extras, geometry.data.channel, dtype)
+    return rest.apply(out, extras, geometry.data.channel, dtype)
 
 
 def choose_plan(
@@ -148,11 +147,10 @@ def _plan(
     isolated form, no part is isolated again. Forms are isolated on CPU only: XLA:GPU fuses well.
     """
     normal, trim = normalise(problem)
-    by_name = False
     if normal.empty:
         form, why, name = reference.ZEROS, "nothing is summed", ""
     elif asked is not None and asked.fills(normal):
-        form, why, name, by_name, asked = asked, why_asked, "", True, None
+        form, why, name, asked = asked, why_asked, "", None
     else:
         table = TABLES.get(platform, TABLES[None])[normal.result]
         named = ((f"{normal.result}: {line.name}", line) for line in table)
@@ -169,11 +167,10 @@ def _plan(
     parts = tuple(
         _plan(part, platform, asked, why_asked, inside or isolate, without) for part in inner_parts
     )
-    finished = may_finish and (form.finishes(inner) or (form.one_part and parts[0].finished))
-    return Plan(
-        form, why, inner, normal.geometry, trim, parts,
-        isolated=isolate, line=name, by_name=by_name, finished=finished,
-    )  # fmt: skip
+    by_part = form.one_part and parts[0].problem.finish
+    if not (may_finish and (form.finishes(inner) or by_part)):
+        inner = replace(inner, finish=None)
+    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, name)
 
 
 def _may_finish(normal: Problem, inner: Problem, trim: Trim | None) -> bool:
@@ -188,12 +185,12 @@ def emit_plan(
 ) -> Array:
     """Compute the plan's contraction of two operands, in the layouts that the caller has.
 
-    If the plan is `finished`, `extras` are the bias and the residual.
+    If the problem of the plan has a `finish`, `extras` are the bias and the residual.
     """
 
     def run(first: Array, second: Array) -> Array:
         with jax.named_scope(plan.form.name):  # for profiles
-            return _emit(plan, numerics, first, second, extras if plan.finished else ())
+            return _emit(plan, numerics, first, second, extras if plan.problem.finish else ())
 
     if plan.isolated and not are_small(first, second):
         return call_apart(run, first, second)
@@ -213,8 +210,7 @@ def _emit(
             for slot, x in zip(OPERANDS[result], (first, second), strict=True)
         )
     parts = tuple(partial(emit_plan, part, extras=extras) for part in plan.parts)
-    problem = plan.problem if plan.finished else replace(plan.problem, finish=None)
-    call = Call(problem, numerics, parts, tuple(extras))
+    call = Call(plan.problem, numerics, parts, tuple(extras))
     out = plan.form.emit[result](first, second, call)
     out = lax.convert_element_type(out, numerics.dtype)  # before the transposition: fewer bytes
     if outer != inner:

@@ -189,7 +189,7 @@ LOWERING = faults(
     ("_lowering/plan.py",
      ("a form within an isolated one is isolated once more", ", inside or isolate,", ", inside,"),
      ("what is forced is forced in all parts",
-      'by_name, asked = asked, why_asked, "", True, None', 'by_name = asked, why_asked, "", True'),
+      'name, asked = asked, why_asked, "", None', 'name = asked, why_asked, ""'),
      ("GPU programs have functions that are not inlined", 'inside and platform == "cpu"', "inside"),
     ),
     ("_lowering/gpu.py",
