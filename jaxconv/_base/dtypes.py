@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxconv._base.messages import Refusal, either, shown
 from jaxconv._base.typing import DType
 
 #: operand type -> the type that holds its sums. 16-bit products are exact in float32.
@@ -27,20 +26,3 @@ INT32 = jnp.dtype(jnp.int32)
 def canonical(dtype: Any) -> Any:
     """Find the type that JAX gives to such values: float32 for float64, unless x64 is enabled."""
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
-
-
-def result_dtype(op: str, operand: DType, preferred: object) -> DType:
-    """Find the type of a result: the operands' type, or a wider type that the user prefers."""
-    if preferred is None:
-        return operand
-    fitting = [d for d in ACCUMULATION if d == operand or d.itemsize > operand.itemsize]
-    try:
-        asked: DType = canonical(preferred)
-        if asked in fitting:
-            return asked
-        got = str(asked)
-    except Exception:  # JAX raises many kinds of errors for other values
-        got = shown(preferred)
-    rule = f"must be the operands' type or a wider one, here {either(d.name for d in fitting)}"
-    got = f"{got} for operands of type {operand}"
-    raise TypeError(Refusal(op, "preferred_element_type", rule, got))

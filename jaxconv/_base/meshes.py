@@ -13,7 +13,6 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import varying_axes
-from jaxconv._base.messages import Refusal, shown
 from jaxconv._base.typing import Shape
 
 AnyMesh = Mesh | AbstractMesh
@@ -25,73 +24,10 @@ def explicit(aval: Any) -> NamedSharding | None:
     return sharding if AxisType.Explicit in sharding.mesh.axis_types else None
 
 
-def parse_out_sharding(op: str, sharding: object, shape: Shape) -> NamedSharding | None:
-    """Parse a user's `out_sharding` of a result, on the mesh in context, with explicit axes."""
-    if sharding is None:
-        return None
-    if not isinstance(sharding, NamedSharding | PartitionSpec):
-        rule = "must be None, a jax.sharding.PartitionSpec or NamedSharding"
-        raise TypeError(Refusal(op, "out_sharding", rule, shown(sharding)))
-    context = jax.sharding.get_abstract_mesh()
-    if isinstance(sharding, NamedSharding):
-        mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
-    else:
-        mesh, spec = context, sharding
-    if mesh.empty or AxisType.Explicit not in mesh.axis_types:
-        rule = "must be on a mesh with explicit axes, set by jax.set_mesh"
-        remedy = "For automatic axes use jax.lax.with_sharding_constraint on the result"
-        got = f"{sharding} and the mesh {mesh}"
-        raise ValueError(Refusal(op, "out_sharding", rule, got, remedy))
-    if not context.empty and mesh != context:
-        rule, remedy = (
-            f"must be on the mesh in context, {context}",
-            "A PartitionSpec takes the mesh from there",
-        )
-        raise ValueError(Refusal(op, "out_sharding", rule, str(mesh), remedy))
-    broken = _find_broken_rule(mesh, spec, shape)
-    if broken:
-        got = f"{spec} for a result of shape {shape}"
-        raise ValueError(Refusal(op, "out_sharding", f"must {broken}", got))
-    return NamedSharding(mesh, spec)
-
-
-def _find_broken_rule(mesh: AnyMesh, spec: PartitionSpec, shape: Shape) -> str | None:
-    """Find the rule by which `spec` does not fit the mesh and the shape, if any."""
-    used = [name for entry in spec for name in names(entry)]
-    known = _explicit_axes(mesh)
-    if len(spec) > len(shape):
-        return f"have one entry for each of {len(shape)} axes at most"
-    if not set(used) <= set(known):
-        return f"name explicit mesh axes, of {known}"
-    if len(set(used)) < len(used):
-        return "name each mesh axis once"
-    for extent, entry in zip(shape, spec, strict=False):
-        if isinstance(extent, int) and extent % parts(mesh, entry):
-            return f"divide the axes evenly, unlike {extent} by {parts(mesh, entry)}"
-    return None
-
-
-def _explicit_axes(mesh: AnyMesh) -> tuple[str, ...]:
+def explicit_axes(mesh: AnyMesh) -> tuple[str, ...]:
+    """List the explicit axes of a mesh."""
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
     return tuple(name for name, kind in kinds if kind == AxisType.Explicit)
-
-
-def check_meshes(
-    op: str, out_sharding: NamedSharding | None, arrays: dict[str, Array | None]
-) -> None:
-    """Check that all arrays with explicit axes, and `out_sharding`, are on one mesh."""
-    found = {name: explicit(jax.typeof(x)) for name, x in arrays.items() if x is not None}
-    typed = {name: sharding for name, sharding in found.items() if sharding is not None}
-    meshes = {sharding.mesh for sharding in typed.values()}
-    remedy = "Move what differs with jax.device_put or jax.sharding.reshard"
-    if len(meshes) > 1:
-        got = ", ".join(f"`{name}` on {sharding.mesh}" for name, sharding in typed.items())
-        raise ValueError(Refusal(op, "", "all arrays must be on one mesh", got, remedy))
-    # JAX reshards from mesh to mesh where both meshes have the names of the axes.
-    used = {name for sharding in typed.values() for entry in sharding.spec for name in names(entry)}
-    if out_sharding is not None and not used <= set(out_sharding.mesh.axis_names):
-        rule = f"must be on the mesh of the arrays, {meshes.pop()}"
-        raise ValueError(Refusal(op, "out_sharding", rule, str(out_sharding.mesh), remedy))
 
 
 def find_sharding(result: Slot, first: Any, second: Any, geometry: Geometry, shape: Shape) -> Any:
@@ -195,7 +131,7 @@ def lower_in_auto_axes(result: Slot, lower: Callable[..., Array]) -> Callable[..
         if sharding is not None or any(map(explicit, types)):
             shape = geometry.shape(result, first.shape, second.shape)
             sharding = sharding or find_sharding(result, *types, geometry, shape)
-            axes = _explicit_axes(sharding.mesh)  # others may be mapped, by shard_map
+            axes = explicit_axes(sharding.mesh)  # others may be mapped, by shard_map
             plain = jax.sharding.auto_axes(plain, axes=axes, out_sharding=sharding)
         return plain(first, second)
 

@@ -88,8 +88,8 @@ def _compute(static: _StaticArguments, *operands: Array) -> Array:
     explicit = any(meshes.explicit(jax.typeof(x)) for x in operands)
     if contraction is None or (sharding is not None and not explicit):
         return static.function(*operands, **static.arguments)
-    sharding = meshes.parse_out_sharding(name, sharding, found[0].results[0].shape)
-    meshes.check_meshes(name, sharding, dict(zip(OPERANDS, operands, strict=False)))
+    sharding = _arguments.parse_out_sharding(name, sharding, found[0].results[0].shape)
+    _arguments.check_meshes(name, sharding, dict(zip(OPERANDS, operands, strict=False)))
 
     def apply(primitive: Primitive, operands: list[Any], params: dict[str, Any]) -> Any:
         if primitive is lax.conv_general_dilated_p:

@@ -8,7 +8,6 @@ import jax
 from jax import Array
 from jax.sharding import NamedSharding
 
-from jaxconv._base import dtypes, meshes
 from jaxconv._base.finish import Activation
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.reshape import move_groups
@@ -60,7 +59,7 @@ def operate(
     resolved = resolve_sizes(op, first.shape, second.shape, result_shape, **attributes)
     if bias is not None:
         arguments.check_bias(op.name, bias, resolved)
-    dtype = dtypes.result_dtype(op.name, operand_dtype, preferred_element_type)
+    dtype = arguments.result_dtype(op.name, operand_dtype, preferred_element_type)
     if residual is not None:
         residual = arguments.array(op.name, "residual", residual)
         arguments.check_residual(op.name, residual, (operand_dtype, dtype), resolved.dst_shape)
@@ -72,7 +71,7 @@ def operate(
         op.order_by_slot(precisions),
         dtype,
         parse.activation(op.name, activation, alpha),
-        meshes.parse_out_sharding(op.name, out_sharding, resolved.shape(op.result)),
+        arguments.parse_out_sharding(op.name, out_sharding, resolved.shape(op.result)),
     )
     out: Array = _JITTED[op.name](static, *op.order_by_slot((first, second)), bias, residual)
     return out
@@ -115,7 +114,7 @@ def _jit_operation(op: Op) -> Callable[..., Array]:
 
     def checked(static: StaticArguments, *arrays: Array) -> Array:
         names = (*op.order_by_slot(op.inputs), "bias", "residual")
-        meshes.check_meshes(op.name, static.sharding, dict(zip(names, arrays, strict=True)))
+        arguments.check_meshes(op.name, static.sharding, dict(zip(names, arrays, strict=True)))
         return _compute(static, *arrays)
 
     checked.__name__ = checked.__qualname__ = op.name

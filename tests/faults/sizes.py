@@ -67,9 +67,9 @@ SIZES = faults(
     # Types and arrays
     ("_base/dtypes.py",
      ("float16 is summed in float16", "(jnp.float16, jnp.float32)", "(jnp.float16, jnp.float16)"),
-     ("float16 of bfloat16 counts as wider", "d.itemsize > operand.", "d.itemsize >= operand."),
     ),
     ("_rules/arguments.py",
+     ("float16 of bfloat16 counts as wider", "d.itemsize > operand.", "d.itemsize >= operand."),
      ("arrays of two types are taken", "all(other == dtype for other in others)", "True"),
      ("a bias of any length is taken", "if bias.shape != (channels,):", "if bias.ndim != 1:"),
      ("a residual of any shape is taken", "residual.shape != shape", "residual.ndim != len(shape)"),
