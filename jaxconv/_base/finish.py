@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.dtypes import ACCUMULATION
-from jaxconv._base.typing import DType
+from jaxconv._base.typing import ACCUMULATION, DType
 
 
 @dataclass(frozen=True)
