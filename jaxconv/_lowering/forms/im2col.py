@@ -164,24 +164,17 @@ def _choose_block(problem: Problem, sums: int = MAX_WINDOWS_BYTES) -> tuple[int,
     """Choose the axis of the coarse tensor that blocks split, and the pixels of a block.
 
     Blocks split the first axis, whose pixels are whole rows, unless one row has too many windows.
-    Each block reads and writes all sums, so a block should have several times their bytes.
+    Each block reads and writes all sums, so a block should have several times their bytes. Equal
+    blocks are preferred, down to half the bytes: a remainder is compiled as a second block.
     """
     whole = _count_bytes(problem)
     totals = [a.coarse for a in problem.geometry.axes]
     if whole <= min(max(8 * sums, 2 * MIN_BLOCK_BYTES), MAX_WINDOWS_BYTES):
         return 0, totals[0]
     along = 0 if whole // totals[0] <= MAX_WINDOWS_BYTES else totals.index(max(totals))
-    block = min(max(8 * sums, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
-    return along, _choose_pixels(totals[along], block, whole)
-
-
-def _choose_pixels(total: int, block: int, whole: int) -> int:
-    """Choose how many of `total` pixels a block has.
-
-    Equal blocks are preferred, down to half the bytes: a remainder is compiled as a second block.
-    """
+    block, total = min(max(8 * sums, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES), totals[along]
     most = min(max(1, total * block // whole), total)
-    return next((n for n in range(most, most // 2, -1) if total % n == 0), most)
+    return along, next((n for n in range(most, most // 2, -1) if total % n == 0), most)
 
 
 FORM = Form("im2col", {"coarse": to_coarse, "kernel": to_kernel}, gathers=True, contender=True)

@@ -165,19 +165,12 @@ def _choose_piece(problem: Problem) -> tuple[int, int]:
     return at, min(max(most * kernel[at] // math.prod(kernel), 1), kernel[at])
 
 
-def _problem_of_piece(problem: Problem, size: int) -> Problem:
-    at, _ = _choose_piece(problem)
-    axes = [a.padded() for a in problem.geometry.axes]
-    axes[at] = replace(axes[at], kernel=size).padded()
-    return problem.of_axes(axes)
-
-
 def _split_pieces(problem: Problem) -> tuple[Problem, ...]:
     at, size = _choose_piece(problem)
-    left = problem.geometry.axes[at].kernel % size
-    if problem.result == "kernel" or not left:
-        return (_problem_of_piece(problem, size),)
-    return _problem_of_piece(problem, size), _problem_of_piece(problem, left)
+    axes = [a.padded() for a in problem.geometry.axes]
+    left = axes[at].kernel % size if problem.result == "coarse" else 0
+    pieces = (replace(axes[at], kernel=taps).padded() for taps in (size, left) if taps)
+    return tuple(problem.of_axes([*axes[:at], piece, *axes[at + 1 :]]) for piece in pieces)
 
 
 def pieces_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
