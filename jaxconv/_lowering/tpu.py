@@ -165,7 +165,7 @@ def _one_tap(p: Problem) -> bool:
 
 def _patches(p: Problem) -> bool:
     """Whether windows of few channels, or to fine of few images, tile without remainder."""
-    exact = p.tiles and all(a.pad_low == a.pad_high == 0 for a in p.geometry.axes)
+    exact = all(a.pad_low == a.pad_high == 0 for a in p.geometry.axes)
     if not (exact and p.dense and p.counted) or p.pointwise or p.result == "kernel":
         return False
     apart = p.taps >= MIN_PATCH_TAPS or not _images_together(p)

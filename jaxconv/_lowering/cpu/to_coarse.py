@@ -31,8 +31,6 @@ def _much_data(p: Problem) -> bool:
 
     Multiply-adds pad the planes. If they are transposed, a large result maps as many itself.
     """
-    if not p.counted:
-        return False
     multiplied = p.depthwise and p.rank > 1 and not onednn.may_call(p)
     if multiplied and p.channels_last and not p.phase:
         return p.bytes_of_data > split.MAX_COARSE_BYTES

@@ -91,7 +91,7 @@ def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read again and again; the form knows how much is too much."""
     copied = not p.channels_last and p.rank > 1 and not p.tiles
     # Multiply-adds pad the fine tensor, and copy both to float32; to map new pages takes longest.
-    copies = p.counted and (p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine")))
+    copies = p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine"))
     again = p.taps > common.MAX_TAPS_AT_ONCE
     return copied or (_few_pairs(p) and (again or copies > common.MAX_WIDENED_BYTES))
 
