@@ -32,11 +32,6 @@ class Numerics:
         """The type of partial sums."""
         return ACCUMULATION.get(self.dtype, self.dtype)  # of 8-bit integers, int32 itself
 
-    @property
-    def wide(self) -> "Numerics":
-        """The numerics of a part whose result is a partial sum."""
-        return replace(self, dtype=self.sums)
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -236,7 +231,7 @@ class Call:
     @property
     def wide(self) -> "Call":
         """The same call to a result in the type of sums."""
-        return replace(self, numerics=self.numerics.wide)
+        return replace(self, numerics=replace(self.numerics, dtype=self.numerics.sums))
 
     def of(self, geometry: Geometry) -> "Call":
         """The same call of other sizes or layouts."""

@@ -96,7 +96,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         jnp.moveaxis(coarse, data.batch, -2),
         [a.exchanged() for a in geometry.axes],
         lax.ConvDimensionNumbers(data.spec, geometry.kernel.spec, data.spec),
-        call.numerics.wide,
+        call.wide.numerics,
         feature_group_count=groups,
     )
     return jnp.moveaxis(out, 0, -2)  # i, X, (g, o) to X, i, (g, o)
