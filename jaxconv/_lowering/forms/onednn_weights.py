@@ -21,7 +21,6 @@ is (`onednn.MAX_TAPS_BFLOAT16`) is large enough.
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._base.reshape import merge_groups, reorder, split_groups
-from jaxconv._base.typing import DType, Index
+from jaxconv._base.typing import Index
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn, split, window
 from jaxconv._lowering.forms.blocks import (
@@ -73,11 +72,10 @@ class _Block(NamedTuple):
     taps: int
 
 
-def _choose_block(batch: int, axes: tuple[Axis, ...], fine: int, coarse: int, most: int) -> _Block:
-    """Choose divisors of the batch and of the rows, for so many channels.
-
-    A block has at most `most` taps, or one row.
-    """
+def _choose_block(problem: Problem, most: int) -> _Block:
+    """Choose divisors of the batch and of the rows: at most `most` taps, or one row."""
+    batch, axes = problem.batch or 1, problem.geometry.axes
+    fine, coarse = problem.fine_channels, problem.coarse_channels
     first, line = axes[0], math.prod(a.coarse for a in axes[1:])
     bands = 1
     if batch < MIN_IMAGES:  # half of what the windows of a band read is its own, at least
@@ -95,19 +93,17 @@ def _choose_block(batch: int, axes: tuple[Axis, ...], fine: int, coarse: int, mo
     return _Block(bands, images, rows, rows * line)
 
 
-def _pays_in_bfloat16(fine: int, block: _Block, widened: _Block) -> bool:
+def _stays_bfloat16(problem: Problem, block: _Block, widened: _Block) -> bool:
     """Whether oneDNN multiplies a block in bfloat16, and is faster than in a larger widened one.
 
-    Images are even: oneDNN multiplies them in pairs, and a pair of one takes the next pixel's first
-    image times zero, which makes NaN of infinity.
+    With AMX it was not tried. Images are even: oneDNN multiplies them in pairs, and a pair of one
+    takes the next pixel's first image times zero, which makes NaN of infinity.
     """
-    large = fine >= MIN_FINE_CHANNELS and block.taps * MAX_WIDENED_TAPS >= widened.taps
+    native = problem.bits == 16 and onednn_here.multiplies(problem.dtype)
+    if not native or onednn_here.has_amx() or problem.fine_channels < MIN_FINE_CHANNELS:
+        return False
+    large = block.taps * MAX_WIDENED_TAPS >= widened.taps
     return large and block.taps <= onednn.MAX_TAPS_BFLOAT16 and block.images % 2 == 0
-
-
-def _takes_bfloat16(dtype: DType) -> bool:
-    """Whether oneDNN multiplies bfloat16 here; with AMX it was not tried."""
-    return dtype == jnp.bfloat16 and onednn_here.multiplies(dtype) and not onednn_here.has_amx()
 
 
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
@@ -119,18 +115,16 @@ def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
 
 def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum over blocks; in 3-D, large planes are the images of a sum for each tap across them."""
-    geometry = call.geometry
+    problem, geometry = call.problem, call.geometry
     if _goes_by_plane(geometry.axes):
-        plane = replace(geometry, axes=geometry.axes[1:]).canonical()
+        [plane] = split.merge_first_axis(problem)
         coarse = split.merge_into_batch(coarse)
         slabs = split.read_slabs(fine, geometry)
-        return jnp.stack([to_kernel(x, coarse, call.of(plane)) for x in slabs])
-    i, o = (x.shape[-1] // geometry.groups for x in (fine, coarse))
-    choose = partial(_choose_block, fine.shape[0], geometry.axes, i, o)
-    sizes, dtype = choose(onednn.MAX_TAPS), jnp.dtype(jnp.float32)
-    smaller = choose(onednn.MAX_TAPS_BFLOAT16)
-    if _takes_bfloat16(fine.dtype) and _pays_in_bfloat16(i, smaller, sizes):
-        sizes, dtype = smaller, fine.dtype
+        return jnp.stack([to_kernel(x, coarse, replace(call, problem=plane)) for x in slabs])
+    sizes, dtype = _choose_block(problem, onednn.MAX_TAPS), jnp.dtype(jnp.float32)
+    smaller = _choose_block(problem, onednn.MAX_TAPS_BFLOAT16)
+    if _stays_bfloat16(problem, smaller, sizes):
+        sizes, dtype = smaller, problem.dtype
     bands, images, rows, _ = sizes
     for n, a in enumerate(geometry.axes):
         # oneDNN has no vector code for pads as large as its kernel, for negative pads or, of groups

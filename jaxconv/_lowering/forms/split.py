@@ -272,7 +272,7 @@ TAPS = Form(
 # spatial axes only, and cuDNN of three at most.
 
 
-def _merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
+def merge_first_axis(problem: Problem) -> tuple[Problem, ...]:
     batch = None if problem.batch is None else problem.batch * problem.geometry.axes[0].coarse
     rest = replace(problem.geometry, axes=problem.geometry.axes[1:]).canonical()
     return (replace(problem, geometry=rest, batch=batch),)
@@ -315,5 +315,5 @@ FIRST_AXIS = Form(
     "by first axis",
     {"coarse": axis_to_coarse, "kernel": axis_to_kernel},
     cannot=lambda p: p.rank < 2,
-    parts=_merge_first_axis,
+    parts=merge_first_axis,
 )
