@@ -2,7 +2,8 @@
 
 geometry.py    frozen ints: all that a contraction of any operation needs to know
 finish.py      what follows a sum: bias, residual, activation, the one rounding
-typing.py      names that annotations share; the accepted types, and the type of sums of each
+dtypes.py      the accepted types, and the type of sums of each
+typing.py      names for the types that annotations share
 messages.py    how errors show values
 meshes.py      explicit mesh axes and `shard_map`: the shardings of operands and results
 reshape.py     axes split, merged and moved, shardings kept

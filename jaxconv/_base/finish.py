@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.typing import ACCUMULATION, DType
+from jaxconv._base.dtypes import ACCUMULATION
+from jaxconv._base.typing import DType
 
 
 @dataclass(frozen=True)

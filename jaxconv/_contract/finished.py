@@ -13,6 +13,7 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 from jaxconv._base import meshes
+from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.environment import FORCED
 from jaxconv._base.finish import Activation, Finish, activate, differentiate_by_result
 from jaxconv._base.geometry import Geometry, Slot
@@ -24,7 +25,7 @@ from jaxconv._base.jax_names import (
     jet,
     replace_aval,
 )
-from jaxconv._base.typing import ACCUMULATION, DType, Precision
+from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
 from jaxconv._contract.contractions import contract, register_lowerings
 

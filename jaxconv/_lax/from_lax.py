@@ -26,9 +26,10 @@ from jax import Array, lax
 from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding
 
+from jaxconv._base.dtypes import ACCUMULATION, EIGHT_BITS, INT32
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
 from jaxconv._base.reshape import move_groups, reorder
-from jaxconv._base.typing import ACCUMULATION, EIGHT_BITS, INT32, DType, Shape, Typed
+from jaxconv._base.typing import DType, Shape, Typed
 from jaxconv._contract.contractions import contract
 
 Numbers = lax.ConvDimensionNumbers

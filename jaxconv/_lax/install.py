@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 import jaxconv
-from jaxconv._base import environment, listeners, meshes, typing
+from jaxconv._base import dtypes, environment, listeners, meshes
 from jaxconv._base.environment import FORCED, INSTALLED, Target
 from jaxconv._base.jax_names import (
     Equation,
@@ -214,7 +214,7 @@ def find_mapped(
         return mapped, scope.why_leave("pool") if alone else max_pool.ONE_DEVICE
     if scope.platform == "cpu" and _lax_is_faster(mapped, equation):
         return mapped, FASTER
-    if scope.platform != "cpu" and operands[0].dtype in typing.EIGHT_BITS:
+    if scope.platform != "cpu" and operands[0].dtype in dtypes.EIGHT_BITS:
         return mapped, EIGHT_BITS
     return mapped, scope.why_leave(mapped.result)
 
@@ -225,7 +225,7 @@ def bind_mapped(
     """Make the function of the operands that computes a primitive of lax's."""
     if isinstance(mapped, MaxPool):
         return partial(max_pool.compute, mapped)
-    dtype = typing.canonical(equation.results[0].dtype)
+    dtype = dtypes.canonical(equation.results[0].dtype)
     return partial(compute, mapped, equation.params, dtype, sharding=sharding)
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.listeners import Steps
-from jaxconv._base.typing import ACCUMULATION, Shape, Typed
+from jaxconv._base.typing import Shape, Typed
 from jaxconv._lax.from_lax import EMPTY
 
 #: lax's primitive.

@@ -12,10 +12,11 @@ from typing import Literal
 
 from jax import Array
 
+from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.environment import Target
 from jaxconv._base.finish import Finish
 from jaxconv._base.geometry import OPERANDS, Axis, Geometry, Slot
-from jaxconv._base.typing import ACCUMULATION, DType, Precision, Shape, Typed
+from jaxconv._base.typing import DType, Precision, Shape, Typed
 from jaxconv._lowering import onednn_here
 
 

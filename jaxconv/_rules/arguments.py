@@ -8,8 +8,9 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from jaxconv._base import meshes
+from jaxconv._base.dtypes import ACCUMULATION, canonical
 from jaxconv._base.messages import Refusal, either, shown
-from jaxconv._base.typing import ACCUMULATION, ArrayLike, DType, Shape, Typed, canonical
+from jaxconv._base.typing import ArrayLike, DType, Shape, Typed
 from jaxconv._rules.resolve import Resolved
 
 

@@ -14,9 +14,10 @@ from jax.export import is_symbolic_dim
 
 from jaxconv import _lowering
 from jaxconv._base import listeners
+from jaxconv._base.dtypes import ACCUMULATION, canonical
 from jaxconv._base.listeners import Listener, Lowered
 from jaxconv._base.messages import either, shown
-from jaxconv._base.typing import ACCUMULATION, DType, Typed, canonical
+from jaxconv._base.typing import DType, Typed
 from jaxconv._lax.install import enabled, installed
 from jaxconv._rules import arguments
 from jaxconv._rules.op import OPS

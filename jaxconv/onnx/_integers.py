@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxconv._base.dtypes import INT32
 from jaxconv._base.geometry import Geometry
 from jaxconv._base.messages import Refusal
-from jaxconv._base.typing import INT32, ArrayLike
+from jaxconv._base.typing import ArrayLike
 from jaxconv._contract.contractions import contract
 from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import is_too_large, resolve_sizes

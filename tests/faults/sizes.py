@@ -65,7 +65,7 @@ SIZES = faults(
      ("a transposed convolution is a convolution", ' "dst_shape", transposed=True', ' "dst_shape"'),
     ),
     # Types and arrays
-    ("_base/typing.py",
+    ("_base/dtypes.py",
      ("float16 is summed in float16", "(jnp.float16, jnp.float32)", "(jnp.float16, jnp.float16)"),
     ),
     ("_rules/arguments.py",

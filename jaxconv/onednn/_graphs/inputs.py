@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxconv._base.dtypes import canonical
 from jaxconv._base.messages import shown
-from jaxconv._base.typing import DType, canonical
+from jaxconv._base.typing import DType
 from jaxconv._rules.values import suggestion
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._graphs.kinds import SPECS
