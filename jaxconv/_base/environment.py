@@ -25,7 +25,7 @@ INSTALLED = jax.make_user_context(False)
 class Target:
     """A platform, and the ways of compiling for it that decide what a program may hold."""
 
-    #: None for each platform without a table of its own
+    #: as JAX names it, or None in a rule for all platforms that have no table of their own
     platform: str | None
     #: the devices over which XLA itself splits the program
     devices: int = 1

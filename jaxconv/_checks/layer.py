@@ -20,7 +20,7 @@ Slot = Literal["fine", "kernel", "coarse"]  # as in geometry.py
 
 @dataclass(frozen=True)
 class Layer:
-    """A fine tensor, a kernel and a coarse tensor; each tuple has an int for each spatial axis.
+    """A fine tensor, a kernel and a coarse tensor; `Ints` have an int for each spatial axis.
 
     A convolution makes the coarse tensor from the fine tensor, a transposed convolution the fine
     tensor from the coarse tensor. Shapes are channels last: the kernel's shape is XIO for a
@@ -103,7 +103,7 @@ class Layer:
             return self.batch * math.prod(self.coarse)
         if slot == "coarse":
             return math.prod(self.kernel) * fine
-        # Of a fine pixel, a stride reaches one of so many taps.
+        # Along an axis, the taps that reach one fine pixel are this far apart: stride / gcd.
         axes = zip(self.kernel, self.strides, self.dilations, strict=True)
         return math.prod(-(-k * math.gcd(s, d) // s) for k, s, d in axes) * coarse
 
@@ -113,7 +113,7 @@ def contract(layer: Layer, result: Slot, given: dict[Slot, Array]) -> Array:
     shapes, groups = layer.shapes, layer.groups
     tensors = {slot: np.array(x, np.float64) for slot, x in given.items()}
     out = tensors[result] = np.zeros(shapes[result])
-    # groups first: the last axis of each tensor has the channels of all groups
+    # Views, with groups first: what is written to one of these fills `out`.
     fine, kernel, coarse = (
         np.moveaxis(tensors[slot].reshape(*shape[:-1], groups, -1), -2, 0)
         for slot, shape in shapes.items()

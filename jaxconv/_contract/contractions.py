@@ -103,6 +103,8 @@ def _register(result: Slot) -> None:
         dtype = params["dtype"]
         return replace_aval(first, shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
 
+    # The rules of derivatives and batches leave out `forced`: `contract` reads it where they run.
+
     def transpose(wrt: Slot) -> Any:
         def rule(
             cotangent: Array, first: Array, second: Array, *, forced: Any, **params: Any

@@ -39,7 +39,7 @@ from jaxconv._lax.max_pool import MaxPool
 #: Why a convolution stays with lax though it may have a contraction.
 NOT_INSTALLED = "jaxconv.install() does not hold"
 FASTER = "lax is faster: a weights gradient from one channel to one"
-EIGHT_BITS = "8-bit integers, which are taken over on CPU alone"
+EIGHT_BITS_ELSEWHERE = "8-bit integers, which are taken over on CPU alone"
 
 #: A platform that can be asked for -> JAX's names for it.
 JAX_PLATFORMS = {"cpu": ("cpu",), "gpu": ("cuda", "rocm"), "tpu": ("tpu",)}
@@ -200,7 +200,10 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
 def find_mapped(
     equation: Equation, scope: Scope, target: Target
 ) -> tuple[Mapped | MaxPool | None, str]:
-    """Find the contraction or max pool that a primitive is, if any; and why lax keeps it, or ""."""
+    """Find the contraction or max pool that a primitive of lax's is, if any; and why lax keeps it.
+
+    What has a contraction may be kept, too. The reason is empty if the library takes it over.
+    """
     primitive, operands, (result,), params = equation
     mapped: Mapped | MaxPool | str
     if primitive is max_pool.PRIMITIVE:
@@ -215,7 +218,7 @@ def find_mapped(
     if scope.platform == "cpu" and _lax_is_faster(mapped, equation):
         return mapped, FASTER
     if scope.platform != "cpu" and operands[0].dtype in dtypes.EIGHT_BITS:
-        return mapped, EIGHT_BITS
+        return mapped, EIGHT_BITS_ELSEWHERE
     return mapped, scope.why_leave(mapped.result)
 
 

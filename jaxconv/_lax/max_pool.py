@@ -35,7 +35,7 @@ MAX_TAPS = 64
 #: Most numbers that tell the taps of a window and the gaps between windows apart.
 MAX_NUMBERS = 1 << 30
 
-#: Why a pool stays with lax, and how it is computed else.
+#: Why a pool stays with lax, and how else it is computed.
 SYMBOLIC = "a symbolic extent"
 MANY_TAPS = f"lax compiles faster: over {MAX_TAPS} taps, or {MAX_TAPS // 2} of windows that overlap"
 FAR = "windows far apart"

@@ -4,7 +4,7 @@ problem.py        a contraction in sizes; the records of a form, and of a line o
 normal.py         a problem without taps, pixels and axes that add nothing
 cpu/              a table for each slot: which form when, and why
 gpu.py, tpu.py    a table each, and its own form
-plan.py           from a primitive to a plan, the first line that holds, and to lax
+plan.py           forms for a contraction and its parts; then operations of lax
 force.py          `forced`: a form by name, or those that were measured
 onednn_here.py    whether this process may call oneDNN, and the verdicts of sweeps
 forms/            the forms

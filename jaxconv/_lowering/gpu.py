@@ -29,7 +29,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import OPERANDS, Axis
 from jaxconv._base.reshape import pad
 from jaxconv._lowering.forms import dots, phases, reference, split
-from jaxconv._lowering.problem import Call, Form, Line, Problem, Table, Tables
+from jaxconv._lowering.problem import Call, Form, Line, Problem, Table, Tables, wherever_it_can
 
 #: Work that even padding may cause, in multiples of the needed work.
 MAX_WORK_RATIO = 1.5
@@ -159,7 +159,7 @@ _LINES: Table = (
         _by_tap,
         "cuDNN lacks it for 8-bit integers, or would gather all devices' batch (openxla/xla#47945)",
     ),
-    Line("all others", CUDNN, lambda p: True, "one convolution of cuDNN's"),
+    Line("all others", CUDNN, wherever_it_can, "one convolution of cuDNN's"),
 )
 
 TABLES: Tables = dict.fromkeys(OPERANDS, _LINES)

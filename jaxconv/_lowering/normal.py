@@ -35,7 +35,7 @@ class Trim:
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
-    def pads(self, slot: Slot) -> bool:
+    def leaves_out(self, slot: Slot) -> bool:
         """Whether elements of the tensor in a slot are left out.
 
         An operand is cropped, and a result is padded again.
@@ -55,7 +55,7 @@ class Trim:
         spatial, ends = self.geometry.layout(slot)[2:], dict(self.ends)[slot]
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
-        if self.pads(slot):
+        if self.leaves_out(slot):
             x = pad(x, {at: (*pair, 0) for at, pair in zip(spatial, ends, strict=True)})
         return x
 
@@ -70,7 +70,7 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
     ends = tuple((slot, tuple(left_out[slot] for _, left_out in trimmed)) for slot in OPERANDS)
     trim = Trim(geometry, ends, units)
     normal = replace(problem, geometry=_replace_axes(geometry, _tile_axes(axes), units))
-    return normal, trim if units or any(map(trim.pads, OPERANDS)) else None
+    return normal, trim if units or any(map(trim.leaves_out, OPERANDS)) else None
 
 
 def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:

@@ -1,11 +1,11 @@
 """From a primitive's parameters to a plan, and to lax.
 
-A plan says as data how a contraction is computed; emission follows it and decides nothing.
+A plan says as data how a contraction is computed; emission follows it, and chooses no other form.
 
-Each platform has a table. The first line that holds, and whose form can compute the contraction,
-decides. A form computes a contraction, or rewrites the contraction as others, its parts, which the
-same table plans. So a plan is a tree. The plan follows from sizes alone, before anything is traced:
-`explain` prints the plan, `forced` and `measure` make other plans.
+Each platform has a table, whose first line that holds decides (`Line.holds`). A form computes a
+contraction, or rewrites the contraction as others, its parts, which the same table plans. So a plan
+is a tree. The plan follows from sizes alone, before anything is traced: `explain` prints the plan,
+`forced` and `measure` make other plans.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -146,21 +146,17 @@ def _plan(
     A form that is asked for computes the outermost contractions that it can compute. `inside` an
     isolated form, no part is isolated again. Forms are isolated on CPU only: XLA:GPU fuses well.
     """
-    normal, trim = normalise(problem)
-    if normal.empty:
-        form, why, name = reference.ZEROS, "nothing is summed", ""
-    elif asked is not None and asked.fills(normal):
-        form, why, name, asked = asked, why_asked, "", None
+    taken, trim = normalise(problem)
+    if asked is not None and not taken.empty and asked.fills(taken):
+        form, why, name = asked, why_asked, ""
+        asked = None  # the tables plan the parts
     else:
-        table = TABLES.get(platform, TABLES[None])[normal.result]
-        named = ((f"{normal.result}: {line.name}", line) for line in table)
-        name, line = next((n, line) for n, line in named if n != without and line.holds(normal))
-        form, why = line.form, line.why
+        form, why, name = _choose_form(taken, platform, without)
     if form.any_sizes:
-        normal, trim = problem, None
-    inner = form.arrange(normal)
+        taken, trim = problem, None
+    inner = form.arrange(taken)
     isolate = form.isolated and not inside and platform == "cpu"
-    may_finish = _may_finish(normal, inner, trim)
+    may_finish = _may_finish(taken, inner, trim)
     inner_parts = form.parts(inner)
     if not (form.one_part and may_finish):
         inner_parts = tuple(replace(part, finish=None) for part in inner_parts)
@@ -170,14 +166,25 @@ def _plan(
     by_part = form.one_part and parts[0].problem.finish
     if not (may_finish and (form.finishes(inner) or by_part)):
         inner = replace(inner, finish=None)
-    return Plan(form, why, inner, normal.geometry, trim, parts, isolate, name)
+    return Plan(form, why, inner, taken.geometry, trim, parts, isolate, name)
 
 
-def _may_finish(normal: Problem, inner: Problem, trim: Trim | None) -> bool:
+def _choose_form(normal: Problem, platform: str | None, without: str) -> tuple[Form, str, str]:
+    """Choose a form; say why, and which line decided, if one did."""
+    if normal.empty:
+        return reference.ZEROS, "nothing is summed", ""
+    for line in TABLES.get(platform, TABLES[None])[normal.result]:
+        name = f"{normal.result}: {line.name}"
+        if name != without and line.holds(normal):
+            return line.form, line.why, name
+    raise AssertionError("the last line of each table holds for all contractions")
+
+
+def _may_finish(taken: Problem, inner: Problem, trim: Trim | None) -> bool:
     """Whether there is a finish, the result is whole, and a residual lies as the result does."""
-    moved = normal.geometry.data != inner.geometry.data
+    moved = taken.geometry.data != inner.geometry.data
     still = inner.finish is not None and not (inner.finish.residual and moved)
-    return still and not (trim and trim.pads(inner.result))
+    return still and not (trim and trim.leaves_out(inner.result))
 
 
 def emit_plan(

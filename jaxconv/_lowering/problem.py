@@ -289,6 +289,11 @@ class Form:
         return replace(problem, geometry=geometry)
 
 
+def wherever_it_can(problem: Problem) -> bool:
+    """Always: a line decides about all that its form can compute, as `Form.cannot` says."""
+    return True
+
+
 @dataclass(frozen=True)
 class Line:
     """A line of a table: where `when` holds, `form` computes, for the reason `why`."""
@@ -301,7 +306,11 @@ class Line:
     why: str
 
     def holds(self, problem: Problem) -> bool:
-        """Whether the line decides about a contraction, unless an earlier line does."""
+        """Whether the line decides about a contraction, unless an earlier line does.
+
+        It does if its form can compute the contraction, and `when` holds; but not in a program that
+        XLA splits over devices if the form `gathers`.
+        """
         gathers = self.form.gathers and problem.partitioned
         return self.form.fills(problem) and not gathers and self.when(problem)
 

@@ -14,7 +14,7 @@ from jaxconv._base.reshape import reorder, replace_axes, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import dots, phases, reference
 from jaxconv._lowering.forms.blocks import find_divisor, unless_finite
-from jaxconv._lowering.problem import Call, Form, Line, Problem, Table, Tables
+from jaxconv._lowering.problem import Call, Form, Line, Problem, Table, Tables, wherever_it_can
 
 # Groups of few channels, several at once: bundles as wide as the matrix unit of a TPU.
 #
@@ -196,7 +196,7 @@ _LINES: Table = (
     Line("patches", dots.ONE, _patches, "windows that tile: one dot"),
     Line("few images, to fine", phases.FLIP, _taps, "few images: by the reversed kernel"),
     Line("few images", dots.BY_TAP, _taps, "few images and taps: a dot for each tap"),
-    Line("all others", reference.FORM, lambda p: True, "one convolution"),
+    Line("all others", reference.FORM, wherever_it_can, "one convolution"),
 )
 
 TABLES: Tables = dict.fromkeys(OPERANDS, _LINES)

@@ -1,7 +1,8 @@
 """Parse each user attribute once: its type, length, sign and spelling, or an error message.
 
-Past these functions an attribute is an int, a tuple of ints or one of a few known
-strings. A parsed value may key a cache; a raw value may not, since 1 == 1.0 == True.
+Past these functions an attribute is an int, a tuple of ints, one of a few known strings, a pair of
+precisions or an `Activation`. A parsed value may key a cache; a raw value may not, since
+1 == 1.0 == True.
 """
 
 import operator

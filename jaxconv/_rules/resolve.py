@@ -156,9 +156,9 @@ def _find_sizes(arguments: _Arguments) -> Resolved:
     coarse_channels = weights[kernel.coarse] * (groups if on_fine else 1)
     fine_channels = weights[kernel.fine] * (1 if on_fine else groups)
 
-    # The rule of an operation has its name, and takes extents as src, weights and dst.
+    # A rule takes extents as src, weights and dst.
     sized: list[sizes.Sized] = [
-        getattr(sizes, op.name)(
+        sizes.RULES[op.name](
             arguments.axis(i),
             weights=weights[kernel.spatial[i]],
             **{_forward_name(name): shape[layout.spatial[i]] for name, shape in shapes.items()},

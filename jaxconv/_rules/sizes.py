@@ -187,3 +187,17 @@ def _describe(axis: Axis, high: int, **extents: int) -> str:
         f"{given}kernel {axis.kernel}, stride {axis.stride}, dilation {axis.dilation}, "
         f"pads {axis.pad_low} and {high}"
     )
+
+
+#: The rule of each operation, which has its name.
+RULES: dict[str, Callable[..., Sized]] = {
+    rule.__name__: rule
+    for rule in (
+        convolution,
+        convolution_backward_data,
+        convolution_backward_weights,
+        conv_transpose,
+        conv_transpose_backward_data,
+        conv_transpose_backward_weights,
+    )
+}

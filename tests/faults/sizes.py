@@ -91,7 +91,7 @@ SIZES = faults(
      ("a 16-bit sum is rounded before a bias joins it, and again after",
       " = dtype if rest is None else ACCUMULATION[dtype]", " = dtype"),
      ("a result is finished before it is padded",
-      "return still and not (trim and trim.pads(inner.result))", "return still"),
+      "return still and not (trim and trim.leaves_out(inner.result))", "return still"),
      ("the parts of any form finish their sums", " (form.one_part and may_finish)", " may_finish"),
     ),
     ("_contract/finished.py",

@@ -184,7 +184,7 @@ LIMITS = {
         (im2col, "MIN_BLOCK_BYTES", 0),
         *(
             (im2col, f"MAX_{limit}", 1)
-            for limit in ("TAPS_AT_ONCE", "TAPS_AT_ONCE_NARROW", "READS")
+            for limit in ("TAPS_AT_ONCE_WIDE", "TAPS_AT_ONCE_NARROW", "READS")
         ),
     ],
     "multiply-adds, channels first": [(multiply_adds, "MAX_BLOCK_BYTES", 1 << 10)],

@@ -2,8 +2,8 @@
 
 `to_coarse.py`, `to_fine.py` and `to_kernel.py` have a table for the result in each slot.
 
-The first line that holds, and whose form can compute the contraction, decides. Contractions to the
-fine tensor are mostly rewritten as contractions to the coarse tensor. oneDNN, where jaxlib carries
+The first line that holds decides (`Line.holds`). Contractions to the fine tensor are mostly
+rewritten as contractions to the coarse tensor. oneDNN, where jaxlib carries
 oneDNN, computes what oneDNN is fast at. The last lines of a table are the portable forms.
 
 A form says what it cannot compute, and how it cuts blocks. All else that says what is faster stands

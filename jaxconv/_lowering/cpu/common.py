@@ -4,7 +4,7 @@ import math
 
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import convolution, dots, onednn, reference, rewrite, split
-from jaxconv._lowering.problem import Line, Problem
+from jaxconv._lowering.problem import Line, Problem, wherever_it_can
 
 #: Multiply-adds of a group in float32 that are worth a contraction of its own.
 MIN_GROUP_WORK = 4e6
@@ -108,7 +108,7 @@ SHARDED = Line(
     "split over devices: as lax lowers it, since XLA splits some other convolutions wrongly",
 )
 
-ALL_OTHERS = Line("all-others", convolution.FORM, lambda p: True, "one convolution")
+ALL_OTHERS = Line("all-others", convolution.FORM, wherever_it_can, "one convolution")
 
 
 #: Why lines decide that stand in two tables, each with a condition of its own.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jaxconv._lowering.cpu import common
 from jaxconv._lowering.forms import col2im, phases, split
-from jaxconv._lowering.problem import Line, Problem, Table
+from jaxconv._lowering.problem import Line, Problem, Table, wherever_it_can
 
 
 def _much_data(p: Problem) -> bool:
@@ -58,11 +58,16 @@ TABLE: Table = (
         _few_pixels,
         "few pixels: a dot reads the weights, which are most of the data, as they lie",
     ),
-    Line("stride-1", phases.FLIP, lambda p: True, "a convolution by the reversed kernel"),
+    Line("stride-1", phases.FLIP, wherever_it_can, "a convolution by the reversed kernel"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
     replace(common.SHARDED, when=lambda p: p.partitioned and p.dense),
     Line("spread", phases.SPREAD, _spread, "few channels a group, channels first: as stride 1"),
-    Line("strided", phases.PHASES, lambda p: True, "stride-1 convolutions, one a kind of residues"),
-    Line("tap-by-tap", split.TAPS, lambda p: True, "too many phases"),
+    Line(
+        "strided",
+        phases.PHASES,
+        wherever_it_can,
+        "stride-1 convolutions, one for each kind of residues",
+    ),
+    Line("tap-by-tap", split.TAPS, wherever_it_can, "too many phases"),
     common.ALL_OTHERS,
 )

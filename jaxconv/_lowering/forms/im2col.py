@@ -44,7 +44,7 @@ MIN_CHANNELS = 8
 #: Taps that are read at once, with two axes and 16 bits or few channels, and otherwise; and taps of
 #: an axis, where neighbours are joined first. Axis by axis, few channels and 16 bits take 0.7 to
 #: 0.9 of the time. All others take 1.2 to 1.8 times as long, but a fifth of the time to compile.
-MAX_TAPS_AT_ONCE_NARROW, MAX_TAPS_AT_ONCE, MAX_READS = 9, 64, 16
+MAX_TAPS_AT_ONCE_NARROW, MAX_TAPS_AT_ONCE_WIDE, MAX_READS = 9, 64, 16
 #: Images that a symbolic batch is taken to have.
 SYMBOLIC_IMAGES = 8
 
@@ -122,7 +122,7 @@ def _write_windows(
     begin = start * axis.stride
     windows = lax.dynamic_slice_in_dim(source, begin, axis.reach, axis=spatial[along])
     narrow = source.dtype.itemsize == 2 or source.shape[channel] < MIN_CHANNELS
-    most = MAX_TAPS_AT_ONCE_NARROW if narrow and geometry.rank < 3 else MAX_TAPS_AT_ONCE
+    most = MAX_TAPS_AT_ONCE_NARROW if narrow and geometry.rank < 3 else MAX_TAPS_AT_ONCE_WIDE
     if math.prod(a.kernel for a in axes) <= most:
         block = replace(geometry, axes=tuple(axes))
         reads = [window.read_tap(tap, windows, block) for tap in window.taps(block)]
