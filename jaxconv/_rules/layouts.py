@@ -115,7 +115,8 @@ def _find_misfit(
 def check_first_axis(src: Shape, weights: Shape, groups: int) -> None:
     """Refuse grouped weights of a transposed layer that do not begin with the channels of src.
 
-    The operation reads weights of either axis in groups, where PyTorch and ONNX have one reading.
+    The operation takes weights with either axis of channels divided by the groups, PyTorch and ONNX
+    those with the second.
     """
     if groups > 1 and len(src) > 1 and weights[:1] != src[1:2]:
         rule = f"must have the {src[1]} channels of `src` on its first axis"

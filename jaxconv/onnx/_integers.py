@@ -115,6 +115,7 @@ def _sum(
     if w_zero_point is None:
         return sums
     w_zero = w_zero_point.reshape(-1).astype(jnp.int32) - np.int32(middle)
+    # Weights of ones: the sum of the data in each window, for each group.
     of_group = sum_with(jnp.ones((geometry.groups, *w.shape[1:]), w.dtype))
     of_x = of_group - x_zero * np.int32(math.prod(w.shape[1:]))
     return sums - jnp.repeat(of_x, w.shape[0] // geometry.groups, 1) * per_channel(w_zero)

@@ -45,7 +45,7 @@ class Operator:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     attributes: Mapping[str, Attribute]
-    #: of inputs that have not simply the type of all inputs
+    #: of integers: the types of inputs, which differ
     types: Mapping[str, tuple[str, ...]]
 
     @property

@@ -26,6 +26,8 @@ QUANTIZED_TYPES = ("s8", "u8")
 class KindSpec:
     """How a node of one kind is computed, and what it accepts."""
 
+    #: takes the arrays, in float32 if `of_floats`, and the attributes by name; where the types of
+    #: inputs and outputs differ, the type of the output first
     function: Callable[..., Array]
     inputs: tuple[str, ...] = ("src",)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -212,7 +214,7 @@ def _align_scales(
     """Reshape scales and zero points, as float32, to broadcast to src."""
     zps = [0] * len(scales) if zps is None else zps
     if qtype == "per_tensor":
-        extents, shape = 1, [1] * src.ndim
+        extent, shape = 1, [1] * src.ndim
         meaning = "one entry, since `qtype` is per_tensor"
     else:
         if not -src.ndim <= axis < src.ndim:
@@ -220,11 +222,11 @@ def _align_scales(
                 f"`axis` must be from {-src.ndim} to {src.ndim - 1}, of src of shape "
                 f"{src.shape}; got {axis}"
             )
-        extents = src.shape[axis]
-        shape = [extents if a == axis % src.ndim else 1 for a in range(src.ndim)]
-        meaning = f"{extents} entries, one for each place on axis {axis} of src {src.shape}"
+        extent = src.shape[axis]
+        shape = [extent if a == axis % src.ndim else 1 for a in range(src.ndim)]
+        meaning = f"{extent} entries, one for each place on axis {axis} of src {src.shape}"
     for name, values in {"scales": scales, "zps": zps}.items():
-        if len(values) != extents:
+        if len(values) != extent:
             raise ValueError(f"`{name}` must have {meaning}; got {len(values)}")
     if not all(scale > 0 for scale in scales):
         raise ValueError(f"`scales` must be above 0; got {list(scales)}")
