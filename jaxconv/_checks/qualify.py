@@ -96,14 +96,15 @@ def _run(code: str) -> Verdict:
     more = {"JAXCONV_ONEDNN": onednn_here.ALWAYS, "ONEDNN_VERBOSE": "1", "XLA_FLAGS": flags}
     more |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(x for x in sys.path if x)}
     more |= HEAP_CHECK
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", f"from jaxconv._checks.qualify import *\n{code}"],
         env={k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"} | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    written = _wait(process)
+        errors="replace",
+    ) as process:
+        written = _wait(process)
     if written is None:
         return Verdict(False, "it hangs: a process made no progress")
     out, errors = written
@@ -125,7 +126,6 @@ def _wait(process: subprocess.Popen[str]) -> tuple[str, str] | None:
             used, since = now, passed
         if passed - since > IDLE_SECONDS or used > BUSY_SECONDS:
             process.kill()
-            process.communicate()
             return None
 
 

@@ -61,6 +61,8 @@ def check_attributes(
         if value is attribute.default:
             continue
         _check_type(kind, name, attribute.type, value)
+        if attribute.type == "f32":
+            values[name] = float(value)  # of an int, JAX would make another type
         if attribute.choices and value not in attribute.choices:
             rule = f"the attribute `{name}` must be {either(map(repr, attribute.choices))}"
             got = f"{value!r}{suggestion(value, attribute.choices)}"
@@ -97,8 +99,12 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool) or (is_int(value) and value in (0, 1))
 
 
-def _is_float(value: object) -> bool:
-    return is_int(value) or isinstance(value, float | np.floating)
+def _is_s64(value: Any) -> bool:
+    return is_int(value) and -(2**63) <= value < 2**63
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float | np.floating) or (is_int(value) and abs(value) < 2**128)
 
 
 Check = Callable[[Any], bool]
@@ -116,8 +122,8 @@ def _check_all(check: Check) -> Check:
 _TYPES: dict[str, tuple[str, Check]] = {
     "string": ("a string", lambda value: isinstance(value, str)),
     "bool": ("a bool, or 0 or 1 as in dumps,", _is_bool),
-    "s64": ("an int", is_int),
-    "s64[]": ("a list of ints", _check_all(is_int)),
+    "s64": ("an int", _is_s64),
+    "s64[]": ("a list of ints", _check_all(_is_s64)),
     "f32": ("a number", _is_float),
     "f32[]": ("a list of numbers", _check_all(_is_float)),
 }

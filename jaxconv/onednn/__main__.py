@@ -58,7 +58,8 @@ def run(graph: Graph, inputs: Arrays) -> None:
     outputs = jax.jit(partial(run_graph, graph))(_to_jax(inputs))
     for tensor in graph.outputs:
         x = np.asarray(outputs[tensor.id]).astype(np.float64)
-        print(f"\n{tensor}: from {x.min():.4g} to {x.max():.4g}, mean {x.mean():.4g}")
+        told = f"from {x.min():.4g} to {x.max():.4g}, mean {x.mean():.4g}" if x.size else "empty"
+        print(f"\n{tensor}: {told}")
 
 
 def print_check(graph: Graph, inputs: Arrays) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -207,9 +206,7 @@ def _convolve_causally(
         )
     seen = jnp.concatenate([past, input], axis=2)
     output = convolution(
-        seen, weight, bias, groups=channels, data_format="NCX", weights_format="OIX",
-        precision=precision,
+        seen, weight, bias, activation=None if activation == "none" else activation,
+        groups=channels, data_format="NCX", weights_format="OIX", precision=precision,
     )  # fmt: skip
-    if activation != "none":
-        output = jax.nn.silu(output.astype(jnp.float32)).astype(output.dtype)
     return output, seen[:, :, length:]

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jaxconv._base.typing import DType, Shape
+from jaxconv._base.typing import DType, Extent, Shape
 
 #: The name of a type in a dump -> the type of an array.
 DTYPES: dict[str, DType] = {
@@ -45,8 +45,12 @@ class Tensor:
         return (
             (dtype is None or DTYPES.get(self.dtype, dtype) == dtype)
             and len(shape) == len(self.shape)
-            and all(n < 0 or m < 0 or n == m for n, m in zip(self.shape, shape, strict=True))
+            and all(n < 0 or n == m or _unknown(m) for n, m in zip(self.shape, shape, strict=True))
         )
+
+
+def _unknown(extent: Extent) -> bool:
+    return isinstance(extent, int) and extent < 0
 
 
 @dataclass(frozen=True)

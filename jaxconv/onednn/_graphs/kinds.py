@@ -58,7 +58,12 @@ class KindSpec:
 def _clamp(src: Array, min: float, max: float) -> Array:
     if min > max:
         raise ValueError(f"`min` must be at most `max`; got {min} and {max}")
-    return jnp.clip(src, min, max)
+    # At both ends the derivative is 0, as of relu6.
+    return jnp.where(src <= min, min, jnp.where(src >= max, max, src))
+
+
+def _leaky_relu(src: Array, alpha: float) -> Array:
+    return jnp.where(src > 0, src, alpha * src)  # at 0 the derivative is alpha
 
 
 def _gelu(src: Array, mode: str) -> Array:
@@ -243,7 +248,7 @@ SPECS = {
     "GELU": _unary_spec(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
     "HardSigmoid": _unary_spec(_hard_sigmoid, alpha=REQUIRED_F32, beta=REQUIRED_F32),
     "HardSwish": _unary_spec(jax.nn.hard_swish),
-    "LeakyReLU": _unary_spec(lambda src, alpha: jax.nn.leaky_relu(src, alpha), alpha=REQUIRED_F32),
+    "LeakyReLU": _unary_spec(_leaky_relu, alpha=REQUIRED_F32),
     "Log": _unary_spec(jnp.log),
     "Mish": _unary_spec(jax.nn.mish),
     "Pow": _unary_spec(lambda src, beta: jnp.power(src, beta), beta=REQUIRED_F32),

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -34,6 +35,11 @@ def load_graph(graph: GraphLike) -> Graph:
         raise ValueError("graph: `graph` must list at least one node; got none")
     makers = _find_makers(nodes)
     tensors = _merge_tensors(nodes)
+
+    def merged(listed: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(tensors[tensor.id] for tensor in listed)
+
+    nodes = tuple(replace(n, inputs=merged(n.inputs), outputs=merged(n.outputs)) for n in nodes)
     read = dict.fromkeys(t.id for node in nodes for t in node.inputs)
     given = [i for i in read if i not in makers]
     inputs = _read_ports("input_ports", fields, tensors) or given
