@@ -42,6 +42,8 @@ LOWERING = faults(
      ("multiply-adds take every channel for the first", "(fine, i, 1,", "(fine, 0 * i, 1,"),
     ),
     ("_lowering/forms/window.py",
+     ("one place of an axis is sliced with a stride", "places.step if len(places) > 1 else 1",
+      "places.step"),
      ("multiply-adds read with the dilation of another axis", "(a.dilation * t, a.dilation * t + a",
       "(geometry.axes[0].dilation * t, geometry.axes[0].dilation * t + a"),
     ),

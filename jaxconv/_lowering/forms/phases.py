@@ -24,6 +24,7 @@ from jax import Array, lax
 from jaxconv._base import meshes
 from jaxconv._base.geometry import Axis, Geometry, KernelLayout
 from jaxconv._base.reshape import merge_groups, move_groups, pad, replace_axes, transpose
+from jaxconv._lowering.forms import window
 from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Contractions in one program; a dilated kernel may need more.
@@ -244,7 +245,7 @@ def _taps_by_residue(kernel: Array, kind: Kind, n: int) -> Array:
     if len(kind.first) > MAX_SEPARATE_RESIDUES:
         return jnp.take(kernel, kind.taps, n, mode="clip")
     last = kind.step * (kind.axis.kernel - 1) + 1
-    taps = [lax.slice_in_dim(kernel, t, t + last, kind.step, axis=n) for t in kind.first]
+    taps = [window.slice_box(kernel, [range(t, t + last, kind.step)], [n]) for t in kind.first]
     return jnp.stack(taps, n)
 
 

@@ -299,12 +299,9 @@ def read_slabs(fine: Array, geometry: Geometry) -> list[Array]:
     """Read the slab of each tap of the first axis, with that axis in the batch."""
     a = geometry.axes[0]
     fine = pad(fine, {1: (a.pad_low, a.pad_high, 0)})
-    return [
-        merge_into_batch(
-            lax.slice_in_dim(fine, a.dilation * t, a.dilation * t + a.span, a.stride, axis=1)
-        )
-        for t in range(a.kernel)
-    ]
+    first = range(0, a.dilation * a.kernel, a.dilation)
+    slabs = (window.slice_box(fine, [range(at, at + a.span, a.stride)], [1]) for at in first)
+    return [merge_into_batch(slab) for slab in slabs]
 
 
 def merge_into_batch(x: Array) -> Array:

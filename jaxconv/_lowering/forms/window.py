@@ -42,10 +42,15 @@ def read_tap(tap: Tap, fine: Array, geometry: Geometry) -> Array:
 
 
 def slice_box(x: Array, box: Sequence[range], spatial: Sequence[int]) -> Array:
-    """Slice places along each spatial axis out of a tensor."""
+    """Slice places along each spatial axis out of a tensor.
+
+    One place has no stride: where XLA splits the axis over devices, it takes another place, or
+    refuses the program (JAX 0.10.2 and 0.12).
+    """
     starts, limits, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
     for at, places in zip(spatial, box, strict=True):
-        starts[at], limits[at], strides[at] = places[0], places[-1] + 1, places.step
+        starts[at], limits[at] = places[0], places[-1] + 1
+        strides[at] = places.step if len(places) > 1 else 1
     return lax.slice(x, starts, limits, strides)
 
 
