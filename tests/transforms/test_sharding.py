@@ -248,6 +248,18 @@ def test_of_an_axis_in_parts_one_place_is_read(name, fine, taps, stride, groups,
     forms.assert_equal(found, form.exact_with_gradients(name, a, b, t))
 
 
+@pytest.mark.parametrize("name", ["convolution", "conv_transpose"])
+def test_what_is_spread_and_cropped_of_an_axis_in_parts(name):
+    """By a stride, with more padding than the kernel reaches: XLA would end the process."""
+    form = forms.Form((12,), (1,), (2,), (1,), (1,), (2,), (4, 3), batch=2)
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:4])
+    tensors = forms.operands(form, name)
+    specs = [P(None, "d") if slot == "coarse" else P() for slot in forms.ROLES[name]]
+    run = partial(forms.with_gradients, form.op(name))
+    found, _ = run_sharded(mesh, specs, run, *tensors)
+    forms.assert_equal(found, form.exact_with_gradients(name, *tensors))
+
+
 @pytest.mark.parametrize(("groups", "name"), [(1, "convolution"), (2, "conv_transpose")])
 def test_strided_and_spatially_sharded(groups, name):
     form = replace(SPATIAL, fine=(33, 6), strides=(2, 1), pads_begin=(0, 1), groups=groups)

@@ -44,16 +44,19 @@ def convolve(
     """Convolve a fine tensor with a kernel, along these axes, as lax does.
 
     An axis that is cropped, and padded at its end, is cropped before: in one convolution that does
-    both, XLA:CPU reads beyond the data, and computes with other memory (openxla/xla#48713).
+    both, XLA:CPU reads beyond the data, and computes with other memory (openxla/xla#48713). So is
+    one that is cropped and spread: where XLA splits it over devices, it ends the process.
     """
     padding = list(padding or [(a.pad_low, a.pad_high) for a in axes])
     lhs_dilation = lhs_dilation or [1] * len(axes)
     for n, ((low, high), dilation) in enumerate(zip(padding, lhs_dilation, strict=True)):
-        if low < 0 < high and dilation == 1:
+        if low < 0 and (high > 0 or dilation > 1):
             at = numbers.lhs_spec[2 + n]
-            beyond = min(lhs.shape[at] + low, 0)  # cropped of the padding, too
-            lhs = lax.slice_in_dim(lhs, min(-low, lhs.shape[at]), None, axis=at)
-            padding[n] = (0, high + beyond)
+            places = -(low // dilation)
+            left = lhs.shape[at] - places
+            beyond = min((left - 1) * dilation + 1, 0)  # cropped of the padding, too
+            lhs = lax.slice_in_dim(lhs, min(places, lhs.shape[at]), None, axis=at)
+            padding[n] = (low + places * dilation, high + beyond)
     out: Array = PRIMITIVE.bind(
         lhs,
         rhs,
