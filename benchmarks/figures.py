@@ -1,4 +1,4 @@
-"""`python -m benchmarks.figures README.md`: its tables of figures, written from result files.
+"""`python -m benchmarks.figures PAGE.md`: its tables of figures, written from result files.
 
 What stands between two comments is replaced by a table of the files that the first one names,
 relative to the document:
