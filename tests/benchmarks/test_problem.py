@@ -54,12 +54,8 @@ def test_a_list_of_problems(tmp_path):
         "--mode=P --deconv\n"
         'ic4ih4oc3kh2sh2n"two" --conv ic1iw5oc2kw3n"three"\n'
     )
-    layers = list(problem.read_file(str(path)))
-    assert [(x.name, x.family) for x in layers] == [
-        ("one", "conv"),
-        ("two", "deconv"),
-        ("three", "conv"),
-    ]
+    layers = [(x.name, x.family) for x in problem.read_file(str(path))]
+    assert layers == [("one", "conv"), ("two", "deconv"), ("three", "conv")]
     path.write_text("ic3ih8oc4kh3\nic3ih8oc4qh3\n")
     with pytest.raises(SystemExit, match=r"list:2: (?s:.)*\^"):
         list(problem.read_file(str(path)))

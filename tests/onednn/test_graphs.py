@@ -160,25 +160,21 @@ def test_a_shape_is_an_input_or_the_output_s_own(kind, how):
         np.testing.assert_array_equal(way(arrays)[4], expected, strict=True)
 
 
-@pytest.mark.parametrize("undefined", [{"dtype": "undef"}, {}])
-def test_what_another_node_says_of_a_tensor_holds_where_it_is_made(undefined):
+def test_what_another_node_says_of_a_tensor_holds_where_it_is_made():
     """The sum, 257, is no bfloat16."""
     window = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
-    shape = [1, 1, 1] if undefined else [-1, -1, -1]
     inputs = [tensor(0, 1, 1, 2, dtype="bf16"), tensor(1, 1, 2, 1, dtype="bf16")]
     made = graph(
-        node(0, "Convolution", inputs, tensor(2, *shape, **undefined), **window),
+        node(0, "Convolution", inputs, tensor(2, -1, -1, -1, dtype="undef"), **window),
         node(1, "ReLU", [tensor(2, 1, 1, 1)], tensor(3, -1, -1, -1)),
         output_ports=[2, 3],
     )
-    x, w = jnp.bfloat16([[[256, 1]]]), jnp.ones((1, 2, 1), jnp.bfloat16)
-    found = onednn.run_graph(made, [x, w])
-    assert [(y.dtype, y.item()) for y in found.values()] == [(jnp.float32, 257)] * 2
+    arrays = [jnp.bfloat16([[[256, 1]]]), jnp.ones((1, 2, 1), jnp.bfloat16)]
+    found = onednn.run_graph(made, arrays).values()
+    assert [(y.dtype, y.item()) for y in found] == [(jnp.float32, 257)] * 2
     made["graph"][1]["inputs"] = [tensor(2, 1, 1, 7)]
-    error = r"node 0 'CONVOLUTION_0' \(Convolution\): the output must be 2: f32 \(1, 1, 7\); got"
-    if not undefined:
-        with pytest.raises(ValueError, match=error):
-            onednn.run_graph(made, [x, w])
+    with pytest.raises(ValueError, match=r"the output must be 2: f32 \(1, 1, 7\); got float32"):
+        onednn.run_graph(made, arrays)
 
 
 def test_a_shape_is_random_in_no_way():

@@ -154,26 +154,6 @@ def test_what_does_not_fit_the_operation_is_computed_in_the_chain():
     np.testing.assert_array_equal(found, evaluate(read, arrays)[11])
 
 
-KINKS = [("ReLU", {}, 0), ("LeakyReLU", {"alpha": 0.25}, 0), ("Elu", {"alpha": 0.5}, 0)]
-KINKS += [("Clamp", {"min": 0.0, "max": 6.0}, at) for at in (0, 6)]
-
-
-@pytest.mark.parametrize(("kind", "attributes", "at"), KINKS)
-def test_the_derivative_at_a_kink_is_the_same_alone_and_joined(kind, attributes, at):
-    t = {i: (i, 1, 1, 1, 1) for i in range(4)}
-    convolution = convolve(100, t[0], t[2], t[1][1:])
-    read = onednn.load_graph(graph(convolution, follow(1, kind, [t[2]], t[3], **attributes)))
-    given = {i: jnp.zeros(shape) for i, *shape in ((200, 1, 1, 1, 1), (300, 1))}
-    given[200] += 1
-
-    def run(function, x):
-        return function(read, given | {0: x})[3].sum()
-
-    x = jnp.full((1, 1, 1, 1), float(at))
-    joined, alone = (jax.grad(partial(run, f))(x) for f in (onednn.run_graph, evaluate))
-    assert joined.item() == alone.item() == attributes.get("alpha", 0)
-
-
 def convolve(number, src, dst, taps, **attributes):
     """A node of a convolution with a bias; tensors are pairs of an id and a shape."""
     same = {"strides": [1, 1], "pads_begin": [0, 0], "pads_end": [0, 0], "dilations": [1, 1],
