@@ -155,7 +155,8 @@ def install_as_told(mode: str) -> None:
 
         def report_at_exit() -> None:
             profiling.__exit__(None, None, None)
-            print(report, file=sys.stderr)  # the stderr of then: pytest's ends
+            if sys.stderr:  # that of then: pytest's ends
+                print(report, file=sys.stderr)
 
         atexit.register(report_at_exit)
     install()

@@ -4,7 +4,6 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TextIO
 
@@ -57,6 +56,8 @@ def time_both(
 
 def call_in_thread(wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a thread, where the caller's contexts do not hold; on CPU."""
+    # Not above: it cannot be imported once Python's main thread has ended, and reports can be made.
+    from concurrent.futures import ThreadPoolExecutor
 
     def call() -> Any:
         with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(wide):

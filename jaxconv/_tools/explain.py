@@ -77,8 +77,8 @@ def explain(
     A form that `jaxconv.forced` forces is explained as such.
 
     Any other function, a training step, say, is lowered, and neither compiled nor run: the result
-    is the report of :func:`jaxconv.profile` around that. Where :func:`jaxconv.install` does not
-    hold, the convolutions of lax are explained as if it did.
+    is the report of :func:`jaxconv.profile` around that. Where :func:`jaxconv.install` holds on
+    no platform, the convolutions of lax are explained as if it held on CPU.
 
     Args:
       op: one of the six operations, or its name; or a function, jitted or not.

@@ -4,7 +4,7 @@ import csv
 import os
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,8 @@ def profile() -> Iterator[Report]:
         with listeners.listening(Listener(lambda: True, report._hear)):
             yield report
     finally:
-        jax.monitoring.unregister_event_duration_listener(report._time)
+        with suppress(AssertionError):  # somebody has cleared all of JAX's listeners
+            jax.monitoring.unregister_event_duration_listener(report._time)
 
 
 # In a notebook.

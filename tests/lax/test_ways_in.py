@@ -87,12 +87,16 @@ print(time.process_time() - start)
 
 
 def test_the_variable_profiles(path):
-    """On the stderr of the end: pytest, say, closes the one that it puts in its place."""
+    """On the stderr of the end, which may be that of a thread; pytest, say, closes its own."""
     code = f"""
-import contextlib, io
+import contextlib, io, threading
 {TAKEN}
-with io.StringIO() as other, contextlib.redirect_stderr(other):
-    print(taken())
+def work():
+    threading.main_thread().join()
+    with io.StringIO() as other, contextlib.redirect_stderr(other):
+        print(taken())
+
+threading.Thread(target=work).start()
 """
     ran = python("-c", code, path=path, told="profile")
     assert ran.stdout == "True\n"
