@@ -82,7 +82,8 @@ RULES = faults(
       " import FORCED, Target\n\nimport jax\nINSTALLED = jax.make_user_context(False)\n"),
      ("install by variable: the report goes to the stderr of the start",
       "() -> None:\n            profiling.__exit__(None, None, None)\n"
-      "            print(report, file=sys.stderr)",
+      "            if sys.stderr:  # that of then: pytest's ends\n"
+      "                print(report, file=sys.stderr)",
       "(to: Any = sys.stderr) -> None:\n            profiling.__exit__(None, None, None)\n"
       "            print(report, file=to)"),
      ("install(only=) takes over all directions", "DIRECTIONS[slot] not in self.only", "False"),
