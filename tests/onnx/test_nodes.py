@@ -10,6 +10,7 @@ import pytest
 import jaxconv
 from jaxconv.onnx import apply, apply_node
 from tests.support import oracle
+from tests.support.activations import FORMULAS
 from tests.support.peers import bytes_of, integers
 
 OIX = {"data_format": "NCX", "weights_format": "OIX"}
@@ -107,11 +108,7 @@ def test_gradients_of_floats(rng):
     x, w = integers(rng, (1, 2, 5)), integers(rng, (2, 3, 3))
     attributes = {"strides": [2], "pads": [1, 0]}
     window = {"strides": 2, "pads_begin": 1, "pads_end": 0, "data_format": "NCX"}
-
-    def node(x, w):
-        return apply("ConvTranspose", attributes, [x, w])
-
-    y, pull = jax.vjp(node, x, w)
+    y, pull = jax.vjp(lambda x, w: apply("ConvTranspose", attributes, [x, w]), x, w)
     found = pull(cotangent := jnp.asarray(integers(rng, y.shape)))
     window["weights_format"] = "IOX"
     expected = (
@@ -133,6 +130,10 @@ def test_a_sequence_in_steps_is_the_whole(rng):
     np.testing.assert_array_equal(state, last)
     right = oracle.convolution(x, w, b, groups=3, pads_begin=3, **OIX)
     np.testing.assert_array_equal(whole, right)
+    with jax.enable_x64(True):
+        given = [np.float64(v) for v in (x, w, b)]
+        gated, _ = apply("CausalConvWithState", {"activation": "silu"}, given)
+    np.testing.assert_allclose(gated, FORMULAS["silu"](right), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
