@@ -100,12 +100,13 @@ class Layer:
         """Count the products that an element of this tensor sums at most, as a result."""
         fine, coarse = (c // self.groups for c in self.channels)
         if slot == "kernel":
-            return self.batch * math.prod(self.coarse)
+            return self.batch * math.prod(_each(min, self.coarse, self.fine))
         if slot == "coarse":
-            return math.prod(self.kernel) * fine
+            return math.prod(_each(min, self.kernel, self.fine)) * fine
         # Along an axis, the taps that reach one fine pixel are this far apart: stride / gcd.
-        axes = zip(self.kernel, self.strides, self.dilations, strict=True)
-        return math.prod(-(-k * math.gcd(s, d) // s) for k, s, d in axes) * coarse
+        sizes = (self.kernel, self.strides, self.dilations)
+        reach = _each(lambda k, s, d: -(-k * math.gcd(s, d) // s), *sizes)
+        return math.prod(_each(min, reach, self.coarse)) * coarse
 
 
 def contract(layer: Layer, result: Slot, given: dict[Slot, Array]) -> Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxconv._base.finish import FUNCTIONS
 from jaxconv._base.typing import DType
 from jaxconv._rules.layouts import DATA_FORMATS
 from jaxconv._rules.values import NO_DEFAULT, Attribute
@@ -60,10 +61,6 @@ def _clamp(src: Array, min: float, max: float) -> Array:
         raise ValueError(f"`min` must be at most `max`; got {min} and {max}")
     # At both ends the derivative is 0, as of relu6.
     return jnp.where(src <= min, min, jnp.where(src >= max, max, src))
-
-
-def _leaky_relu(src: Array, alpha: float) -> Array:
-    return jnp.where(src > 0, src, alpha * src)  # at 0 the derivative is alpha
 
 
 def _gelu(src: Array, mode: str) -> Array:
@@ -248,7 +245,7 @@ SPECS = {
     "GELU": _unary_spec(_gelu, mode=Attribute("string", "gelu_erf", ("gelu_erf", "gelu_tanh"))),
     "HardSigmoid": _unary_spec(_hard_sigmoid, alpha=REQUIRED_F32, beta=REQUIRED_F32),
     "HardSwish": _unary_spec(jax.nn.hard_swish),
-    "LeakyReLU": _unary_spec(_leaky_relu, alpha=REQUIRED_F32),
+    "LeakyReLU": _unary_spec(FUNCTIONS["leaky_relu"].compute, alpha=REQUIRED_F32),
     "Log": _unary_spec(jnp.log),
     "Mish": _unary_spec(jax.nn.mish),
     "Pow": _unary_spec(lambda src, beta: jnp.power(src, beta), beta=REQUIRED_F32),
