@@ -300,19 +300,19 @@ class Line:
 
     name: str
     form: Form
-    #: asked only about problems that the form can compute (see `holds`), in the layouts that the
-    #: caller has, or the form whose part it is
+    #: asked before the form is (see `holds`), in the layouts that the caller has, or the form whose
+    #: part it is
     when: Callable[[Problem], bool]
     why: str
 
     def holds(self, problem: Problem) -> bool:
         """Whether the line decides about a contraction, unless an earlier line does.
 
-        It does if its form can compute the contraction, and `when` holds; but not in a program that
+        It does if `when` holds, and its form can compute the contraction; but not in a program that
         XLA splits over devices if the form `gathers`.
         """
         gathers = self.form.gathers and problem.partitioned
-        return self.form.fills(problem) and not gathers and self.when(problem)
+        return self.when(problem) and not gathers and self.form.fills(problem)
 
 
 #: The lines for one slot, in order; and the tables of a platform.

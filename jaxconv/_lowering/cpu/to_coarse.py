@@ -31,6 +31,8 @@ def _much_data(p: Problem) -> bool:
 
     Multiply-adds pad the planes. If they are transposed, a large result maps as many itself.
     """
+    if not p.counted:
+        return False
     multiplied = p.depthwise and p.rank > 1 and not onednn.may_call(p)
     if multiplied and p.channels_last and not p.phase:
         return p.bytes_of_data > split.MAX_COARSE_BYTES
@@ -48,9 +50,9 @@ MAX_DOT_PIXELS = 14 * 14
 
 
 def _one_dot(p: Problem) -> bool:
-    """Whether there is one group, and a dot beats oneDNN, of one tap, or windows that tile.
+    """Whether there is one group, and a dot beats oneDNN, if of one tap, or of windows that tile.
 
-    Other windows the form cannot compute, so that they are not asked about.
+    Other windows the form cannot compute.
     """
     if not p.dense:
         return False

@@ -89,6 +89,8 @@ def _rows(p: Problem) -> bool:
 
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, or read again and again; the form knows how much is too much."""
+    if not p.counted:
+        return False
     copied = not p.channels_last and p.rank > 1 and not p.tiles
     # Multiply-adds pad the fine tensor, and copy both to float32; to map new pages takes longest.
     copies = p.bytes_of_data if p.bits == 16 else 4 * math.prod(p.shape("fine"))
