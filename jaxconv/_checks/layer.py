@@ -148,5 +148,5 @@ def _meet(
     first = max(0, -(offset // stride))
     last = min(coarse - 1, (fine - 1 - offset) // stride)
     count = max(0, last - first + 1)
-    start = stride * first + offset if count else 0
+    start = stride * first + offset
     return slice(start, start + stride * count, stride), slice(first, first + count)

@@ -48,7 +48,7 @@ class Trim:
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
-        return lax.squeeze(x, [spatial[n] for n in self.units]) if self.units else x
+        return lax.squeeze(x, [spatial[n] for n in self.units])
 
     def pad_result(self, slot: Slot, x: Array) -> Array:
         """Pad the result to full size with zeros."""

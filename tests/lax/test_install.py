@@ -43,15 +43,19 @@ def test_one_platform_is_taken_over(platform):
             for name in names
         }
 
-    def groups(x, k):
-        return conv(x, k, (2, 1), groups=2)
+    def pooled(x, k):
+        pooling = -np.inf, lax.max, (1, 2, 2, 1), (1, 1, 1, 1), "VALID"
+        pool = jax.grad(lambda y: lax.reduce_window(y, *pooling).sum())
+        return pool(conv(x, k, (2, 1), groups=2))
 
-    before = texts(groups)
+    before = texts(pooled)
     jaxconv.install(platform)
-    after = texts(groups)
+    after = texts(pooled)
     assert {name for name in after if after[name] != before[name]} == {*PLATFORMS[platform]}
+    pools = {name for name in after if "select_and_scatter" in after[name]}
+    assert pools == after.keys() - ({"cpu"} & {platform}), "pools, on CPU alone"
     jaxconv.uninstall()
-    assert texts(groups) == before
+    assert texts(pooled) == before
 
 
 def lowered():

@@ -28,6 +28,7 @@ EACH = 12  # calls in one program
 def of_one(call, dtype=np.float32, limit=4):
     """Arguments, a cotangent, and what the oracle makes of them."""
     lhs, rhs = integers(call.lhs, 1, dtype, limit), integers(call.rhs, 2, dtype, limit)
+    limit = min(limit, 4)  # JAX rounds a wide cotangent to the operands' type
     expected = lax_oracle.gradients(call, lhs, rhs, lambda s: integers(s, 3, np.float64, limit))
     return (lhs, rhs, integers(expected[0].shape, 3, dtype, limit)), expected
 
@@ -147,11 +148,9 @@ TYPES = {
 @each("types", TYPES, slow=("float16",))
 def test_types(types):
     dtype, wider = types
-    calls = [lax_oracle.drawn(seed) for seed in (3, 5, 14)]
-    calls = [
-        lax_oracle.Call(c.lhs, c.rhs, c.arguments | {"preferred_element_type": wider})
-        for c in calls
-        for _ in BOTH
-    ]
+    drawn = (lax_oracle.drawn(seed) for seed in (3, 13, 14) for _ in BOTH)
+    wide = {"preferred_element_type": wider}
+    calls = [lax_oracle.Call(c.lhs, c.rhs, c.arguments | wide) for c in drawn]
+    limit = 2**13 if jnp.float64 in types else 1  # products that float32 does not hold
     with jax.enable_x64(jnp.float64 in types):
-        assert sum(check(calls, dtype=dtype, limit=1).values()) == 3 * len(calls)
+        assert sum(check(calls, dtype=dtype, limit=limit).values()) == 3 * len(calls)

@@ -42,12 +42,13 @@ POOL = [
 
 
 @cache
-def claimed(form, slot, count):
-    """Problems that a form claims, of different kinds first."""
-    found = [p for p in POOL if claims(p, slot, form)]
+def claimed(form, slot, first=0, ranks=(1, 2, 3)):
+    """A few problems that a form claims, of different kinds first; if none, skip the test."""
+    found = [p for p in POOL if p.rank in ranks and claims(p, slot, form)]
     kinds = [NAMES.get(p, kind(p)) for p in found]
     at = sorted(range(len(found)), key=lambda n: kinds[:n].count(kinds[n]))
-    return [found[n] for n in at[:count]]
+    few = [found[n] for n in at[first : first + FEW]]
+    return few or pytest.skip(f"{form} claims none of these to {slot}")
 
 
 def check(form, slot, problems, dtype=np.float32, limit=3, result=None):
@@ -70,10 +71,7 @@ def check(form, slot, problems, dtype=np.float32, limit=3, result=None):
 @pytest.mark.parametrize("slot", SLOTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_exact(form, slot):
-    problems = claimed(form, slot, FEW)
-    if not problems:
-        pytest.skip(f"{form} claims none to {slot}")
-    check(form, slot, problems)
+    check(form, slot, claimed(form, slot))
 
 
 def turn(layout, x):
@@ -86,9 +84,7 @@ def turn(layout, x):
 @pytest.mark.parametrize("form", FORMS)
 def test_exact_where_columns_lie_before_rows(form, slot):
     """In the kernel, or in the data, as dimension numbers of lax may have it."""
-    problems = [p for p in claimed(form, slot, 4 * FEW) if p.rank > 1][:FEW]
-    if not problems:
-        pytest.skip(f"{form} claims none of several axes to {slot}")
+    problems = claimed(form, slot, ranks=(2, 3))
     drawn = [tensors(p, 3) for p in problems]
 
     def compute(problem, turned, of):
@@ -211,13 +207,9 @@ def several(problem):
 
 
 def test_every_form_claims_something():
-    for form in FORMS:
-        if form == "onednn" and _lowering.why_unavailable():
-            continue
-        if form == "by block":  # of more data than tests have: `test_exact_in_blocks`
-            continue
-        if form == "in float32":  # of narrow types: `test_integers.py`, and 16 bits below
-            continue
+    # More data than here: `test_exact_in_blocks`. Narrow types: `test_integers.py`, and below.
+    elsewhere = {"by block", "in float32", *["onednn"] * bool(_lowering.why_unavailable())}
+    for form in set(FORMS) - elsewhere:
         assert any(claims(p, slot, form) for p in POOL for slot in SLOTS), form
 
 
@@ -225,10 +217,7 @@ def test_every_form_claims_something():
 @pytest.mark.parametrize("slot", SLOTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_exact_at_length(form, slot):
-    problems = claimed(form, slot, 2 * FEW)[FEW:]
-    if not problems:
-        pytest.skip(f"{form} claims no more to {slot}")
-    check(form, slot, problems)
+    check(form, slot, claimed(form, slot, first=FEW))
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])

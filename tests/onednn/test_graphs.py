@@ -252,10 +252,6 @@ def test_a_name_that_several_nodes_have_tells_of_no_input():
     np.testing.assert_array_equal(found[4], x**3)
 
 
-def changed(node, **more):
-    return {**node, **more}
-
-
 @pytest.mark.parametrize(
     ("message", "made", "error"),
     [
@@ -263,22 +259,26 @@ def changed(node, **more):
         (r"graph: it must be a path, JSON text or a dict .* got \[\] \(list\)", [], TypeError),
         (r"graph: `graph` must be a list; got None", {"nodes": []}, TypeError),
         (r"graph: `graph` must list at least one node; got none", {"graph": []}, ValueError),
-        (r"graph: node number 0: `kind` must be a string", graph(changed(RELU, kind=3)), TypeError),
+        (r"graph: node number 0: `kind` must be a string", graph(RELU | {"kind": 3}), TypeError),
         (r"node 2 'RELU_2' \(ReLU\): `attrs` must be a dict by name; got \[\]",
-         graph(changed(RELU, attrs=[])), TypeError),
+         graph(RELU | {"attrs": []}), TypeError),
         (r"node 2 'RELU_2' \(ReLU\): outputs: tensor 1: `dtype` must be f32, bf16, .* or undef; "
-         r"got 'f64'", graph(changed(RELU, outputs=[tensor(1, 2, dtype="f64")])), ValueError),
+         r"got 'f64'", graph(RELU | {"outputs": [tensor(1, 2, dtype="f64")]}), ValueError),
+        (r"node 2 'RELU_2' \(ReLU\): inputs: a tensor must be a dict with an `id`, an int; got 1",
+         graph(RELU | {"inputs": [1]}), TypeError),
         (r"node 2 'RELU_2' \(ReLU\): inputs: tensor 1: `shape` must be a list of ints; got 'ab'",
-         graph(changed(RELU, inputs=[tensor(1, 2) | {"shape": "ab"}])), TypeError),
+         graph(RELU | {"inputs": [tensor(1, 2) | {"shape": "ab"}]}), TypeError),
         (r"node 2 'AGAIN' \(ReLU\): the ids of nodes must differ; got that of node 2 'RELU_2'",
-         graph(RELU, changed(RELU, name="AGAIN")), ValueError),
+         graph(RELU, RELU | {"name": "AGAIN"}), ValueError),
         (r"node 3 'RELU_2' \(ReLU\): tensor 9 is computed by node 2 'RELU_2' \(ReLU\) too",
-         graph(RELU, changed(RELU, id=3)), ValueError),
+         graph(RELU, RELU | {"id": 3}), ValueError),
         (r"node 7 .*: a tensor must be the same in all nodes; got 3: f32 \(2, 6, 3, 6\), but 3: "
          r"bf16 \(2, 6, 3, 6\)",
-         graph(changed(RELU, inputs=[tensor(3, *COARSE, dtype="bf16")]), CONVOLUTION), ValueError),
+         graph(RELU | {"inputs": [tensor(3, *COARSE, dtype="bf16")]}, CONVOLUTION), ValueError),
         (r"graph: `output_ports` must be ids of tensors \(0, 1, 3, 9\); got 5",
          TWO | {"output_ports": [5]}, ValueError),
+        (r"graph: `input_ports` has tensor 3, which node 7 .* computes",
+         TWO | {"input_ports": [0, 1, 3]}, ValueError),
         (r"graph: `input_ports` must be a list of ids", TWO | {"input_ports": "0"}, TypeError),
         (r"graph: nodes must not form a cycle; got node 0 'ABS_0' \(Abs\) -> node 1 "
          r"'ABS_1' \(Abs\) -> node 0|graph: nodes must .* got node 1 .* node 0 .* node 1",
@@ -295,20 +295,20 @@ def test_wrong_graphs(message, made, error):
     ("message", "made"),
     [
         (r"the kind must be Convolution, .* or Dequantize; got 'Relu'; did you mean 'ReLU'\?$",
-         changed(RELU, kind="Relu")),
-        (r"the outputs must be 1; got 0$", changed(RELU, outputs=[])),
-        (r"the inputs must be src; got 2$", changed(RELU, inputs=[DST, DST])),
-        (r"the attribute `alpha` is required; got none$", changed(RELU, kind="Elu")),
+         RELU | {"kind": "Relu"}),
+        (r"the outputs must be 1; got 0$", RELU | {"outputs": []}),
+        (r"the inputs must be src; got 2$", RELU | {"inputs": [DST, DST]}),
+        (r"the attribute `alpha` is required; got none$", RELU | {"kind": "Elu"}),
         (r"the attributes are alpha; got 'alfa'; did you mean 'alpha'\?$",
-         changed(RELU, kind="Elu", attrs={"alfa": 1})),
+         RELU | {"kind": "Elu", "attrs": {"alfa": 1}}),
         (r"the attribute `alpha` must be a number \(f32\); got 'a' \(str\)$",
-         changed(RELU, kind="Elu", attrs={"alpha": "a"})),
+         RELU | {"kind": "Elu", "attrs": {"alpha": "a"}}),
         (r"the output must be 9: f32 \(2, 6, 3\); got float32 \(2, 6, 3, 6\)$",
-         changed(RELU, outputs=[tensor(9, 2, 6, 3)])),
+         RELU | {"outputs": [tensor(9, 2, 6, 3)]}),
         (r"the type of the output must be f32, bf16 or f16; got int8$",
-         changed(RELU, outputs=[tensor(9, *COARSE, dtype="s8")])),
+         RELU | {"outputs": [tensor(9, *COARSE, dtype="s8")]}),
         (r"the type of src must be s8 or u8; got float32$",
-         changed(RELU, kind="Dequantize", attrs={"scales": [1.0]})),
+         RELU | {"kind": "Dequantize", "attrs": {"scales": [1.0]}}),
     ],
 )  # fmt: skip
 def test_errors_name_the_node(message, made):

@@ -40,7 +40,7 @@ CASES = {
     "HardSigmoid": ("HardSigmoid", [X], {"alpha": 0.25, "beta": 0.375}),
     "LeakyReLU": ("LeakyReLU", [X], {"alpha": 0.125}),
     "Pow": ("Pow", [POSITIVE], {"beta": 1.5}),
-    "Pow of what is negative": ("Pow", [X], {"beta": 3.0}),
+    "Pow of what is negative": ("Pow", [X], {"beta": 3}),
     "SoftPlus beta": ("SoftPlus", [X], {"beta": 2.0}),
     "SoftPlus of -beta": ("SoftPlus", [X], {"beta": -1.0}),
     "Add": ("Add", [X, Y], {"auto_broadcast": "numpy"}),
@@ -68,7 +68,7 @@ CASES = {name: (k, x, a, FORMULAS[k](*x, **a)) for name, (k, x, a) in CASES.item
         "StaticReshape", [X], {"shape": [3, -1, 4], "special_zero": False}, X.reshape(3, 10, 4),
     ),
     "StaticReshape with 0": (
-        "StaticReshape", [X], {"shape": [0, 12, 0 + 5], "special_zero": True}, X.reshape(2, 12, 5),
+        "StaticReshape", [X], {"shape": [0, 3, 4, 5, 1], "special_zero": True}, X[..., None],
     ),
     "StaticTranspose": (
         "StaticTranspose", [X], {"order": [0, 2, -1, 1]}, X.transpose(0, 2, 3, 1),

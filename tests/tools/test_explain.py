@@ -1,5 +1,6 @@
 """What `explain` says: the form in use, why, and the costs."""
 
+import re
 from dataclasses import replace
 
 import jax
@@ -70,7 +71,7 @@ def test_it_reads_well():
     first, step, *_, costs = text.splitlines()
     assert first == "convolution to (2, 8, 8, 32)"
     assert step.startswith("  onednn: ") or step.startswith("  dot: ")
-    assert costs.startswith("  0.1 MFLOP, 0.0 MiB in and out, temporary memory")
+    assert re.match(r"  0.1 MFLOP, 0.0 MiB in and out, temporary memory \d+\.\d MiB$", costs)
 
 
 def test_the_second_reading_of_transposed_weights():
@@ -142,8 +143,9 @@ def test_what_is_no_operation_is_said_of_explain():
 
 def test_attributes_of_a_function_are_not_traced():
     report = jaxconv.explain(
-        jaxconv.torch.conv1d, np.ones((1, 2, 9)), np.ones((3, 2, 3)), padding=1
-    )
+        lambda x, dtype, **pads: jaxconv.torch.conv1d(x, np.ones((3, 2, 3), dtype), **pads),
+        np.ones((1, 2, 9), "f"), dtype="f", padding=1,
+    )  # fmt: skip
     assert [row.result for row in report.rows] == ["float32[1,3,9]"]
 
 

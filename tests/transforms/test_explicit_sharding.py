@@ -8,6 +8,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import jaxconv
 from tests.support import forms
 from tests.support.programs import collectives
 
@@ -268,6 +269,8 @@ def test_arrays_on_two_meshes_are_refused():
                 f"convolution: all arrays must be on one mesh; got `src` on {here}, "
                 f"`{last}` on {OTHER.abstract_mesh}. "
             )
+    with pytest.raises(ValueError, match=r"conv: all .* got `lhs` on .*, `rhs` on "):
+        jaxconv.lax.conv(place(x, ["d"]), there(x, ["other"]), (1, 1), "SAME")
 
 
 @pytest.mark.parametrize(

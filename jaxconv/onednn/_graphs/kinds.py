@@ -155,7 +155,7 @@ def _batch_norm(src: Array, *vectors: Array, epsilon: float, data_format: str) -
 
 def _reshape(src: Array, shape: Sequence[int], special_zero: bool) -> Array:
     wanted = list(shape)
-    if special_zero and len(wanted) > src.ndim and 0 in wanted[src.ndim :]:
+    if special_zero and 0 in wanted[src.ndim :]:
         raise ValueError(f"a 0 in `shape` copies an extent of src, {src.shape}; got {wanted}")
     if special_zero:
         wanted = [src.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
