@@ -88,7 +88,9 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # backends fail in ways of their own
-        print(textwrap.fill(f"FAIL: no usable backend. {one_line(error)}", selfcheck.WIDTH))
+        asked = f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')}"  # JAX may not name it
+        told = f"FAIL: no usable backend for {asked}. {one_line(error)}"
+        print(textwrap.fill(told, selfcheck.WIDTH))
         return 2
     if flags.selftest is not None:
         print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")

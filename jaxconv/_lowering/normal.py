@@ -76,7 +76,7 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
 def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
     """Trim an axis; also count the elements that are left out at the ends of each tensor."""
     taps, coarse = _find_readers(axis), _find_readers(axis.exchanged())
-    if not taps or not coarse:  # only padding is read
+    if not taps:  # nor coarse: only padding is read
         nothing = Axis(0, 0, 0, stride=1, dilation=1, pad_low=0)
         return nothing, {slot: (0, getattr(axis, slot)) for slot in OPERANDS}
     pad_low = axis.pad_low - axis.dilation * taps[0] - axis.stride * coarse[0]
