@@ -116,7 +116,7 @@ def parse_out_sharding(op: str, sharding: object, shape: Shape) -> NamedSharding
         mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
     else:
         mesh, spec = context, sharding
-    if mesh.empty or AxisType.Explicit not in mesh.axis_types:
+    if AxisType.Explicit not in mesh.axis_types:
         rule = "must be on a mesh with explicit axes, set by jax.set_mesh"
         remedy = "For automatic axes use jax.lax.with_sharding_constraint on the result"
         got = f"{sharding} and the mesh {mesh}"

@@ -303,6 +303,8 @@ def test_wrong_graphs(message, made, error):
          RELU | {"kind": "Elu", "attrs": {"alfa": 1}}),
         (r"the attribute `alpha` must be a number \(f32\); got 'a' \(str\)$",
          RELU | {"kind": "Elu", "attrs": {"alpha": "a"}}),
+        (rf"the attribute `alpha` must be a number \(f32\); got {2**128} \(int\)$",
+         RELU | {"kind": "Elu", "attrs": {"alpha": 2**128}}),
         (r"the output must be 9: f32 \(2, 6, 3\); got float32 \(2, 6, 3, 6\)$",
          RELU | {"outputs": [tensor(9, 2, 6, 3)]}),
         (r"the type of the output must be f32, bf16 or f16; got int8$",

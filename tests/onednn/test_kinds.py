@@ -271,6 +271,7 @@ EACH_CHANNEL = r"must have one entry for each channel of src, \(2, 3, 4\)"
         (r"the shapes of src_0 and src_1 must broadcast; got \(2, 3\) and \(2,\)",
          "Divide", [(2, 3), (2,)], {}),
         (rf"`bias` {EACH_CHANNEL} \(NXC\); got shape \(3,\)", "BiasAdd", [*SRC, (3,)], {}),
+        (r"`bias` .* of src, \(3,\) .*", "BiasAdd", [(3,), (3,)], {}),
         (rf"`slope` {EACH_CHANNEL} \(NCX\); got shape \(4,\)",
          "PReLU", [*SRC, (4,)], {"data_format": "NCX"}),
         (r"`slope` must broadcast to src, \(2, 3\); got \(1, 2, 3\)",

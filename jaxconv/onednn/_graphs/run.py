@@ -149,7 +149,7 @@ def _call_of_node(
         values = values[:2]  # a shape must be static, and the graph has it
     function, arguments = prepare_call(node.kind, values, node.attributes, shape)
     dtype = DTYPES.get(out.dtype)
-    if dtype is not None and dtype != values[0].dtype:
+    if dtype is not None:
         arguments["preferred_element_type"] = dtype
     return function, arguments | {"precision": precision}
 
