@@ -221,15 +221,11 @@ class Equation(NamedTuple):
     params: dict[str, Any]
 
 
-def walk_equations(jaxpr: Any) -> Iterator[Equation]:
-    """Yield all steps of a jaxpr in order, each before the steps of jaxprs in its parameters."""
-    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+def walk_equations(program: Any) -> Iterator[Equation]:
+    """Yield the steps of a closed jaxpr in order, but not those of jaxprs in its parameters."""
+    for eqn in program.jaxpr.eqns:
         operands, results = ([v.aval for v in vs] for vs in (eqn.invars, eqn.outvars))
         yield Equation(eqn.primitive, operands, results, eqn.params)
-        for param in eqn.params.values():
-            for value in param if isinstance(param, tuple | list) else (param,):
-                if hasattr(getattr(value, "jaxpr", value), "eqns"):
-                    yield from walk_equations(value)
 
 
 def evaluate_equations(program: Any, operands: Sequence[Any], apply: Callable[..., Any]) -> Any:

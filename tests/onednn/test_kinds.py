@@ -52,9 +52,8 @@ CASES = {
     "BiasAdd NCX": ("BiasAdd", [X, BIAS], {"data_format": "NCX"}),
     "PReLU": ("PReLU", [X, LAST], {}),
     "PReLU NCX": ("PReLU", [X, BIAS], {"data_format": "NCX"}),
-    "PReLU of the last axis": (
-        "PReLU", [X, LAST], {"data_format": "NCX", "per_channel_broadcast": False},
-    ),
+    "PReLU last": ("PReLU", [X, LAST], {"data_format": "NCX", "per_channel_broadcast": False}),
+    "PReLU of one slope": ("PReLU", [X, np.float64([0.25])], {}),
     "PReLU of several axes": ("PReLU", [X, Y], {}),
     "BatchNormInference": (
         "BatchNormInference",
@@ -227,7 +226,8 @@ def test_dequantize(dtype):
     expected = (x.astype(np.float32) - np.float32(zps)) * np.float32(scales)
     np.testing.assert_array_equal(found, expected, strict=True)
     half = one("Dequantize", x, dtype="bf16", scales=[0.125], zps=[17])
-    np.testing.assert_array_equal(half, ((x.astype(np.float32) - 17) / 8).astype(jnp.bfloat16))
+    expected = ((x.astype(np.float32) - 17) / 8).astype(jnp.bfloat16)
+    np.testing.assert_array_equal(half, expected, strict=True)
 
 
 def test_a_graph_is_differentiable_beside_quantised_weights():
