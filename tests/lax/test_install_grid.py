@@ -151,6 +151,5 @@ def test_types(types):
     drawn = (lax_oracle.drawn(seed) for seed in (3, 13, 14) for _ in BOTH)
     wide = {"preferred_element_type": wider}
     calls = [lax_oracle.Call(c.lhs, c.rhs, c.arguments | wide) for c in drawn]
-    limit = 2**13 if jnp.float64 in types else 1  # products that float32 does not hold
-    with jax.enable_x64(jnp.float64 in types):
-        assert sum(check(calls, dtype=dtype, limit=limit).values()) == 3 * len(calls)
+    with jax.enable_x64(wide := jnp.float64 in types):  # products that float32 does not hold
+        assert sum(check(calls, dtype=dtype, limit=2**13 if wide else 1).values()) == 3 * len(calls)

@@ -33,6 +33,7 @@ NAMES = {
     Form((31, 9), (10, 7), (3, 2), (2, 1), (3, 2), (4, 1), (3, 2)): "many",
     Form((5, 7), (1, 1), (1, 2), (1, 1), (0, 0), (0, 0), (3, 5), batch=4): "one tap",
     Form((5, 6), (1, 1), (2, 2), (1, 1), (1, 0), (2, 0), (6, 4), 2, batch=3): "padded",
+    Form((7, 9), (2, 2), (2, 2), (1, 1), (1, 0), (0, 1), (4, 6), batch=2): "tiles",
 }
 POOL = [
     *draw(seed=3, count=400, most_channels=12),
@@ -47,8 +48,7 @@ def claimed(form, slot, first=0, ranks=(1, 2, 3)):
     found = [p for p in POOL if p.rank in ranks and claims(p, slot, form)]
     kinds = [NAMES.get(p, kind(p)) for p in found]
     at = sorted(range(len(found)), key=lambda n: kinds[:n].count(kinds[n]))
-    few = [found[n] for n in at[first : first + FEW]]
-    return few or pytest.skip(f"{form} claims none of these to {slot}")
+    return [found[n] for n in at[first : first + FEW]] or pytest.skip(f"{form}: none to {slot}")
 
 
 def check(form, slot, problems, dtype=np.float32, limit=3, result=None):
@@ -107,9 +107,10 @@ def test_exact_where_columns_lie_before_rows(form, slot):
         np.testing.assert_array_equal(got, expected(problem, slot, of), err_msg=str(problem))
 
 
-def test_a_dot_by_image_spreads_its_pixels_from_the_beginning():
-    """Of rows whose ends no window reads."""
-    check("dot by image", "fine", [p for p, name in NAMES.items() if name == "padded"])
+@pytest.mark.parametrize(("form", "name"), [("dot by image", "padded"), ("dot", "tiles")])
+def test_a_dot_spreads_pixels(form, name):
+    """Of rows whose ends no window reads; and windows side by side."""
+    check(form, "fine", [p for p in NAMES if NAMES[p] == name])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ BLOCK_LIMITS = [f"MAX_{what}_BYTES" for what in ("BLOCK", "IMAGE", "FINE", "FINE
 #: What is done in blocks, or otherwise, from so much data on that no test has it.
 LIMITS = {
     "by block": [
-        *((split, limit, 1 << 10) for limit in BLOCK_LIMITS),
+        *((split, limit, 1 << 11) for limit in BLOCK_LIMITS),  # several images, or one, or groups
         (split, "MIN_GROUPS", 2),
         (split, "MIN_FINE_BLOCK_IMAGES", 1),
     ],
