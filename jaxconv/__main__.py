@@ -88,8 +88,8 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # backends fail in ways of their own
-        asked = f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')}"  # JAX may not name it
-        told = f"FAIL: no usable backend for {asked}. {one_line(error)}"
+        asked = f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')!r}"  # JAX may not name it
+        told = f"FAIL: no usable backend, with {asked}. {one_line(error)}"
         print(textwrap.fill(told, selfcheck.WIDTH))
         return 2
     if flags.selftest is not None:

@@ -93,7 +93,7 @@ def test_a_backend_that_does_not_start(monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "nowhere")
     done = run("--quick")
     assert done.returncode == 2
-    assert "\nFAIL: no usable backend for JAX_PLATFORMS=nowhere. RuntimeError:" in done.stdout
+    assert "\nFAIL: no usable backend, with JAX_PLATFORMS='nowhere'. RuntimeError:" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "Traceback" not in done.stderr
 

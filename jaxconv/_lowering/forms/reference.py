@@ -52,11 +52,9 @@ def convolve(
     for n, ((low, high), dilation) in enumerate(zip(padding, lhs_dilation, strict=True)):
         if low < 0 and (high > 0 or dilation > 1):
             at = numbers.lhs_spec[2 + n]
-            places = -(low // dilation)
-            left = lhs.shape[at] - places
-            beyond = min((left - 1) * dilation + 1, 0)  # cropped of the padding, too
-            lhs = lax.slice_in_dim(lhs, min(places, lhs.shape[at]), None, axis=at)
-            padding[n] = (low + places * dilation, high + beyond)
+            places = -(low // dilation)  # some are left: else nothing is summed (`ZEROS`)
+            lhs = lax.slice_in_dim(lhs, places, None, axis=at)
+            padding[n] = (low + places * dilation, high)
     out: Array = PRIMITIVE.bind(
         lhs,
         rhs,

@@ -148,10 +148,8 @@ def _call_of_node(
     if shape is not None and not all(map(_is_concrete, values[2:])):
         values = values[:2]  # a shape must be static, and the graph has it
     function, arguments = prepare_call(node.kind, values, node.attributes, shape)
-    dtype = DTYPES.get(out.dtype)
-    if dtype is not None:
-        arguments["preferred_element_type"] = dtype
-    return function, arguments | {"precision": precision}
+    numerics = {"precision": precision, "preferred_element_type": DTYPES.get(out.dtype)}
+    return function, arguments | numerics
 
 
 def _is_concrete(value: object) -> bool:
