@@ -146,10 +146,12 @@ def _pays_for_onednn(p: Problem) -> bool:
 def _one_dot(p: Problem) -> bool:
     """Whether there is one tap, of one group or of groups of few pairs.
 
-    Or one group, in a program that XLA splits over devices.
+    Or one group, in a program that XLA splits over devices, or of windows that tile: im2col's are
+    laid out faster only of many channels that come last.
     """
     if p.dense:
-        return p.pointwise or p.partitioned
+        laid_out = p.tiles and (p.channels_first or p.fine_channels <= common.MAX_STEM_CHANNELS)
+        return p.pointwise or p.partitioned or laid_out
     return p.pointwise and not p.partitioned and _few_pairs(p) and p.fine_channels > 1
 
 
@@ -238,7 +240,7 @@ TABLE: Table = (
         "one-dot",
         dots.ONE,
         _one_dot,
-        "one tap, or windows that tile and are split over devices: one dot",
+        "one tap, or windows that tile: one dot",
     ),
     Line(
         "onednn-weights",
