@@ -211,9 +211,7 @@ def test_the_not_quite_public_parts_of_jax_stand_in_one_file(module):
 )
 def test_undocumented_attributes_stand_there_too(attribute):
     """Of what JAX hands to the rules of primitives."""
-    assert [name for name, source in SOURCES.items() if attribute in source] == [
-        "_base/jax_names.py"
-    ]
+    assert [n for n, source in SOURCES.items() if attribute in source] == ["_base/jax_names.py"]
 
 
 #: The rooms from the ground up: each imports from those before it alone, and from the package

@@ -147,12 +147,7 @@ _LINES: Table = (
         _not_one_convolution,
         "no backward data form, and too many phases",
     ),
-    Line(
-        "4-D",
-        split.FIRST_AXIS,
-        lambda p: p.rank > 3,
-        "no form has more than three spatial axes",
-    ),
+    Line("4-D", split.FIRST_AXIS, lambda p: p.rank > 3, "no form has more than three spatial axes"),
     Line(
         "by tap",
         dots.BY_TAP,

@@ -22,10 +22,7 @@ _WINDOW = {
     "pads": Attribute("s64[]", None),
     "strides": Attribute("s64[]", None),
 }
-_TRANSPOSED = {
-    "output_padding": Attribute("s64[]", None),
-    "output_shape": Attribute("s64[]", None),
-}
+_TRANSPOSED = {"output_padding": Attribute("s64[]", None), "output_shape": Attribute("s64[]", None)}
 _CAUSAL = {"activation": Attribute("string", "none", ("none", "silu", "swish"))}
 
 _EIGHT_BITS, _SCALE = ("int8", "uint8"), ("float32",)

@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks import files, regret
+from tests.support.problems import example
 
 FIELDS = ("layer", "line", "contender", "ms")
 
@@ -31,6 +32,12 @@ def test_a_row_has_the_forms_and_the_plans_without_a_line(choice, line, tmp_path
     assert forms[f"without {line}"] != forms["chosen"]
     assert ms[forms["chosen"]] == ms["chosen"]  # one program
     assert f"\n{line:32}    1  " in capsys.readouterr().out
+
+
+def test_what_nothing_else_computes_has_no_plan_without_its_line():
+    found = regret.plans(example("coarse", (28, 28), (16, 32), dtype="float64"))
+    assert found["chosen"].line == "coarse: all-others"
+    assert not any(name.startswith("without") for name in found)
 
 
 def test_the_summary_is_by_class_and_line_and_of_each_line():

@@ -107,9 +107,7 @@ MALFORMED = {
         "rhs": np.zeros((6, 4), F32),
         "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
     },
-    "an axis twice": {
-        "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 1), (0, 1, 2), (0, 1, 2))
-    },
+    "axis twice": {"dimension_numbers": lax.ConvDimensionNumbers((0, 1, 1), (0, 1, 2), (0, 1, 2))},
     "layouts": {"dimension_numbers": ("NCH", "OIW", "NCH")},
     "crops": {"padding": [(-4, -4)]},
     "no array": {"lhs": [[[1.0] * 6] * 4] * 2},

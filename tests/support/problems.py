@@ -38,9 +38,7 @@ WITNESSES = {
     "coarse: few-terms-channels-first": example("coarse", (28, 28), (1, 1), groups=32, first=True),
     "coarse: multiplier": example("coarse", (28, 28), (1, 2), groups=32),
     "coarse: onednn": example("coarse", (28, 28), (16, 32)),
-    "coarse: grouped-sharded": example(
-        "coarse", (28, 28), (16, 16), groups=4, devices=4, onednn=False
-    ),
+    "coarse: grouped-sharded": example("coarse", (9, 9), (9, 9), groups=4, devices=4, onednn=False),
     "coarse: few-terms": example("coarse", (28, 28), (1, 1), groups=32, onednn=False),
     "coarse: many-taps": example("coarse", (56, 56), (1, 1), 31, groups=32, onednn=False),
     "coarse: wide-groups": example("coarse", (28, 28), (64, 64), groups=4, onednn=False),
@@ -61,9 +59,7 @@ WITNESSES = {
     "kernel: one-dot": example("kernel", (28, 28), (64, 512), 1),
     "kernel: onednn-weights": example("kernel", (28, 28), (16, 32)),
     "kernel: narrow-coarse": example("kernel", (28, 28), (64, 2)),
-    "kernel: grouped-sharded": example(
-        "kernel", (28, 28), (16, 16), groups=4, devices=4, onednn=False
-    ),
+    "kernel: grouped-sharded": example("kernel", (9, 9), (9, 9), groups=4, devices=4, onednn=False),
     "kernel: few-terms": example("kernel", (28, 28), (1, 1), groups=32),
     "kernel: many-taps": example("kernel", (28, 28), (2, 2), 11, groups=32, onednn=False),
     "kernel: wide-groups": example("kernel", (28, 28), (64, 64), groups=4, stride=2),

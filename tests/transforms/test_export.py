@@ -16,9 +16,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 def described(form, name, batch):
     """The types of an operation's arguments, with this batch."""
     return [
-        jax.ShapeDtypeStruct(
-            (batch, *shape[1:]) if slot != "kernel" else shape, np.dtype(np.float32)
-        )
+        jax.ShapeDtypeStruct((batch, *shape[1:]) if slot != "kernel" else shape, np.float32)
         for slot in forms.ROLES[name][:2]
         for shape in [form.shapes[slot]]
     ]

@@ -100,9 +100,7 @@ MANY = {
     "a kernel larger than the image": forms.Form(
         (4, 4), (7, 7), (1, 1), (1, 1), (3, 3), (3, 3), (8, 8), 8
     ),
-    "channels that crowd": forms.Form(
-        (5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512
-    ),
+    "crowded channels": forms.Form((5, 5), (5, 5), (1, 1), (1, 1), (2, 2), (2, 2), (512, 512), 512),
     "many taps": forms.Form((9, 9), (11, 11), (1, 1), (1, 1), (4, 4), (4, 4), (256, 256), 256),
 }
 
@@ -143,9 +141,7 @@ SPATIAL_FORMS = {
     "dilated": replace(
         DEPTHWISE, fine=(64, 6), dilations=(2, 1), pads_begin=(2, 1), pads_end=(2, 1)
     ),
-    "many taps": replace(
-        DEPTHWISE, fine=(88, 6), kernel=(11, 11), pads_begin=(5, 5), pads_end=(5, 5)
-    ),
+    "taps": replace(DEPTHWISE, fine=(88, 6), kernel=(11, 11), pads_begin=(5, 5), pads_end=(5, 5)),
     "1-D": forms.Form((32,), (3,), (1,), (1,), (1,), (1,), (6, 6), 6),
     "3-D": VOLUME,
     "3-D, grouped": replace(VOLUME, groups=2),

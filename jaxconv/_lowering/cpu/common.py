@@ -75,7 +75,8 @@ def few_terms_channels_first(p: Problem) -> bool:
     """Whether few sums, or those of few channels, cost less than two transpositions."""
     called = onednn.may_call(p)
     most = 1 if p.strided else MAX_STEM_CHANNELS
-    few = (not p.dense or (called and p.bits == 32)) and p.fine_channels <= most
+    widened = p.bits == 32 or is_widened(p)
+    few = (not p.dense or (called and widened)) and p.fine_channels <= most
     terms = p.taps * p.fine_channels
     return p.channels_first and few and terms <= (MAX_PLANE_TERMS if called else MAX_TERMS)
 

@@ -4,15 +4,7 @@ import math
 
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.cpu import common
-from jaxconv._lowering.forms import (
-    col2im,
-    dots,
-    im2col,
-    multiply_adds,
-    onednn,
-    rewrite,
-    split,
-)
+from jaxconv._lowering.forms import col2im, dots, im2col, multiply_adds, onednn, rewrite, split
 from jaxconv._lowering.problem import Line, Problem, Table
 
 
@@ -116,11 +108,15 @@ MAX_WIDENED_WINDOW = 7000
 
 
 def _costs_to_widen(p: Problem) -> bool:
-    """Whether to widen both tensors for oneDNN costs more than multiply-adds, for many channels."""
+    """Whether to widen both tensors for oneDNN costs more than multiply-adds, for many channels.
+
+    Channels first, multiply-adds would transpose both tensors, too.
+    """
     fine, coarse = (p.geometry.groups * n for n in (p.fine_channels, p.coarse_channels))
     few = p.taps <= common.MAX_TAPS_AT_ONCE and p.fine_channels <= common.MAX_STEM_CHANNELS
     few = few or (p.fine_channels == 1 and p.taps * fine <= MAX_WIDENED_WINDOW)
-    return common.is_widened(p) and few and coarse >= common.MIN_WIDENED_CHANNELS
+    many = coarse >= common.MIN_WIDENED_CHANNELS
+    return common.is_widened(p) and few and many and not p.channels_first
 
 
 def _dots_only(p: Problem) -> bool:

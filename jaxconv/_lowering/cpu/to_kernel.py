@@ -236,12 +236,7 @@ TABLE: Table = (
         _few_sums,
         "one dot of few sums keeps one core busy: several dots side by side, then their sum",
     ),
-    Line(
-        "one-dot",
-        dots.ONE,
-        _one_dot,
-        "one tap, or windows that tile: one dot",
-    ),
+    Line("one-dot", dots.ONE, _one_dot, "one tap, or windows that tile: one dot"),
     Line(
         "onednn-weights",
         onednn_weights.FORM,

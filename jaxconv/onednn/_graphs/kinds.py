@@ -277,9 +277,7 @@ SPECS = {
         {"epsilon": REQUIRED_F32, "data_format": DATA_FORMAT},
     ),
     "StaticReshape": _move_spec(
-        _reshape,
-        shape=Attribute("s64[]", NO_DEFAULT),
-        special_zero=Attribute("bool", NO_DEFAULT),
+        _reshape, shape=Attribute("s64[]", NO_DEFAULT), special_zero=Attribute("bool", NO_DEFAULT)
     ),
     "StaticTranspose": _move_spec(_transpose, order=Attribute("s64[]", NO_DEFAULT)),
     "Reorder": _move_spec(lambda src: src),
