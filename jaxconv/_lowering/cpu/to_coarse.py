@@ -133,10 +133,14 @@ def _many_taps(p: Problem) -> bool:
 
 
 def _dots_of_windows(p: Problem) -> bool:
-    """Whether dots win: groups; 16 bits; small images, and few channels that give many."""
-    return (
-        not p.dense or p.bits == 16 or (p.rank == 2 and (_small_image(p) or _makes_many_of_few(p)))
-    )
+    """Whether dots win: groups; 16 bits; small images, and few channels that give many.
+
+    And in float64 few channels that give few, which XLA:CPU multiplies one by one.
+    """
+    few = max(p.fine_channels, p.coarse_channels) <= common.MAX_COARSE_CHANNELS
+    if not p.dense or p.bits == 16 or (p.bits == 64 and few and p.fine_channels > 1):
+        return True
+    return p.rank == 2 and (_small_image(p) or _makes_many_of_few(p))
 
 
 #: Pixels along an axis for which im2col beats XLA's convolution.

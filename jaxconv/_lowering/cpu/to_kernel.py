@@ -158,7 +158,9 @@ def _one_dot(p: Problem) -> bool:
 def _narrow_coarse(p: Problem) -> bool:
     """Whether to copy the coarse tensor for each tap saves more than to reverse the result."""
     i, o = p.fine_channels, p.coarse_channels
-    return p.pixels * (i - o) >= 2 * i * o  # two copies of the result, for each tap
+    # Exchanged, each tap copies fine pixels instead of coarse ones, and the result twice.
+    grown = math.prod(a.fine for a in p.geometry.axes) / p.positions
+    return p.pixels * (i - grown * o) >= 2 * i * o
 
 
 def _dots_only(p: Problem) -> bool:
