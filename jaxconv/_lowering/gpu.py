@@ -108,7 +108,7 @@ def _by_tap(p: Problem) -> bool:
 
 
 def _not_one_convolution(p: Problem) -> bool:
-    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or split.reaches_far(p))
+    return _no_backward_data(p) and (p.rank > 3 or _gathers(p) or p.reaches_far)
 
 
 def _one_kind(p: Problem) -> bool:

@@ -19,6 +19,9 @@ from jaxconv._base.geometry import OPERANDS, Axis, Geometry, Slot
 from jaxconv._base.typing import DType, Precision, Shape, Typed
 from jaxconv._lowering import onednn_here
 
+#: Elements of a padded image, in multiples of the elements of the tensors.
+MAX_PADDED_RATIO = 1000
+
 
 @dataclass(frozen=True)
 class Numerics:
@@ -168,6 +171,18 @@ class Problem:
     def tiles(self) -> bool:
         """Whether windows neither overlap nor leave gaps, as in a reshape of the data."""
         return all(a.kernel == a.stride and a.dilation == 1 for a in self.geometry.axes)
+
+    @property
+    def reaches_far(self) -> bool:
+        """Whether windows reach over little else than padding, by strides and dilations.
+
+        A padded image would exceed the memory; and XLA counts extents in 31 bits, and is silently
+        wrong about larger ones.
+        """
+        axes = self.geometry.axes
+        reach = [a.reach for a in axes]
+        tensors = math.prod(a.fine for a in axes) + self.positions + self.taps
+        return max(reach) >= 2**31 or math.prod(reach) > MAX_PADDED_RATIO * tensors
 
 
 def problem_of(

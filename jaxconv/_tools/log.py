@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import sysconfig
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from traceback import walk_stack
 from typing import NamedTuple
@@ -49,7 +49,7 @@ def _log(lowered: Lowered) -> None:
     LOG.info("%s of %s: %s (%s)", equation.primitive.name, operands, *written)
 
 
-LISTENER = Listener(lambda: LOG.isEnabledFor(logging.INFO), _log)
+LISTENER = Listener(partial(LOG.isEnabledFor, logging.INFO), _log)
 
 
 def describe(how: Steps | str) -> str:

@@ -98,7 +98,7 @@ ONE_TAP_CHANNELS_FIRST = Line(
 FAR = Line(
     "tap-by-tap",
     split.TAPS,
-    split.reaches_far,
+    lambda p: p.reaches_far,
     "windows that reach over far more padding than data",
 )
 

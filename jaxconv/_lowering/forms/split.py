@@ -218,23 +218,10 @@ PIECES = Form(
 )
 
 
-# By tap: a part has one tap, and only the padding of that tap. For strides and dilations beyond the
-# image, a padded image would exceed the memory, and XLA, which counts extents in 31 bits, is
-# silently wrong about larger extents.
+# By tap: a part has one tap, and only the padding of that tap, for windows that reach far.
 
 #: Taps that a program may write out one by one.
 MAX_TAPS = 256
-
-#: Elements of the padded image, in multiples of the elements of the tensors.
-MAX_PADDED_RATIO = 1000
-
-
-def reaches_far(problem: Problem) -> bool:
-    """Whether windows reach over little else than padding."""
-    axes = problem.geometry.axes
-    reach = [a.reach for a in axes]
-    tensors = math.prod(a.fine for a in axes) + problem.positions + problem.taps
-    return max(reach) >= 2**31 or math.prod(reach) > MAX_PADDED_RATIO * tensors
 
 
 def _split_taps(problem: Problem) -> tuple[Problem, ...]:
