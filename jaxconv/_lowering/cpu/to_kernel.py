@@ -127,7 +127,7 @@ MIN_IMAGES = 8
 def _pays_for_onednn(p: Problem) -> bool:
     """Whether several taps, and enough results of each, are worth to move images last.
 
-    Windows that tile are im2col's: it writes the data once. Large groups go one by one: XLA copies
+    Windows that tile are written once by a dot, or im2col. Large groups go one by one: XLA copies
     one while oneDNN multiplies another. AMX multiplies windows in 16 bits.
     """
     i, o, last = p.fine_channels, p.coarse_channels, p.geometry.axes[-1]
@@ -146,12 +146,12 @@ def _pays_for_onednn(p: Problem) -> bool:
 def _one_dot(p: Problem) -> bool:
     """Whether there is one tap, of one group or of groups of few pairs.
 
-    Or one group, in a program that XLA splits over devices, or of windows that tile: im2col's are
-    laid out faster only of many channels that come last.
+    Or one group, in a program that XLA splits over devices, or of windows that tile. Of many
+    channels that come last, im2col lays out windows faster.
     """
     if p.dense:
-        laid_out = p.tiles and (p.channels_first or p.fine_channels <= common.MAX_STEM_CHANNELS)
-        return p.pointwise or p.partitioned or laid_out
+        few = p.channels_first or p.fine_channels <= common.MAX_STEM_CHANNELS
+        return p.pointwise or p.partitioned or (p.tiles and few)
     return p.pointwise and not p.partitioned and _few_pairs(p) and p.fine_channels > 1
 
 

@@ -7,7 +7,7 @@ Multiply-adds also partition on a sharded batch, which a grouped convolution gat
 
 import math
 from collections.abc import Iterator
-from functools import partial, reduce
+from functools import reduce
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -48,7 +48,7 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Sum (N, X, g, 1) times (g, o) over taps and fine channels i; or with channels first."""
     geometry, numerics = call.geometry, call.numerics
     fine = window.pad_fine(fine, geometry)
-    kernel = _lay_out(kernel).astype(numerics.sums)
+    kernel = _lay_out(kernel, numerics.sums)
     # A tap of strides reads a part of the data, which the fused loop converts in no time.
     fine = fine.astype(numerics.sums) if call.problem.strided else _widen(fine, numerics.sums)
     groups, channel = geometry.groups, geometry.data.channel
@@ -63,12 +63,13 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     return replace_axes(_add_terms(terms), channel, 2, (kernel.shape[-1],))
 
 
-def _lay_out(kernel: Array) -> Array:
-    """Write a kernel as the loop reads it; XLA would only read the caller's in another order.
+def _lay_out(kernel: Array, dtype: DType) -> Array:
+    """Write a kernel in `dtype`, as the loop reads it.
 
-    The loop would then read weights one by one, and take 2 to 6 times as long.
+    XLA would leave the caller's weights where they lie, and the loop would read them one by one,
+    which takes 2 to 6 times as long. As integers: XLA drops a function that does nothing (0.12).
     """
-    return call_apart(partial(as_floats, dtype=kernel.dtype), as_integers(kernel))
+    return call_apart(lambda x: as_floats(x, kernel.dtype).astype(dtype), as_integers(kernel))
 
 
 def _add_terms(terms: list[Array]) -> Array:
