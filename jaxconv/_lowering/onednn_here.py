@@ -28,6 +28,7 @@ TESTED_RELEASES = ("0.10.2", "0.11.0", "0.11.2", "0.12.0", "0.12.0.1")
 #: Values of JAXCONV_ONEDNN: call oneDNN never, where the call is known to be safe (the default), or
 #: wherever the call runs.
 OFF, SAFE, ALWAYS = "0", "1", "always"
+TURNED_OFF = "JAXCONV_ONEDNN=0 is set"
 
 #: Processor features that float32 needs, and bfloat16: emulated, bfloat16 takes up to three times
 #: as long as float32.
@@ -60,7 +61,7 @@ def why_unavailable() -> str | None:
     """Say why programs that are lowered now do not call oneDNN; None if programs may."""
     asked = environment.read("JAXCONV_ONEDNN", (OFF, SAFE, ALWAYS), SAFE)
     if asked == OFF:
-        return "JAXCONV_ONEDNN=0 is set"
+        return TURNED_OFF
     if reason := why_impossible():
         return reason
     if asked == ALWAYS:
@@ -95,12 +96,12 @@ def _why_unsafe() -> str | None:
 def warn_once() -> None:
     """Say once in a process that programs run without oneDNN for a reason that few expect."""
     reason = why_unavailable()
-    if reason is not None and reason in (CACHED, _why_unsafe()):
+    if reason not in (None, TURNED_OFF, why_impossible()):
         _warn(reason)
 
 
 @cache
-def _warn(reason: str) -> None:
+def _warn(reason: str | None) -> None:
     text = f"jaxconv runs without oneDNN, more slowly: {reason}"
     if reason == CACHED:
         logging.getLogger("jaxconv").warning(text)
@@ -143,7 +144,8 @@ def has_amx() -> bool:
 
 def held_to() -> str:
     """The instruction set that the environment holds oneDNN to; empty if none."""
-    return os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    names = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # oneDNN reads the first that is not empty
+    return next(filter(None, map(os.environ.get, names)), "").upper()
 
 
 # The verdicts of sweeps on this machine, in the user's cache folder, or in JAXCONV_CACHE_DIR. A

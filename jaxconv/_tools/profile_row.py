@@ -15,8 +15,8 @@ from jaxconv._lax import max_pool
 from jaxconv._tools.flops import count_flops
 from jaxconv._tools.log import Origin, describe
 
-#: Columns of what is printed, and those before the operands of a row.
-WIDTH, INDENT = 100, 22
+#: Columns of what is printed, and those before the operands of a row, and before its place.
+WIDTH, INDENT, PLACE = 100, 22, 70
 
 #: Each slot that a contraction fills, in one word of the benchmarks' tables.
 WORDS: dict[str | None, str] = {
@@ -140,17 +140,23 @@ def format_place(row: Row, with_line: bool) -> str:
 def format_row(row: Row, with_line: bool) -> str:
     """All of it, in one line of a terminal or two."""
     words, place = cut(format_cells(row)), format_place(row, with_line)
-    if len(words) <= 68 and len(place) <= WIDTH - 70:
-        return f"{words:68}  {place}"
+    if len(words) <= PLACE - 2 and len(place) <= WIDTH - PLACE:
+        return f"{words:{PLACE}}{place}"
     most = WIDTH - INDENT
     place = place if len(place) <= most else f"…{place[1 - most :]}"
     return f"{words}\n{'':{INDENT}}{place}"
 
 
+#: A name within a transformation of JAX.
+WRAPPED = re.compile(r"\b(?:transpose|jvp|vmap)\(((?:[^()]|\([^()]*\))*)\)")
+
+
 def _scope(names: Iterable[str]) -> str:
     """The scopes in a name such as jit(step)/transpose(jvp(Net))/block/conv."""
     for name in names:
-        bare = re.sub(r"\b\w+\(\)|\bjit\([^()]*\)|\b(transpose|jvp|vmap)\(|\)", "", name)
+        bare, wrapped = re.sub(r"\b\w+\(\)|\bjit\([^()]*\)", "", name), ""
+        while bare != wrapped:  # a user's own name may have parentheses, too
+            wrapped, bare = bare, WRAPPED.sub(r"\1", bare)
         if scope := "/".join(filter(None, bare.split("/"))):
             return scope
     return ""

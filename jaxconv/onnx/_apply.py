@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from jaxconv._base.dtypes import canonical
 from jaxconv._base.messages import named, short, shown
 from jaxconv._base.typing import ArrayLike, PrecisionLike
 from jaxconv._ops.conv_transpose import conv_transpose
@@ -192,14 +193,14 @@ def _convolve_causally(
         if value.ndim != 3:
             raise ValueError(f"{op}: `{name}` must have 3 axes; got shape {value.shape}")
     batch, channels, length = input.shape
-    if weight.shape[:2] != (channels, 1):
+    if weight.shape[:2] != (channels, 1) or weight.shape[2] < 1:
         raise ValueError(
             f"{op}: `weight` must have shape (channels, 1, k) for the {channels} channels of "
             f"`input`; got {weight.shape}"
         )
     expected = (batch, channels, weight.shape[2] - 1)
-    past = jnp.zeros(expected, input.dtype) if past_state is None else past_state
-    if past.shape != expected or past.dtype != input.dtype:
+    past = jnp.zeros(expected, canonical(input.dtype)) if past_state is None else past_state
+    if past.shape != expected or canonical(past.dtype) != canonical(input.dtype):
         raise ValueError(
             f"{op}: `past_state` must have shape {expected}, that is (batch, channels, k - 1), and "
             f"type {input.dtype}; got shape {past.shape} and type {past.dtype}"

@@ -1,8 +1,8 @@
 """The convolutions of `torch.nn.functional`, with its signatures."""
 
 from collections.abc import Callable
+from operator import length_hint
 
-import numpy as np
 from jax import Array, lax
 
 from jaxconv import conv_transpose, convolution
@@ -234,7 +234,7 @@ def find_output_padding(
             raise TypeError(Refusal(name, argument, "must be an array", shown(value)))
     rank, axes = max(len(weight.shape) - 2, 1), len(input.shape)
     _check_axes(name, rank, input, weight)
-    length = axes if np.size(output_size) == axes else rank  # type: ignore[arg-type]
+    length = axes if length_hint(output_size) == axes else rank
     meaning = f"or {axes} ints, the last {rank} of them the spatial axes"
     sizes = parse.shape(name, "output_size", output_size, length, meaning)[-rank:]
     steps = read_ints(name, "stride", stride, rank, 1)

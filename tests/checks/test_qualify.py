@@ -67,9 +67,12 @@ def test_a_bad_verdict_counts_for_a_known_release(untested, monkeypatch):
 
 @POSSIBLE
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"KEY": 3}', '{"KEY": {"good": true}}'])
-def test_a_damaged_file_is_ignored_with_a_warning(untested, text):
+def test_a_damaged_file_is_ignored_with_a_warning(untested, text, monkeypatch):
     key = onednn_here._key(onednn_here.features(), onednn_here.held_to())
     untested.write_text(text.replace("KEY", key))
+    with monkeypatch.context() as turned_off:
+        turned_off.setenv("JAXCONV_ONEDNN", "0")
+        onednn_here.warn_once()  # without a warning
     with pytest.warns(UserWarning, match=r"onednn\.json cannot be read and is ignored"):
         assert _lowering.why_unavailable().startswith(REASON)
     keep(Verdict(True, "all exact"))
@@ -117,6 +120,8 @@ q.sweep = lambda seed: [None for _ in itertools.count() if False]
 line = "onednn_verbose,v1,primitive,exec,cpu,convolution,x64:gemm:jit,forward_inference"
 q.sweep = lambda seed: print(line)
 """, "its fallback x64:gemm:jit ran"),
+    "few": ("q.sweep = lambda seed: print('onednn_verbose,exec,cpu,convolution,ip:brgemm:avx2,')",
+            "only 1 calls were seen to run"),
     "silent": ("q.os.environ.pop('ONEDNN_VERBOSE')", "calls were seen to run"),
 }  # fmt: skip
 

@@ -60,8 +60,9 @@ def test_an_odd_value_of_the_environment_warns_once(monkeypatch):
 
 @HERE
 def test_an_instruction_set_without_avx2_turns_it_off():
-    assert prints(REASON, ONEDNN_MAX_CPU_ISA="AVX2")[0] == "None\n"
+    assert prints(REASON, ONEDNN_MAX_CPU_ISA="AVX2", DNNL_MAX_CPU_ISA="SSE41")[0] == "None\n"
     assert "has no AVX2" in prints(REASON, ONEDNN_MAX_CPU_ISA="SSE41")[0]
+    assert "has no AVX2" in prints(REASON, ONEDNN_MAX_CPU_ISA="", DNNL_MAX_CPU_ISA="SSE41")[0]
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_only_vector_code_runs(seed, count, held_to):
     """At length, also in the self-test's problems."""
     counts = sweep(seed, count, held_to, named=count > 30)
     assert sum(counts.values()) > count  # most problems call it at least twice
-    assert not [name for name in counts if "gemm" in name or "ref" in name], counts
+    assert not [name for name in counts if re.search("(?<!br)gemm|ref", name)], counts
     if held_to == "AVX2":
         assert not [name for name in counts if "avx512" in name], counts
 

@@ -252,6 +252,8 @@ EACH_CHANNEL = r"must have one entry for each channel of src, \(2, 3, 4\)"
         ("`beta` must not be 0; got 0", "SoftPlus", SRC, {"beta": 0.0}),
         (r"`shape` must hold the 24 elements of src, \(2, 3, 4\); got \[5, -1\]", "StaticReshape",
          SRC, {"shape": [5, -1], "special_zero": False}),
+        (r"`shape` must hold the 0 elements of src, \(0, 3\); got \[0, -1\]", "StaticReshape",
+         [(0, 3)], {"shape": [0, -1], "special_zero": False}),
         (r"a 0 in `shape` copies an extent of src, \(2, 3, 4\); got \[2, 3, 4, 0\]",
          "StaticReshape", SRC, {"shape": [2, 3, 4, 0], "special_zero": True}),
         (r"`shape` must be extents, at most one of them -1; got \[-1, -1\]", "StaticReshape",

@@ -122,6 +122,8 @@ def test_gradients_of_floats(rng):
 def test_a_sequence_in_steps_is_the_whole(rng):
     x, w, b = (integers(rng, shape) for shape in ((2, 3, 11), (3, 1, 4), (3,)))
     whole, last = apply("CausalConvWithState", {}, [x, w, b])
+    doubles = [np.float64(v) for v in (x, w, b, np.zeros((2, 3, 3)))]  # float32 without x64
+    assert {y.dtype.name for y in apply("CausalConvWithState", {}, doubles)} == {"float32"}
     state, parts = None, []
     for chunk in np.split(x, [1, 6], axis=2):
         part, state = apply("CausalConvWithState", {}, [chunk, w, b, state])
@@ -225,6 +227,7 @@ LINEAR = [X8, ONE, np.uint8(0), W8, ONE, np.uint8(0), ONE, np.uint8(0)]
         ("QLinearConv", {}, [*LINEAR[:7], None], "the input `y_zero_point` is required"),
         ("CausalConvWithState", {}, [X, W], "CausalConvWithState: `input` must have 3 axes"),
         ("CausalConvWithState", {}, [X[0], W[0]], "`weight` must have shape (channels, 1, k)"),
+        ("CausalConvWithState", {}, [X[0], np.ones((5, 1, 0), np.float32)], "(channels, 1, k)"),
         ("CausalConvWithState", {}, [X[0], np.ones((5, 1, 3), np.float32), None, X[0]],
          "`past_state` must have shape (2, 5, 2), that is (batch, channels, k - 1), and type"),
         ("CausalConvWithState", {"activation": "relu"}, [X[0], W[0]], "'none', 'silu' or 'swish'"),

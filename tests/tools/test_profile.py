@@ -21,7 +21,7 @@ import jaxconv
 from jaxconv._base import environment, listeners
 from jaxconv._base.listeners import Listener
 from jaxconv._lax import from_lax, install
-from jaxconv._tools import log
+from jaxconv._tools import log, profile_row
 from jaxconv._tools import profile as module
 
 LAST = ("NHWC", "HWIO", "NHWC")
@@ -78,6 +78,11 @@ def test_equal_convolutions_are_counted_by_name_and_line():
     assert row.count == 2
     assert row.lines == (f"{__file__}:{line}",)
     assert [name.split("/")[-1] for name in row.names] == ["first", "second"]
+
+
+def test_a_scope_has_the_names_that_a_user_gave():
+    names = ["jit(step)/jvp(jit(f))", "jit(step)/transpose(jvp(Net(2)))/vmap(block(1))/remat()"]
+    assert profile_row._scope(names) == "Net(2)/block(1)"
 
 
 def test_a_jitted_function_is_lowered_once_with_the_name_of_its_first_call():

@@ -77,57 +77,41 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, np.ones((1, 2, 1))), "`weight` must have input channels / groups = 1"),
         (lambda: F.conv1d(X, np.ones((1, 1, 5))), "`weight`, dilated, must fit into the padded"),
         (lambda: F.conv1d(X.T, ONE), "Channels last would fit: move them to just before"),
-        (  # the data moved alone would not fit
-            lambda: F.conv2d(np.ones((1, 8, 9, 4)), np.ones((3, 3, 4, 6))),
-            r"\(1, 8, 9, 4\) \(NCX\)$",
-        ),
+        (lambda: F.conv2d(np.ones((1, 8, 9, 4)), np.ones((3, 3, 4, 6))),
+         r"\(1, 8, 9, 4\) \(NCX\)$"),  # the data moved alone would not fit
         (lambda: F.conv1d(X, ONE, groups="src"), r"got 'src' \(str\)"),
         (lambda: F.conv_transpose1d(X, ONE, groups=np.array([1, 2])), "`groups` must be an int"),
         (lambda: F.conv_transpose1d(X, ONE, output_padding=1), "`output_padding` must be smaller"),
-        (
-            lambda: F.conv_transpose1d(X, ONE, output_padding=None),
-            "`output_padding` must be an int",
-        ),
+        (lambda: F.conv_transpose2d(X[None], ONE[None], stride=(2, 1), output_padding=1),
+         r"must be smaller than either .* got \(1, 1\) with stride \(2, 1\) and dilation \(1, 1\)"),
+        (lambda: F.conv_transpose1d(X, ONE, output_padding=None),
+         "`output_padding` must be an int"),
         (lambda: F.conv_transpose1d(X, ONE, padding=2), "an extent of at least 1"),
-        (
-            lambda: F.conv_transpose1d(np.ones((4, 1)), np.ones((2, 3, 1)), groups=2),
-            "`weight` must have the 4 channels of `input` on its first axis; got shape",
-        ),
-        (
-            lambda: F.conv1d(X, ONE, stride=2**30, padding=2**47, padding_mode="replicate"),
-            "`padding` must be at most",
-        ),
-        (
-            lambda: F.conv3d(*LARGE_PADDED, stride=2**30, padding=2**30, padding_mode="circular"),
-            "`padding` must not exceed",
-        ),
-        (
-            lambda: F.conv3d(*LARGE_PADDED, stride=2**30, padding=2**30, padding_mode="replicate"),
-            r"^conv3d: `padding` must leave the padded `input` at most 2\*\*48 elements",
-        ),
+        (lambda: F.conv_transpose1d(np.ones((4, 1)), np.ones((2, 3, 1)), groups=2),
+         "`weight` must have the 4 channels of `input` on its first axis; got shape"),
+        (lambda: F.conv1d(X, ONE, stride=2**30, padding=2**47, padding_mode="replicate"),
+         "`padding` must be at most"),
+        (lambda: F.conv3d(*LARGE_PADDED, stride=2**30, padding=2**30, padding_mode="circular"),
+         "`padding` must not exceed"),
+        (lambda: F.conv3d(*LARGE_PADDED, stride=2**30, padding=2**30, padding_mode="replicate"),
+         r"^conv3d: `padding` must leave the padded `input` at most 2\*\*48 elements"),
         (lambda: F.conv1d(X[:, :0], ONE, padding=1, padding_mode="replicate"), "at least 1"),
-        (
-            lambda: F.conv1d(X, ONE[..., :0], padding="same"),
-            "`weight` must have extents of at least 1",
-        ),
-        (
-            lambda: jax.eval_shape(partial(F.conv_transpose1d, stride=2**31 - 1), *LARGE),
-            r"^conv_transpose1d: the result must have at most 2\*\*48 elements; .* of `input`",
-        ),
+        (lambda: F.conv1d(X, ONE[..., :0], padding="same"),
+         "`weight` must have extents of at least 1"),
+        (lambda: jax.eval_shape(partial(F.conv_transpose1d, stride=2**31 - 1), *LARGE),
+         r"^conv_transpose1d: the result must have at most 2\*\*48 elements; .* of `input`"),
         (lambda: F.find_output_padding(X, ONE, (9,), stride=2), r"from \(7,\) to \(8,\)"),
-        (
-            lambda: F.find_output_padding(np.zeros((1, 1, 5, 5)), np.zeros((1, 1, 3, 3)), (11,)),
-            "`output_size` must be a sequence of 2 ints, or 4 ints",
-        ),
+        (lambda: F.find_output_padding(np.zeros((1, 1, 5, 5)), np.zeros((1, 1, 3, 3)), (11,)),
+         "`output_size` must be a sequence of 2 ints, or 4 ints"),
+        (lambda: F.find_output_padding(X[None], ONE[None], (1, 5)), r"from \(1, 4\) to \(1, 4\)"),
+        (lambda: F.find_output_padding(X, ONE, [[1], [2, 3]]), "`output_size` must be a seq"),
         (lambda: F.find_output_padding([1.0], ONE, 9), "`input` must be an array; got"),
         (lambda: F.find_output_padding(X, ONE[0], 9), "`weight` must have 3 axes; got shape"),
         (lambda: F.load({"w": [1.0]}), "entry 'w' must be a dense tensor"),
-        (
-            lambda: F.load([1.0]),
-            "load: `state_dict` must be a mapping of names to arrays; got list",
-        ),
+        (lambda: F.load([1.0]),
+         "load: `state_dict` must be a mapping of names to arrays; got list"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()

@@ -162,7 +162,7 @@ def _reshape(src: Array, shape: Sequence[int], special_zero: bool) -> Array:
     if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
         raise ValueError(f"`shape` must be extents, at most one of them -1; got {list(shape)}")
     known = math.prod(n for n in wanted if n != -1)
-    if src.size % known if -1 in wanted and known else src.size != known:
+    if not known or src.size % known if -1 in wanted else src.size != known:
         raise ValueError(
             f"`shape` must hold the {src.size} elements of src, {src.shape}; got {list(shape)}"
         )
@@ -232,8 +232,8 @@ def _align_scales(
             raise ValueError(f"`{name}` must have {meaning}; got {len(values)}")
     if not all(scale > 0 for scale in scales):
         raise ValueError(f"`scales` must be above 0; got {list(scales)}")
-    broadcast = [np.asarray(values, np.float32).reshape(shape) for values in (scales, zps)]
-    return broadcast[0], broadcast[1]
+    scale, zero_point = (np.asarray(values, np.float32).reshape(shape) for values in (scales, zps))
+    return scale, zero_point
 
 
 #: kind -> how it is computed
