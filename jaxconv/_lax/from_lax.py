@@ -64,7 +64,7 @@ class Mapped:
     result: Slot
     geometry: Geometry
     #: whether lhs is the coarse tensor; then lax's kernel is reversed, with groups on the fine axis
-    dilated: bool
+    lhs_dilated: bool
 
 
 def compute(
@@ -87,9 +87,9 @@ def compute(
         rhs = reorder(rhs, _exchange(rhs_spec), geometry.data.spec)
     else:
         lhs = reorder(lhs, lhs_spec, geometry.data.spec)
-        if found.dilated:
+        if found.lhs_dilated:
             rhs = move_groups(lax.rev(rhs, kernel.spatial), groups, kernel.fine, kernel.coarse)
-    reversed_kernel = to_kernel and found.dilated
+    reversed_kernel = to_kernel and found.lhs_dilated
     if reversed_kernel:  # lhs is coarse, rhs fine
         lhs, rhs, precision = rhs, lhs, precision[::-1]
     moved = reversed_kernel and groups > 1  # sharded after the groups have moved
@@ -168,8 +168,8 @@ def find_contraction(
     if rhs[outputs] < 1 or any(min(a.fine, a.kernel, a.coarse) < 1 for a in axes):
         return EMPTY
     spread = [int(step) if a.fine > 1 else 1 for step, a in zip(lhs_dilation, axes, strict=True)]
-    dilated = max(spread) > 1
-    to_kernel = batch_group_count > 1 or _looks_like_gradient(batch, axes, dilated)
+    lhs_dilated = max(spread) > 1
+    to_kernel = batch_group_count > 1 or _looks_like_gradient(batch, axes, lhs_dilated)
     channels, summed = (lhs[batch], lhs[features]) if to_kernel else (lhs[features], 1)
     if is_symbolic_dim(channels) or (feature_group_count > 1 and is_symbolic_dim(summed)):
         return SYMBOLIC
@@ -177,13 +177,13 @@ def find_contraction(
         return EMPTY
     if to_kernel:
         axes = [a.exchanged() for a in axes]
-    if dilated and any(a.stride > 1 for a in axes):
+    if lhs_dilated and any(a.stride > 1 for a in axes):
         return BOTH_STRIDES
-    if dilated:  # lhs is coarse, and the kernel reversed
+    if lhs_dilated:  # lhs is coarse, and the kernel reversed
         axes = [replace(a.reversed(), stride=step) for a, step in zip(axes, spread, strict=True)]
-    result: Slot = "kernel" if to_kernel else "fine" if dilated else "coarse"
+    result: Slot = "kernel" if to_kernel else "fine" if lhs_dilated else "coarse"
     groups = feature_group_count * batch_group_count
-    return Mapped(result, _fill(result, axes, groups, dilated, dimension_numbers), dilated)
+    return Mapped(result, _fill(result, axes, groups, lhs_dilated, dimension_numbers), lhs_dilated)
 
 
 def _read_axis(
@@ -196,7 +196,7 @@ def _read_axis(
     return Axis(extent, taps, places, stride, rhs_dilation if taps > 1 else 1, low)
 
 
-def _looks_like_gradient(batch_axis: int, axes: list[Axis], dilated: bool) -> bool:
+def _looks_like_gradient(batch_axis: int, axes: list[Axis], lhs_dilated: bool) -> bool:
     """Whether these are the numbers that JAX gives to a weights gradient without groups.
 
     JAX exchanges batch and channels, so that the batch is not axis 0; slides the gradient of the
@@ -205,15 +205,17 @@ def _looks_like_gradient(batch_axis: int, axes: list[Axis], dilated: bool) -> bo
     """
     if batch_axis == 0 or prod(a.kernel for a in axes) < prod(a.coarse for a in axes):
         return False
-    return not dilated or all(a.dilation == 1 for a in axes)
+    return not lhs_dilated or all(a.dilation == 1 for a in axes)
 
 
-def _fill(result: Slot, axes: list[Axis], groups: int, dilated: bool, numbers: Numbers) -> Geometry:
+def _fill(
+    result: Slot, axes: list[Axis], groups: int, lhs_dilated: bool, numbers: Numbers
+) -> Geometry:
     """Fill fine or coarse in the layout of the result, or the kernel in the layout of lhs."""
     _, (coarse, fine, *window), (batch, channel, *spatial) = numbers
     if result == "kernel":  # lax takes the batch for channels
         (channel, batch, *spatial), _, (fine, coarse, *window) = numbers
-    if dilated:  # lhs is coarse
+    if lhs_dilated:  # lhs is coarse
         coarse, fine = fine, coarse
     data = DataLayout(batch, channel, tuple(spatial))
     kernel = KernelLayout(coarse, fine, tuple(window))

@@ -8,11 +8,12 @@ Left out, axis by axis:
   than a stride at the high end, where the last pixels make no further window;
 - whole axes of one fine pixel, one tap and one coarse pixel.
 
-The dilation of a single tap becomes 1. The stride of a single window becomes 1, or the kernel's
-extent if all axes tile then. Operands are cropped; results are padded with zeros.
+The dilation of a single tap becomes 1. The stride of a single window becomes 1, or the number of
+taps if all axes tile then. Operands are cropped; results are padded with zeros.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from jax import Array, lax
@@ -31,7 +32,7 @@ class Trim:
     #: the contraction with these elements
     geometry: Geometry
     #: elements left out at each end of each spatial axis, by slot
-    ends: tuple[tuple[Slot, tuple[Ends, ...]], ...]
+    ends: Mapping[Slot, tuple[Ends, ...]] = field(hash=False)
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
@@ -40,11 +41,11 @@ class Trim:
 
         An operand is cropped, and a result is padded again.
         """
-        return any(low or high for low, high in dict(self.ends)[slot])
+        return any(low or high for low, high in self.ends[slot])
 
     def crop(self, slot: Slot, x: Array) -> Array:
         """Crop the tensor in a slot."""
-        spatial, ends = self.geometry.layout(slot)[2:], dict(self.ends)[slot]
+        spatial, ends = self.geometry.layout(slot)[2:], self.ends[slot]
         for at, (low, high) in zip(spatial, ends, strict=True):
             if low or high:
                 x = lax.slice_in_dim(x, low, x.shape[at] - high, axis=at)
@@ -52,7 +53,7 @@ class Trim:
 
     def pad_result(self, slot: Slot, x: Array) -> Array:
         """Pad the result to full size with zeros."""
-        spatial, ends = self.geometry.layout(slot)[2:], dict(self.ends)[slot]
+        spatial, ends = self.geometry.layout(slot)[2:], self.ends[slot]
         if self.units:
             x = lax.expand_dims(x, sorted(spatial[n] for n in self.units))
         if self.leaves_out(slot):
@@ -65,9 +66,9 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
     geometry = problem.geometry
     trimmed = [_trim_axis(axis) for axis in geometry.axes]
     axes = [axis for axis, _ in trimmed]
-    units = tuple(n for n, a in enumerate(axes) if replace(a, stride=1) == UNIT)
+    units = tuple(n for n, a in enumerate(axes) if a == UNIT)
     units = units[: geometry.rank - 1]  # one axis stays
-    ends = tuple((slot, tuple(left_out[slot] for _, left_out in trimmed)) for slot in OPERANDS)
+    ends = {slot: tuple(left_out[slot] for _, left_out in trimmed) for slot in OPERANDS}
     trim = Trim(geometry, ends, units)
     normal = replace(problem, geometry=_replace_axes(geometry, _tile_axes(axes), units))
     return normal, trim if units or any(map(trim.leaves_out, OPERANDS)) else None
@@ -118,7 +119,7 @@ def _reads_pixel(axis: Axis, tap: int) -> bool:
 
 
 def _tile_axes(axes: list[Axis]) -> list[Axis]:
-    """Give axes of a single window the kernel's extent as stride, if all axes tile then."""
+    """Give axes of a single window the number of taps as stride, if all axes tile then."""
     tiled = [replace(a, stride=a.kernel) if a.coarse == 1 and a.dilation == 1 else a for a in axes]
     return tiled if all(a.kernel == a.stride and a.dilation == 1 for a in tiled) else axes
 

@@ -67,7 +67,7 @@ def convolution(
         OPS["convolution"], src, weights, bias=bias, residual=residual, activation=activation,
         alpha=alpha, strides=strides, pads_begin=pads_begin, pads_end=pads_end, dilations=dilations,
         auto_pad=auto_pad, groups=groups, data_format=data_format, weights_format=weights_format,
-        output_padding=0, precision=precision, preferred_element_type=preferred_element_type,
+        precision=precision, preferred_element_type=preferred_element_type,
         out_sharding=out_sharding,
     )  # fmt: skip
 
@@ -187,6 +187,6 @@ def convolution_backward_weights(
         OPS["convolution_backward_weights"], src, diff_dst, result_shape=weights_shape,
         strides=strides, pads_begin=pads_begin, pads_end=pads_end, dilations=dilations,
         auto_pad=auto_pad, groups=groups, data_format=data_format, weights_format=weights_format,
-        output_padding=0, precision=precision, preferred_element_type=preferred_element_type,
+        precision=precision, preferred_element_type=preferred_element_type,
         out_sharding=out_sharding,
     )  # fmt: skip

@@ -33,22 +33,23 @@ def read_attributes(
 
     `rules` are stride, padding, dilation, groups and, of a transposed layer, output_padding.
     """
-    rank, (stride, padding, dilation, groups, *output_padding) = len(input) - 2, rules
+    rank, (stride, padding, dilation, groups, *more) = len(input) - 2, rules
+    transposed = bool(more)
     groups = parse.count(name, "groups", groups)
     strides = read_ints(name, "stride", stride, rank, 1)
     dilations = read_ints(name, "dilation", dilation, rank, 1)
     attributes = {"strides": strides, "dilations": dilations, "groups": groups}
-    attributes |= {"data_format": "NCX", "weights_format": "IOX" if output_padding else "OIX"}
-    if output_padding:
+    attributes |= {"data_format": "NCX", "weights_format": "IOX" if transposed else "OIX"}
+    if transposed:
         check_first_axis(input, weight, groups)
-        more = read_ints(name, "output_padding", output_padding[0], rank, 0)
-        if any(o >= max(steps) for o, *steps in zip(more, strides, dilations, strict=True)):
+        high = read_ints(name, "output_padding", more[0], rank, 0)
+        if any(o >= max(steps) for o, *steps in zip(high, strides, dilations, strict=True)):
             rule = "must be smaller than either stride or dilation"
-            got = f"{more} with stride {strides} and dilation {dilations}"
+            got = f"{high} with stride {strides} and dilation {dilations}"
             remedy = "jaxconv.conv_transpose takes any"
             raise ValueError(Refusal(name, "output_padding", rule, got, remedy))
-        attributes["output_padding"] = more
-    if isinstance(padding, str) and not output_padding:
+        attributes["output_padding"] = high
+    if isinstance(padding, str) and not transposed:
         return attributes | {"auto_pad": _find_auto_pad(name, padding, strides)}
     pads = read_ints(name, "padding", padding, rank, 0)
     return attributes | {"pads_begin": pads, "pads_end": pads}

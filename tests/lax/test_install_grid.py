@@ -72,7 +72,7 @@ def check(calls, functions=BOTH, **of):
         slots = contractions(jax.make_jaxpr(call.bind(BOTH[1]))(*given))
         assert len(slots) == 1 if isinstance(way, str) else slots == [way.result]
     ways = found(program(calls), data)
-    return Counter(f if isinstance(f, str) else (f.result, f.dilated) for f in ways)
+    return Counter(f if isinstance(f, str) else (f.result, f.lhs_dilated) for f in ways)
 
 
 SEEDS = [pytest.param(n, marks=slow_if(n >= 2)) for n in range(8)]

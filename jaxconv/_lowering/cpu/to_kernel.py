@@ -179,7 +179,7 @@ MIN_GROUP_WINDOWS_BYTES = 4 << 20
 
 def _groups_alone(p: Problem) -> bool:
     """Whether each of several groups is enough work for a contraction of its own."""
-    [one] = split.split_groups(p)
+    [one] = split.split_by_group(p)
     swapped = rewrite.SWAP.fills(one) and _narrow_coarse(one)
     ways = (one, *(rewrite.exchange_operands(one) if swapped else ()))
     if any(onednn_weights.FORM.fills(q) and _pays_for_onednn(q) for q in ways):

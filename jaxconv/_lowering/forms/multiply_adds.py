@@ -31,7 +31,7 @@ from jaxconv._lowering.problem import Call, Form
 Box = list[range]
 
 #: Factors (pairs of a tap and a fine channel) in one loop of a weights gradient. If there are more,
-#: a loop has one row of factors.
+#: a loop has those of one row of the kernel.
 MAX_FACTORS = 9
 #: Products written out for a pixel, and in a loop over two or three pixels: LLVM does not unroll a
 #: longer loop, and then makes no vectors.
@@ -140,7 +140,7 @@ def _sum_pixels(fine: Array, coarse: Array, geometry: Geometry, channels: int = 
 
 def _choose_loop(geometry: Geometry, factors: int) -> tuple[int, int]:
     """Choose how many factors a loop has, and how many neighbours a loop adds up for each."""
-    extent = geometry.axes[_count_rows(geometry) - 1].coarse
+    extent = geometry.axes[_count_loop_axes(geometry) - 1].coarse
     row = geometry.axes[-1].kernel
     row = row if 3 <= row <= MAX_FACTORS else MAX_FACTORS
 
@@ -169,15 +169,16 @@ def _sum_box(
 ) -> list[Array]:
     """Sum for each tap over a box and the places that the box moves to."""
     axes, spatial = geometry.axes, geometry.data.spatial
-    at = _count_rows(geometry) - 1
-    moved = (range(box[at].start + by, box[at].stop + by, box[at].step) for by in range(moves))
-    places = [_replace_range(box, at, pixels) for pixels in moved]
+    last = _count_loop_axes(geometry) - 1
+    pixels = box[last]
+    moved = (range(pixels.start + by, pixels.stop + by, pixels.step) for by in range(moves))
+    places = [_replace_range(box, last, each) for each in moved]
     products = []
     for tap in taps:
-        reads = [list(map(_pixels_of_tap, tap, box, axes)) for box in places]
+        reads = [list(map(_pixels_of_tap, tap, place, axes)) for place in places]
         terms = [
-            window.slice_box(fine, read, spatial) * window.slice_box(coarse, box, spatial)
-            for read, box in zip(reads, places, strict=True)
+            window.slice_box(fine, read, spatial) * window.slice_box(coarse, place, spatial)
+            for read, place in zip(reads, places, strict=True)
         ]
         products.append(reduce(lax.add, terms))
     along, few = _find_neighbours(box, geometry)
@@ -198,17 +199,17 @@ def _sum_box(
 # Neighbours are channels or, with channels first, the pixels of the last axis.
 
 
-def _count_rows(geometry: Geometry) -> int:
-    """Count the first axes, along which a loop may add up pixels."""
+def _count_loop_axes(geometry: Geometry) -> int:
+    """Count the first axes, along which a loop may add up pixels: with channels first, one less."""
     return geometry.rank - (geometry.data.channel == 1)
 
 
 def _cover_pixels(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
-    """Yield boxes of every n-th pixel of the last of the rows, and how often to move a box by one.
+    """Yield boxes of every n-th pixel of the last such axis, and how often to move a box by one.
 
     The moved boxes cover each pixel once. An axis of each box has 2m or 3m pixels, if possible.
     """
-    axes = range(_count_rows(geometry))
+    axes = range(_count_loop_axes(geometry))
     whole = [range(a.coarse) for a in geometry.axes]
     end = len(whole[axes[-1]])
     even = end - end % every
@@ -226,8 +227,8 @@ def _cover_pixels(geometry: Geometry, every: int) -> Iterator[tuple[Box, int]]:
 
 def _find_neighbours(box: Box, geometry: Geometry) -> tuple[int, int]:
     """Find an axis along which a loop can add up neighbours, and how many: 2, 3, or only 1."""
-    rows = range(_count_rows(geometry))
-    return next(((at, n) for n in (2, 3) for at in rows if len(box[at]) % n == 0), (0, 1))
+    axes = range(_count_loop_axes(geometry))
+    return next(((at, n) for n in (2, 3) for at in axes if len(box[at]) % n == 0), (0, 1))
 
 
 def _replace_range(box: Box, at: int, places: range) -> Box:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base import meshes
-from jaxconv._base.finish import NOTHING, SELECTING
+from jaxconv._base.finish import SELECTING
 from jaxconv._base.geometry import UNIT, Geometry, KernelLayout
 from jaxconv._base.typing import DType
 from jaxconv._lowering.forms import window
@@ -113,10 +113,10 @@ def _fails_with_amx(kernel: Array, geometry: Geometry) -> bool:
 
 def _takes_operands(dtype: DType, kernel: Array, geometry: Geometry) -> bool:
     """Whether oneDNN multiplies a type in these sizes as it is."""
-    if not multiplies(dtype) or dtype != jnp.bfloat16:
-        return multiplies(dtype)
-    fails = has_amx() and _fails_with_amx(kernel, geometry)
-    return not fails and not _fails_in_bfloat16(kernel, geometry)
+    fails = dtype == jnp.bfloat16 and (
+        _fails_in_bfloat16(kernel, geometry) or (has_amx() and _fails_with_amx(kernel, geometry))
+    )
+    return multiplies(dtype) and not fails
 
 
 # The call itself.
@@ -202,16 +202,18 @@ def gains_by_finishing(problem: Problem) -> bool:
 def _convolve_and_finish(fine: Array, kernel: Array, call: Call) -> Array:
     """Call oneDNN with what it may compute of a finish, compute the rest, and round once."""
     geometry, dtype, extras = call.geometry, call.numerics.dtype, call.extras
-    finish = call.problem.finish or NOTHING
+    finish = call.problem.finish
+    if finish is None:
+        return convolve(fine, kernel, geometry, dtype)
     native = fine.dtype == jnp.bfloat16 == dtype and _takes_operands(fine.dtype, kernel, geometry)
-    wide = finish.residual and extras[-1].dtype != fine.dtype
-    rest = replace(finish, bias=False, residual=wide)
-    fused = ["BIAS"] * finish.bias + ["BINARY_ADD"] * (finish.residual and not wide)
+    apart = finish.residual and extras[-1].dtype != fine.dtype
+    rest = replace(finish, bias=False, residual=apart)
+    fused = ["BIAS"] * finish.bias + ["BINARY_ADD"] * (finish.residual and not apart)
     added = extras[: len(fused)]
     name = finish.activation and finish.activation.name
     if native and name in FUSED:
         return convolve(fine, kernel, geometry, dtype, [*fused, FUSED[name]], added)
-    sums = dtype if name in (None, *SELECTING) and not wide else jnp.dtype(jnp.float32)
+    sums = dtype if name in (None, *SELECTING) and not apart else jnp.dtype(jnp.float32)
     out = convolve(fine, kernel, geometry, sums, fused, added)
     return rest.apply(out, extras[len(fused) :], geometry.data.channel, dtype)
 

@@ -33,15 +33,15 @@ from jaxconv._lowering.problem import Call, Form, Part, Problem
 GROUPS_SIDE_BY_SIDE = 4
 
 
-def split_groups(problem: Problem) -> tuple[Problem, ...]:
+def split_by_group(problem: Problem) -> tuple[Problem, ...]:
     one = replace(problem, geometry=replace(problem.geometry, groups=1))
-    wide = problem.result == "kernel"
-    return (replace(one, dtype=ACCUMULATION[problem.dtype]) if wide else one,)
+    to_kernel = problem.result == "kernel"
+    return (replace(one, dtype=ACCUMULATION[problem.dtype]) if to_kernel else one,)
 
 
 def groups_to_result(first: Array, second: Array, call: Call) -> Array:
     """Compute one group after the other."""
-    dtype = split_groups(call.problem)[0].dtype
+    dtype = split_by_group(call.problem)[0].dtype
 
     def widened(first: Array, second: Array) -> Array:
         return call.part(first.astype(dtype), second.astype(dtype))
@@ -55,7 +55,7 @@ GROUPS = Form(
     {"coarse": groups_to_result, "kernel": groups_to_result},
     cannot=lambda p: p.dense,
     gathers=True,
-    parts=split_groups,
+    parts=split_by_group,
     contender=True,
 )
 
@@ -181,9 +181,9 @@ def pieces_to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     shape = geometry.shape("coarse", fine.shape, kernel.shape)
     fine = window.pad_fine(fine, geometry)
 
-    def piece(part: Part, start: Index, size: int) -> Array:
-        taps = lax.dynamic_slice_in_dim(kernel, start, size, axis=at)
-        return part(_read_taps(fine, geometry.axes[at], at, start, size), taps)
+    def piece(part: Part, start: Index, taps: int) -> Array:
+        weights = lax.dynamic_slice_in_dim(kernel, start, taps, axis=at)
+        return part(_read_taps(fine, geometry.axes[at], at, start, taps), weights)
 
     count, left = divmod(geometry.axes[at].kernel, size)
 
