@@ -37,7 +37,7 @@ def _much_data(p: Problem) -> bool:
     return fine > max(common.MAX_WIDENED_BYTES, 2 * coarse)
 
 
-#: Pixels of images that are too few for oneDNN's call to finish sums in one pass.
+#: Pixels for which a dot in float32 beats oneDNN's call, which copies the kernel each time.
 MAX_DOT_PIXELS = 14 * 14
 
 
@@ -52,11 +52,11 @@ def _one_dot(p: Problem) -> bool:
         return True
     if not p.pointwise or (p.channels_first and p.bits == 32):
         return False  # channels first, a dot would transpose the weights, too
-    finishes = onednn.FORM.finishes(p) and (p.bits == 16 or p.pixels > MAX_DOT_PIXELS)
+    few = p.bits == 32 and p.pixels <= MAX_DOT_PIXELS
     copies = p.strided and p.pixels >= p.fine_channels  # the pixels that are read, for the dot
     # With AMX, some channel counts are not safe in 16 bits, and would be widened for oneDNN.
     wider = onednn_here.has_avx512() and not (p.bits == 16 and onednn_here.has_amx())
-    return not (finishes or copies or wider)
+    return not copies and (few or not (onednn.FORM.finishes(p) or wider))
 
 
 def _few_results(p: Problem) -> bool:
