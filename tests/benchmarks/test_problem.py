@@ -27,16 +27,12 @@ def test_spelling_and_parsing_are_inverse(layer):
 @pytest.mark.parametrize(
     ("text", "at", "why"),
     [
-        ("mb8xc64ih56oc64kh3", 3, "expected"),
-        ("mb8ic64ih56oc64khx", 17, "needs a number"),
-        ("mb8ic64ih-5oc64kh3", 9, "at least 1"),
-        ("ic64ih56oc64kh3ph-1", 17, "at least 0"),
-        ("ic64ih56kh3", 11, "`oc` is missing"),
-        ("ic64oc64", 8, "no spatial axis"),
-        ("g3ic64ih56oc66kh3", 0, "divide ic64"),
-        ("ic64ih2oc64kh3", 11, "no `oh`"),
+        ("mb8xc64ih56oc64kh3", 3, "expected"), ("mb8ic64ih56oc64khx", 17, "needs a number"),
+        ("mb8ic64ih-5oc64kh3", 9, "at least 1"), ("ic64ih56oc64kh3ph-1", 17, "at least 0"),
+        ("ic64ih56kh3", 11, "`oc` is missing"), ("ic64oc64", 8, "no spatial axis"),
+        ("g3ic64ih56oc66kh3", 0, "divide ic64"), ("ic64ih2oc64kh3", 11, "no `oh`"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_descriptor_is_pointed_at(text, at, why):
     with pytest.raises(problem.ProblemError, match=why) as caught:
         problem.parse(text)

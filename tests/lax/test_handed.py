@@ -248,6 +248,17 @@ def test_patches_and_local(window):
     check("conv_general_dilated_local", lhs, rhs, slot, filter_shape=(3, 2), **window)
 
 
+def test_the_precision_is_passed_on():
+    x, window = jnp.ones((2, 6, 3)), {"padding": "VALID", "precision": lax.Precision.HIGHEST}
+    slid, ours = window | {"window_strides": (1,), "filter_shape": (3,)}, jaxconv.lax
+    for call in (
+        lambda x: ours.conv_transpose(x, jnp.ones((3, 3, 4)), (1,), **window),
+        lambda x: ours.conv_general_dilated_patches(x, **slid),
+        lambda x: ours.conv_general_dilated_local(x, jnp.ones((4, 18, 1)), **slid),
+    ):
+        assert "HIGHEST" in str(jax.make_jaxpr(call)(x))
+
+
 def test_local_weights_of_data_that_vary_over_a_mesh():
     """The weights, and the identity that makes patches, do not vary: each step must make them."""
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))

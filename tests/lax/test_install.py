@@ -233,6 +233,15 @@ def test_a_form_that_fails_raises_where_it_is_asked_to(patched):
         jax.jit(jax.grad(loss, 1)).lower(X, K)
 
 
+def test_a_form_that_is_asked_for_computes_or_raises(lenient):
+    with (
+        jaxconv.installed(),
+        jaxconv.forced("slide"),
+        pytest.raises(ValueError, match="one that c"),
+    ):
+        jax.jit(depthwise).lower(X, K)
+
+
 def test_a_parameter_of_a_later_jax_stays_with_lax():
     """The primitive of lax with one more parameter, whose rule of JAX's own takes it."""
     later_p = Primitive("conv_general_dilated")

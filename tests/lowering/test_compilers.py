@@ -44,26 +44,16 @@ def as_users_compile(optimised_where_timed):
 #: By class, cuDNN's functions to coarse, to fine and to the kernel: F for forward, D and W for
 #: backward data and filter.
 CALLS = {
-    "dense": ("F", "D", "F"),
-    "strided": ("F", "D", "W"),
-    "one tap, strided": ("F", "D", "W"),
-    "dilated": ("F", "F", "F"),
-    "dilated, one tap on that axis": ("F", "D", "W"),
-    "dilated and strided": ("F", "F", "F"),
-    "grouped": ("F", "F", "W"),
-    "grouped, strided": ("F", "F", "W"),
-    "grouped, strided evenly": ("F", "F", "W"),
-    "depthwise, strided": ("F", "F", "W"),
-    "uneven": ("F", "D", "F"),
-    "uneven, dilated": ("F", "F", "F"),
-    "causal": ("F", "F", "F"),
-    "negative, strided": ("F", "D", "W"),
-    "1-D bf16, strided and dilated": ("F", "D", "F"),
-    "3-D, depthwise": ("F", "F", "W"),
-    "4-D": ("FF", "FFFF", "WW"),
-    "f64": ("F", "D", "W"),
+    "dense": ("F", "D", "F"), "strided": ("F", "D", "W"), "one tap, strided": ("F", "D", "W"),
+    "dilated": ("F", "F", "F"), "dilated, one tap on that axis": ("F", "D", "W"),
+    "dilated and strided": ("F", "F", "F"), "grouped": ("F", "F", "W"),
+    "grouped, strided": ("F", "F", "W"), "grouped, strided evenly": ("F", "F", "W"),
+    "depthwise, strided": ("F", "F", "W"), "uneven": ("F", "D", "F"),
+    "uneven, dilated": ("F", "F", "F"), "causal": ("F", "F", "F"),
+    "negative, strided": ("F", "D", "W"), "1-D bf16, strided and dilated": ("F", "D", "F"),
+    "3-D, depthwise": ("F", "F", "W"), "4-D": ("FF", "FFFF", "WW"), "f64": ("F", "D", "W"),
     "channels-first, grouped": ("F", "F", "W"),
-}
+}  # fmt: skip
 LETTERS = {
     "convForward": "F", "convBiasActivationForward": "F", "convBackwardInput": "D",
     "convBackwardFilter": "W",
@@ -217,17 +207,12 @@ def both_ways(op):
 
 SUM, ROWS = {"all-reduce"}, {"all-reduce", "collective-permute"}
 TABLE = [
-    ("dense", "batch", SUM),
-    ("grouped", "batch", SUM),
-    ("depthwise, strided", "batch", SUM),
-    ("dense", "rows", ROWS),
-    ("depthwise", "rows", ROWS),
-    ("strided", "rows", ROWS),
-    ("grouped, channels first", "groups", set()),
-    ("depthwise", "groups", set()),
+    ("dense", "batch", SUM), ("grouped", "batch", SUM), ("depthwise, strided", "batch", SUM),
+    ("dense", "rows", ROWS), ("depthwise", "rows", ROWS), ("strided", "rows", ROWS),
+    ("grouped, channels first", "groups", set()), ("depthwise", "groups", set()),
     ("dense", "channels of the coarse tensor", SUM),
     ("strided", "channels of the fine tensor", SUM),
-]
+]  # fmt: skip
 
 
 @each_platform

@@ -142,15 +142,11 @@ def test_negative_pads_are_refused_as_the_engine_does(kind, name):
 @pytest.mark.parametrize(
     ("given", "precision"),
     [
-        ({}, None),
-        ({"precision": "highest"}, "HIGHEST"),
-        ({"fpmath_mode": "strict"}, "HIGHEST"),
-        ({"fpmath_mode": "tf32"}, "HIGH"),
-        ({"fpmath_mode": "bf16"}, "DEFAULT"),
-        ({"fpmath_mode": "f16"}, "DEFAULT"),
-        ({"fpmath_mode": "any"}, "DEFAULT"),
+        ({}, None), ({"precision": "highest"}, "HIGHEST"), ({"fpmath_mode": "strict"}, "HIGHEST"),
+        ({"fpmath_mode": "tf32"}, "HIGH"), ({"fpmath_mode": "bf16"}, "DEFAULT"),
+        ({"fpmath_mode": "f16"}, "DEFAULT"), ({"fpmath_mode": "any"}, "DEFAULT"),
     ],
-)
+)  # fmt: skip
 def test_the_precision_is_that_of_the_mode(given, precision):
     def dst(src, weights):
         return onednn.apply("Convolution", [src, weights], WINDOW, **given)

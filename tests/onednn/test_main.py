@@ -141,6 +141,8 @@ def test_a_wrong_convolution_is_an_exit_code(path, capsys, monkeypatch):
     assert main.main([path, "--check"]) == 1
     assert "node 4 'CONVOLUTION_4' (Convolution): " in (out := capsys.readouterr().out)
     assert "FAIL" in out
+    monkeypatch.setattr(main, "check", lambda *_: [("one", 2.0), ("another", 0.5)])
+    assert main.main([path, "--check"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,14 @@ def test_a_node_is_taken_as_it_is(rng):
     np.testing.assert_array_equal(apply_node(node, [x, w, None]), apply("Conv", named, [x, w]))
 
 
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose", "CausalConvWithState"])
+def test_the_precision_is_passed_on(op_type):
+    causal = op_type == "CausalConvWithState"
+    x, w = jnp.ones((2, 3, 7)), jnp.ones((3, 1 if causal else 3, 2))
+    run = jax.make_jaxpr(lambda x, w: apply(op_type, {}, [x, w], precision="highest"))
+    assert "HIGHEST" in str(run(x, w))
+
+
 X, W, X8, W8 = (
     np.ones(shape, dtype)
     for dtype in (np.float32, np.uint8)
@@ -185,7 +193,7 @@ LINEAR = [X8, ONE, np.uint8(0), W8, ONE, np.uint8(0), ONE, np.uint8(0)]
         ("Conv", {"strides": 2}, [X, W], "the attribute `strides` must be a list of ints"),
         ("Conv", {"strides": [2]}, [X, W], "Conv: `strides` must be an int or a sequence of 2"),
         ("Conv", {"auto_pad": "SAME"}, [X, W], "the attribute `auto_pad` must be 'NOTSET', "),
-        ("Conv", {"auto_pad": "VALID", "pads": [1] * 4}, [X, W],
+        ("Conv", {"auto_pad": "VALID", "pads": [0, 0, 1, 0]}, [X, W],
          "Conv: `pads` and `auto_pad` cannot both be given"),
         ("Conv", {"pads": [1, 1]}, [X, W], "Conv: `pads` must be 4 ints, the beginnings"),
         ("Conv", {"pads": [-1, 0, 0, 0]}, [X, W], "Conv: `pads` must be at least 0"),

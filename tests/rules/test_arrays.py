@@ -217,18 +217,13 @@ def test_an_algorithm_set_for_dots_is_none_for_convolutions():
 @pytest.mark.parametrize(
     ("operands", "asked", "got"),
     [
-        (jnp.float32, jnp.bfloat16, "bfloat16"),
-        (jnp.float32, "float16", "float16"),
-        (jnp.bfloat16, jnp.float16, "float16"),
-        (jnp.float16, jnp.bfloat16, "bfloat16"),
-        (jnp.bfloat16, jnp.float8_e4m3fn, "float8_e4m3fn"),
-        (jnp.bfloat16, int, "int32"),
-        (jnp.bfloat16, jnp.complex64, "complex64"),
-        (jnp.float32, "wide", "'wide' (str)"),
-        (jnp.float32, True, "True (bool)"),
-        (jnp.float32, jax.random.key(0).dtype, "key<fry>"),
+        (jnp.float32, jnp.bfloat16, "bfloat16"), (jnp.float32, "float16", "float16"),
+        (jnp.bfloat16, jnp.float16, "float16"), (jnp.float16, jnp.bfloat16, "bfloat16"),
+        (jnp.bfloat16, jnp.float8_e4m3fn, "float8_e4m3fn"), (jnp.bfloat16, int, "int32"),
+        (jnp.bfloat16, jnp.complex64, "complex64"), (jnp.float32, "wide", "'wide' (str)"),
+        (jnp.float32, True, "True (bool)"), (jnp.float32, jax.random.key(0).dtype, "key<fry>"),
     ],
-)
+)  # fmt: skip
 def test_preferred_element_type(operands, asked, got):
     tensors = {n: array(s, operands) for n, s in VALID[OP].items() if n in TENSORS}
     text = message(TypeError, OP, **tensors, preferred_element_type=asked)

@@ -44,13 +44,9 @@ def test_all_six_share_the_parser(op):
 
 #: What is neither an int nor a sequence of ints; what no int is; what no sequence of ints is.
 NEITHER = [
-    (True, "True (bool)"),
-    (np.True_, "np.True_ (bool)"),
-    (1.0, "1.0 (float)"),
-    (np.float64(1), "np.float64(1.0) (float64)"),
-    ("1", "'1' (str)"),
-    (None, "None"),
-]
+    (True, "True (bool)"), (np.True_, "np.True_ (bool)"), (1.0, "1.0 (float)"),
+    (np.float64(1), "np.float64(1.0) (float64)"), ("1", "'1' (str)"), (None, "None"),
+]  # fmt: skip
 NOT_INTS = [
     *NEITHER,
     ([1, 1], "[1, 1] (list)"),
@@ -146,19 +142,15 @@ def test_groups():
     [
         ("auto_pad", "SAME", "; did you mean 'same_upper'?"),
         ("auto_pad", "same-lower", "; did you mean 'same_lower'?"),
-        ("auto_pad", "valid ", "; did you mean 'valid'?"),
-        ("auto_pad", "circular", ""),
-        ("auto_pad", "", ""),
-        ("data_format", "NHWC", "; did you mean 'NXC'?"),
+        ("auto_pad", "valid ", "; did you mean 'valid'?"), ("auto_pad", "circular", ""),
+        ("auto_pad", "", ""), ("data_format", "NHWC", "; did you mean 'NXC'?"),
         ("data_format", "NWC", "; did you mean 'NXC'?"),
-        ("data_format", "ncdhw", "; did you mean 'NCX'?"),
-        ("data_format", "OIX", ""),
+        ("data_format", "ncdhw", "; did you mean 'NCX'?"), ("data_format", "OIX", ""),
         ("weights_format", "HWIO", "; did you mean 'XIO'?"),
         ("weights_format", "OIDHW", "; did you mean 'OIX'?"),
-        ("weights_format", "hwoi", "; did you mean 'XOI'?"),
-        ("weights_format", "NCX", ""),
+        ("weights_format", "hwoi", "; did you mean 'XOI'?"), ("weights_format", "NCX", ""),
     ],
-)
+)  # fmt: skip
 def test_spelling(name, value, hint):
     assert message(ValueError, OP, **{name: value}) == (
         f"`{name}` must be {STRINGS[name]}; got {value!r}{hint}"

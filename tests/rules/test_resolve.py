@@ -88,15 +88,11 @@ NAMES = (
 @pytest.mark.parametrize(
     ("op", "got"),
     [
-        ("Convolution", "'Convolution' (str)"),
-        ("onednn", "'onednn' (str)"),
-        (None, "None"),
-        (3, "3 (int)"),
-        (["convolution"], "['convolution'] (list)"),
-        (np.convolve, "<function con"),
+        ("Convolution", "'Convolution' (str)"), ("onednn", "'onednn' (str)"), (None, "None"),
+        (3, "3 (int)"), (["convolution"], "['convolution'] (list)"), (np.convolve, "<function con"),
         (convolution, "<function con"),
     ],
-)
+)  # fmt: skip
 def test_op_must_be_one_of_six(op, got):
     with pytest.raises(ValueError, match=r"^resolve: ") as caught:
         resolve(op, FINE, KERNEL)

@@ -178,13 +178,10 @@ FULL = "`dst_shape` must be the full shape of the result, with the batch of "
 @pytest.mark.parametrize(
     ("op", "entry", "value"),
     [
-        ("convolution_backward_data", 0, 3),
-        ("convolution_backward_data", 0, -2),
-        ("convolution_backward_data", 3, 2),
-        ("conv_transpose", 0, 1),
-        ("conv_transpose", 3, 8),
+        ("convolution_backward_data", 0, 3), ("convolution_backward_data", 0, -2),
+        ("convolution_backward_data", 3, 2), ("conv_transpose", 0, 1), ("conv_transpose", 3, 8),
     ],
-)
+)  # fmt: skip
 def test_batch_and_channels_of_a_shape(op, entry, value):
     shape = list(calls.FINE)
     shape[entry] = value

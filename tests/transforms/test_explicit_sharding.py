@@ -77,6 +77,20 @@ def whole(x):
     return place(np.asarray(x), [None] * x.ndim)
 
 
+def test_what_is_split_by_one_operand_alone_and_what_does_not_divide():
+    """Whole groups of the data; and of nine rows over three of a mesh, seven that are whole."""
+    name, form = "convolution_backward_data", replace(forms.GROUPED, groups=2)
+    dst, weights, _ = forms.operands(form, name)
+    spec = split(form, "coarse", {"C": "m"})
+    found = form.op(name)(place(dst, spec), whole(weights))
+    assert spec_of(found) == tuple(split(form, "fine", {"C": "m"}))
+    np.testing.assert_array_equal(found, form.exact(name, dst, weights))
+    rows = forms.integers((1, 8, 8, 4), 1), forms.integers((3, 3, 4, 4), 2)
+    out = jaxconv.convolution(place(rows[0], [None, "d"]), whole(rows[1]))
+    assert spec_of(out) == (None,) * 4
+    np.testing.assert_array_equal(out, jaxconv.convolution(*map(whole, rows)))
+
+
 @forms.each_slot
 def test_out_sharding(name):
     """The result as asked for, a gradient as its argument; also where that is not the default."""
