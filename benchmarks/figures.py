@@ -29,7 +29,6 @@ WORDS = {
     "lax:loop+install": "lax with jaxconv, a loop",
     "jaxconv@portable": "jaxconv without oneDNN",
     "jaxconv@new": "jaxconv, JAX 0.12",
-    "jaxconv@before": "jaxconv before",
     "+install@new": " with jaxconv, JAX 0.12",
     "@huge": ", huge pages",
     "@keep": ", memory kept",
@@ -80,6 +79,13 @@ def overall(runs: list[dict], wanted: list[str]) -> list[str]:
     return _table(["type, layout", *engines], lines)
 
 
+def medians(runs: list[dict], wanted: list[str]) -> list[str]:
+    """FILE... [ENGINE...]: as `overall`, of median calls."""
+    for entry in (x for run in runs for row in run["rows"] for x in row["engines"].values()):
+        entry["min_ms"] = entry.get("median_ms")
+    return overall(runs, wanted)
+
+
 def formats(runs: list[dict], wanted: list[str]) -> list[str]:
     """FILE... [ENGINE]: a line a file, over PyTorch's time in each format, of rows in both."""
     lines = []
@@ -91,8 +97,7 @@ def formats(runs: list[dict], wanted: list[str]) -> list[str]:
         over.append([own / min(torch.values()) for own, torch in both])
         means = (f"{geometric_mean(ratios):.2f}" if ratios else "" for ratios in over)
         lines.append([_about(run), f"{len(both)}", *means])
-    words = (name.replace("_", " ") for name in PYTORCH_FORMATS)
-    return _table(["type, layout", "rows", *words, "the faster of the two"], lines)
+    return _table(["type, layout", "rows", "contiguous", "channels last", "the faster"], lines)
 
 
 def counts(runs: list[dict], wanted: list[str]) -> list[str]:
@@ -103,9 +108,7 @@ def counts(runs: list[dict], wanted: list[str]) -> list[str]:
         "rows": [x["n"] for x in own],
         "faster than PyTorch": [x["<torch"] for x in own],
         f"over {FAR:g} times PyTorch's time": [x[">4"] for x in own],
-        "slowest row, in multiples of PyTorch's time": [
-            x["most"] and f"{x['most']:,.1f}" for x in own
-        ],
+        "slowest row, over PyTorch's time": [x["most"] and f"{x['most']:,.1f}" for x in own],
         f"slower than lax by over {SLOWER - 1:.0%}": [x[">lax"] for x in own],
     }
     lines = [[name, *("" if x is None else f"{x}" for x in line)] for name, line in cells.items()]
@@ -294,8 +297,8 @@ def _table(head: list[str], lines: list[list[str]], align: str = "---:") -> list
 TABLES = {
     function.__name__: function
     for function in (
-        machine, overall, formats, counts, classes, networks, compiled, estimates, compilers,
-        applications, clients, lines, worth,
+        machine, overall, medians, formats, counts, classes, networks, compiled, estimates,
+        compilers, applications, clients, lines, worth,
     )
 }  # fmt: skip
 SCHEMAS = dict.fromkeys(("estimates", "compilers"), files.COMPILED)

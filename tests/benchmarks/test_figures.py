@@ -63,7 +63,7 @@ BLOCKS = {
         rows | 4
         faster than PyTorch | 1
         over 4 times PyTorch's time | 1
-        slowest row, in multiples of PyTorch's time | 5.0
+        slowest row, over PyTorch's time | 5.0
         slower than lax by over 15% | 1""",
     "classes run.csv jaxconv": """
         class | rows | jaxconv, forward | jaxconv, data gradient | jaxconv, weights gradient
