@@ -83,19 +83,14 @@ def test_an_out_sharding_on_no_explicit_mesh():
 
 F32 = np.float32
 MALFORMED = {
-    "one stride too many": {"window_strides": (1, 1)},
-    "a stride of 0": {"lhs_dilation": (0,)},
+    "one stride too many": {"window_strides": (1, 1)}, "a stride of 0": {"lhs_dilation": (0,)},
     "a window stride of 0": {"window_strides": (0,)},
-    "a fractional stride": {"window_strides": (1.5,)},
-    "an unknown padding": {"padding": "FULL"},
-    "one pair too many": {"padding": [(0, 0), (0, 0)]},
-    "no pairs": {"padding": [1]},
+    "a fractional stride": {"window_strides": (1.5,)}, "an unknown padding": {"padding": "FULL"},
+    "one pair too many": {"padding": [(0, 0), (0, 0)]}, "no pairs": {"padding": [1]},
     "dilations by name of padding": {"lhs_dilation": (2,), "padding": "SAME"},
-    "one dilation too many": {"rhs_dilation": (1, 1)},
-    "no dilation": {"rhs_dilation": (0,)},
+    "one dilation too many": {"rhs_dilation": (1, 1)}, "no dilation": {"rhs_dilation": (0,)},
     "groups that do not divide": {"feature_group_count": 3},
-    "no groups": {"feature_group_count": 0},
-    "weights of all groups": {"feature_group_count": 2},
+    "no groups": {"feature_group_count": 0}, "weights of all groups": {"feature_group_count": 2},
     "weights of all groups, dilated": {"feature_group_count": 2, "lhs_dilation": (2,)},
     "a precision": {"precision": "exact"},
     "a narrower type": {"preferred_element_type": jnp.bfloat16},
@@ -108,8 +103,7 @@ MALFORMED = {
         "dimension_numbers": lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
     },
     "axis twice": {"dimension_numbers": lax.ConvDimensionNumbers((0, 1, 1), (0, 1, 2), (0, 1, 2))},
-    "layouts": {"dimension_numbers": ("NCH", "OIW", "NCH")},
-    "crops": {"padding": [(-4, -4)]},
+    "layouts": {"dimension_numbers": ("NCH", "OIW", "NCH")}, "crops": {"padding": [(-4, -4)]},
     "no array": {"lhs": [[[1.0] * 6] * 4] * 2},
 }  # fmt: skip
 
@@ -246,6 +240,15 @@ def test_patches_and_local(window):
     shape = (4, 18, *out[2:]) if numbers is None else (*out[2:], 18, 4)  # WHIO, of CNWH
     rhs = integers(shape, 2)
     check("conv_general_dilated_local", lhs, rhs, slot, filter_shape=(3, 2), **window)
+
+
+def test_a_traced_stride_gets_the_error_of_lax():
+    said = []
+    for module in (lax, jaxconv.lax):
+        with pytest.raises(TypeError) as caught:
+            jax.jit(lambda s, m=module: m.conv_general_dilated(*data(X, K), (s,), "VALID"))(1)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 def test_the_precision_is_passed_on():

@@ -194,12 +194,9 @@ def test_precision(value, got):
 def test_precisions_that_are_accepted():
     default, high, highest = lax.Precision
     for value, pair in [
-        (None, (default, default)),
-        ("high", (high, high)),
-        (highest, (highest, highest)),
-        (("high", None), (high, default)),
-        (["highest", "default"], (highest, default)),
-    ]:
+        (None, (default, default)), ("high", (high, high)), (highest, (highest, highest)),
+        (("high", None), (high, default)), (["highest", "default"], (highest, default)),
+    ]:  # fmt: skip
         assert attributes.precision("convolution", value) == pair
     with jax.default_matmul_precision("highest"):
         assert attributes.precision("convolution", None) == (highest, highest)
