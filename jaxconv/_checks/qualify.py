@@ -39,8 +39,8 @@ MIN_CASES = 20  # random ones of a sweep, however slow the machine is
 MIN_CALLS = 50  # of all sweeps together, for a verdict
 ADDED = ("bias", "bias", "residual", "bias and residual")  # drawn: a bias alone twice as often
 
-#: A process hangs that uses no processor for so long, or this much time of each core: on a busy
-#: machine, other time says little.
+#: A process hangs that uses no processor for so long, or this much processor time for each core
+#: that it may use, of which a sweep has one: on a busy machine, other time says little.
 IDLE_SECONDS, BUSY_SECONDS = 30, 200
 
 #: The C library ends a process that writes beyond its memory (glibc 2.34 or newer).
@@ -80,7 +80,7 @@ def judge(prelude: str = "") -> Verdict:
         return Verdict(False, f"its fallback {slow[0]} ran, which may wait for itself forever")
     if sum(ran.values()) < MIN_CALLS:
         return Verdict(False, f"only {sum(ran.values())} calls were seen to run")
-    found = _run(f"{prelude}\nstress()", os.cpu_count() or 1)
+    found = _run(f"{prelude}\nstress()", len(os.sched_getaffinity(0)))
     if not found.good:
         return found
     print(f"eight threads at once: {found.text.split()[-1]} programs, all alike", flush=True)

@@ -104,7 +104,7 @@ def _gathers(p: Problem) -> bool:
 
 def _by_tap(p: Problem) -> bool:
     """Whether cuDNN has no such convolution, or gathers the batch, and dots are not too many."""
-    return p.result == "coarse" and (p.bits == 8 or _gathers(p)) and p.taps <= split.MAX_TAPS
+    return p.result == "coarse" and (p.bits == 8 or _gathers(p)) and p.taps <= split.MAX_PARTS
 
 
 def _not_one_convolution(p: Problem) -> bool:

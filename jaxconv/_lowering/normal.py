@@ -22,7 +22,7 @@ from jaxconv._base.geometry import OPERANDS, UNIT, Axis, DataLayout, Geometry, K
 from jaxconv._base.reshape import pad
 from jaxconv._lowering.problem import Problem
 
-Ends = tuple[int, int]
+Cut = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Trim:
     #: the contraction with these elements
     geometry: Geometry
     #: elements left out at each end of each spatial axis, by slot
-    ends: Mapping[Slot, tuple[Ends, ...]] = field(hash=False)
+    ends: Mapping[Slot, tuple[Cut, ...]] = field(hash=False)
     #: spatial axes of one element everywhere
     units: tuple[int, ...]
 
@@ -74,7 +74,7 @@ def normalise(problem: Problem) -> tuple[Problem, Trim | None]:
     return normal, trim if units or any(map(trim.leaves_out, OPERANDS)) else None
 
 
-def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Ends]]:
+def _trim_axis(axis: Axis) -> tuple[Axis, dict[Slot, Cut]]:
     """Trim an axis; also count the elements that are left out at the ends of each tensor."""
     taps, coarse = _find_readers(axis), _find_readers(axis.exchanged())
     if not taps:  # nor coarse: only padding is read

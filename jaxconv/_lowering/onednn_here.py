@@ -35,7 +35,7 @@ TURNED_OFF = "JAXCONV_ONEDNN=0 is set"
 FLOAT32_FEATURES = {"avx2", "fma"}
 BFLOAT16_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16"}
 
-#: Values of ONEDNN_MAX_CPU_ISA that hold oneDNN below AVX2, AVX-512, and bfloat16's instructions.
+#: Values of `held_to` that hold oneDNN below AVX2, AVX-512, and bfloat16's instructions.
 BELOW_AVX2 = {"SSE41", "AVX"}
 BELOW_AVX512 = BELOW_AVX2 | {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
 BELOW_BFLOAT16 = BELOW_AVX512 | {"AVX512_CORE", "AVX512_CORE_VNNI"}
@@ -75,7 +75,7 @@ def why_impossible() -> str | None:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return "jaxlib carries it for x86-64 Linux only"
     if not features() >= FLOAT32_FEATURES or held_to() in BELOW_AVX2:
-        return "the processor, or ONEDNN_MAX_CPU_ISA, has no AVX2"
+        return "the processor, ONEDNN_MAX_CPU_ISA or DNNL_MAX_CPU_ISA has no AVX2"
     return None
 
 
@@ -150,7 +150,7 @@ def held_to() -> str:
 
 # The verdicts of sweeps on this machine, in the user's cache folder, or in JAXCONV_CACHE_DIR. A
 # verdict holds for one build of jaxlib, one set of processor features and one value of
-# ONEDNN_MAX_CPU_ISA.
+# `held_to`.
 
 
 class Verdict(NamedTuple):

@@ -147,15 +147,16 @@ def format_row(row: Row, with_line: bool) -> str:
     return f"{words}\n{'':{INDENT}}{place}"
 
 
-#: A name within a transformation of JAX.
-WRAPPED = re.compile(r"\b(?:transpose|jvp|vmap)\(((?:[^()]|\([^()]*\))*)\)")
+#: What stands in parentheses, which a user's own name may have, too; and a name of JAX's around it.
+INNER = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"
+WRAPPED = re.compile(rf"\b(?:transpose|jvp|vmap)\(({INNER})\)")
 
 
 def _scope(names: Iterable[str]) -> str:
     """The scopes in a name such as jit(step)/transpose(jvp(Net))/block/conv."""
     for name in names:
-        bare, wrapped = re.sub(r"\b\w+\(\)|\bjit\([^()]*\)", "", name), ""
-        while bare != wrapped:  # a user's own name may have parentheses, too
+        bare, wrapped = re.sub(rf"\b\w+\(\)|\bjit\({INNER}\)", "", name), ""
+        while bare != wrapped:
             wrapped, bare = bare, WRAPPED.sub(r"\1", bare)
         if scope := "/".join(filter(None, bare.split("/"))):
             return scope

@@ -137,12 +137,10 @@ def test_windows_of_padding_alone(function):
 
 
 TYPES = {
-    "bfloat16": (jnp.bfloat16, None),
-    "float16": (jnp.float16, None),
-    "float64": (jnp.float64, None),
-    "bfloat16 to float32": (jnp.bfloat16, jnp.float32),
+    "bfloat16": (jnp.bfloat16, None), "float16": (jnp.float16, None),
+    "float64": (jnp.float64, None), "bfloat16 to float32": (jnp.bfloat16, jnp.float32),
     "float32 to float64": (jnp.float32, jnp.float64),
-}
+}  # fmt: skip
 
 
 @each("types", TYPES, slow=("float16",))

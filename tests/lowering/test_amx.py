@@ -81,7 +81,8 @@ def processor(tmp_path, monkeypatch):
         monkeypatch.setattr(onednn_here, "CPUINFO", path)
         forget()
 
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
     yield become
     forget()
 

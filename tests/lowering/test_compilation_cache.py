@@ -76,13 +76,10 @@ def text():
 @pytest.mark.parametrize(
     ("folder", "enabled", "asked", "called"),
     [
-        (None, True, "1", True),
-        ("folder", True, "1", False),
-        ("folder", False, "1", True),
-        ("folder", True, "always", True),
-        ("folder", True, "0", False),
+        (None, True, "1", True), ("folder", True, "1", False), ("folder", False, "1", True),
+        ("folder", True, "always", True), ("folder", True, "0", False),
     ],
-)
+)  # fmt: skip
 def test_no_program_that_jax_would_cache_has_the_call(
     folder, enabled, asked, called, monkeypatch, tmp_path
 ):

@@ -16,8 +16,10 @@ import jaxconv
 from jaxconv._base import environment
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn
+from jaxconv._lowering.plan import choose_plan
 from tests.support.forms import integers
 from tests.support.plugin import HERE, forget, prints
+from tests.support.problems import example
 
 CALL = onednn.TARGET
 
@@ -92,6 +94,15 @@ def test_bfloat16_wants_instructions_of_its_own(held_to, asked_anew, monkeypatch
     assert not onednn_here.multiplies(jnp.dtype(jnp.bfloat16))
     assert onednn_here.multiplies(jnp.dtype(jnp.float32))
     assert not onednn_here.multiplies(jnp.dtype(jnp.float16))
+
+
+def test_with_avx512_one_tap_of_few_pixels_is_a_dot(patched):
+    """Of all images together; not where a stride leaves many to copy."""
+    patched(onednn_here, "has_avx512", lambda: True)
+    few, more = (example("coarse", (n, n), (96, 576), 1) for n in (3, 5))
+    strided = example("coarse", (6, 6), (64, 576), 1, stride=2)
+    found = [choose_plan(p, "cpu").form.name for p in (few, more, strided)]
+    assert found == ["dot", "onednn", "onednn"]
 
 
 @HERE

@@ -48,21 +48,17 @@ NEITHER = [
     (np.float64(1), "np.float64(1.0) (float64)"), ("1", "'1' (str)"), (None, "None"),
 ]  # fmt: skip
 NOT_INTS = [
-    *NEITHER,
-    ([1, 1], "[1, 1] (list)"),
+    *NEITHER, ([1, 1], "[1, 1] (list)"), (np.array([1]), "array([1]) (ndarray)"),
     (jnp.array(True), "Array(True, dtype=bool) (ArrayImpl)"),
-    (np.array([1]), "array([1]) (ndarray)"),
-]
+]  # fmt: skip
 NOT_SEQUENCES = [
-    ("2764", "'2764' (str)"),
-    (b"1", "b'1' (bytes)"),
-    ({1, 2}, "{1, 2} (set)"),
+    ("2764", "'2764' (str)"), (b"1", "b'1' (bytes)"), ({1, 2}, "{1, 2} (set)"),
     ({1: 1}, "{1: 1} (dict)"),
     (np.array([1.0, 1.0]), "an array of type float64 and shape (2,)"),
     (np.array([True, True]), "an array of type bool and shape (2,)"),
     (np.array([[1, 1]]), "an array of type int64 and shape (1, 2)"),
     (jnp.array([1.0, 1.0]), "an array of type float32 and shape (2,)"),
-]
+]  # fmt: skip
 SHAPES = {
     ("convolution_backward_data", "dst_shape"): "NXC",
     ("conv_transpose", "dst_shape"): "NXC",

@@ -81,7 +81,7 @@ def test_equal_convolutions_are_counted_by_name_and_line():
 
 
 def test_a_scope_has_the_names_that_a_user_gave():
-    names = ["jit(step)/jvp(jit(f))", "jit(step)/transpose(jvp(Net(2)))/vmap(block(1))/remat()"]
+    names = ["jit(step)/jvp(jit(f(2)))", "jit(step)/transpose(jvp(Net(2)))/vmap(block(1))/remat()"]
     assert profile_row._scope(names) == "Net(2)/block(1)"
 
 

@@ -78,7 +78,7 @@ def whole(x):
 
 
 def test_what_is_split_by_one_operand_alone_and_what_does_not_divide():
-    """Whole groups of the data; and of nine rows over three of a mesh, seven that are whole."""
+    """Whole groups of the data; and six rows, of eight over four devices, are whole on each."""
     name, form = "convolution_backward_data", replace(forms.GROUPED, groups=2)
     dst, weights, _ = forms.operands(form, name)
     spec = split(form, "coarse", {"C": "m"})
@@ -172,13 +172,10 @@ def test_vmap_with_out_sharding(name):
 @pytest.mark.parametrize(
     ("bias_spec", "asked"),
     [
-        (["m"], ("d", None, None, None)),
-        (["d"], ("d", "m", None, None)),
-        ([None], ("d", "m", None, None)),
-        (["m"], (None,) * 4),
-    ],
-    ids=str,
-)
+        (["m"], ("d", None, None, None)), (["d"], ("d", "m", None, None)),
+        ([None], ("d", "m", None, None)), (["m"], (None,) * 4),
+    ], ids=str,
+)  # fmt: skip
 def test_out_sharding_with_a_bias(bias_spec, asked):
     """The bias goes where the result's channels are, on whichever axis it was split."""
     form = replace(forms.GROUPED, batch=8, channels=(4, 8))

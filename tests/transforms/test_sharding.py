@@ -116,12 +116,10 @@ def test_depthwise_channels_sharded(form):
 @pytest.mark.parametrize(
     ("slot_axes", "name"),
     [
-        ({"kernel": "I"}, "convolution"),
-        ({"fine": "C"}, "conv_transpose"),
+        ({"kernel": "I"}, "convolution"), ({"fine": "C"}, "conv_transpose"),
         ({"coarse": "C"}, "convolution"),
-    ],
-    ids=str,
-)
+    ], ids=str,
+)  # fmt: skip
 def test_channels_split_within_groups(slot_axes, name):
     """More devices than groups: right, whatever is communicated."""
     form = replace(forms.GROUPED, channels=(16, 24))

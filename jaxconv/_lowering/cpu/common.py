@@ -126,4 +126,4 @@ DOTS_WIN = "dots are several times faster than XLA's convolution here"
 
 def grouped_over_devices(p: Problem) -> bool:
     """Whether XLA splits a grouped contraction over devices, and dots of each tap may take it."""
-    return p.partitioned and not p.dense and p.taps <= split.MAX_TAPS
+    return p.partitioned and not p.dense and p.taps <= split.MAX_PARTS

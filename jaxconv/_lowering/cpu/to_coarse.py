@@ -37,7 +37,8 @@ def _much_data(p: Problem) -> bool:
     return fine > max(common.MAX_WIDENED_BYTES, 2 * coarse)
 
 
-#: Pixels for which a dot in float32 beats oneDNN's call, which copies the kernel each time.
+#: Pixels of all images for which a dot in float32 beats oneDNN's call in a network: the call copies
+#: the weights, which are in no cache then. Alone, it does not.
 MAX_DOT_PIXELS = 14 * 14
 
 
@@ -129,7 +130,7 @@ def _dots_only(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (common.MAX_TERMS if p.depthwise else split.MAX_TAPS)
+    return not p.dense and p.taps > (common.MAX_TERMS if p.depthwise else split.MAX_PARTS)
 
 
 def _dots_of_windows(p: Problem) -> bool:

@@ -170,7 +170,7 @@ def _dots_only(p: Problem) -> bool:
 
 def _many_taps(p: Problem) -> bool:
     """Whether there are groups, and too many taps for a program to write out one by one."""
-    return not p.dense and p.taps > (MAX_WRITTEN_FACTORS if _few_pairs(p) else split.MAX_TAPS)
+    return not p.dense and p.taps > (MAX_WRITTEN_FACTORS if _few_pairs(p) else split.MAX_PARTS)
 
 
 #: Bytes of windows in 16 bits that are worth a contraction for each group.

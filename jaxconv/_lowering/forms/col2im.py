@@ -106,11 +106,11 @@ def _cannot(problem: Problem) -> bool:
     axes = problem.geometry.axes
     if problem.result == "coarse":
         pixels, channels = math.prod(a.fine for a in axes), problem.coarse_channels
-        fits, padded = not problem.strided and problem.taps <= split.MAX_TAPS, problem.taps
+        fits, padded = not problem.strided and problem.taps <= split.MAX_PARTS, problem.taps
     else:
         pixels, channels = problem.positions, problem.fine_channels
         shifts = [-(-a.kernel // a.stride) for a in axes]
-        fits = all(1 in (a.dilation, a.stride) for a in axes) and sum(shifts) <= split.MAX_TAPS
+        fits = all(1 in (a.dilation, a.stride) for a in axes) and sum(shifts) <= split.MAX_PARTS
         padded = math.prod(m * a.stride for m, a in zip(shifts, axes, strict=True))
     return not (problem.dense and fits) or 4 * pixels * padded * channels > MAX_IMAGE_BYTES
 

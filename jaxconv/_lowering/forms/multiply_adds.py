@@ -184,12 +184,12 @@ def _sum_box(
     along, few = _find_neighbours(box, geometry)
     if few > 1:
         # LLVM unrolls so short a loop. One reduction of all factors reads the data once.
-        at = spatial[along]
+        axis = spatial[along]
         products = lax.reduce(
-            [replace_axes(x, at, 1, (len(box[along]) // few, few)) for x in products],
+            [replace_axes(x, axis, 1, (len(box[along]) // few, few)) for x in products],
             [jnp.zeros((), coarse.dtype)] * len(products),
             lambda one, other: [a + b for a, b in zip(one, other, strict=True)],
-            [at + 1],
+            [axis + 1],
         )
     return [jnp.sum(x, (0, *spatial)) for x in products]
 

@@ -47,7 +47,7 @@ def may_call(problem: Problem) -> bool:
     shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
     if any(math.prod(shape) >= TOO_MANY_ELEMENTS for shape in shapes):
         return False
-    if problem.result == "coarse" and problem.taps > MAX_TAPS:
+    if problem.result == "coarse" and problem.taps > MAX_TESTED_TAPS:
         return False
     # Of a dilated one, oneDNN takes the fallback; of others, the code of 2-D.
     return not (problem.depthwise and problem.rank > 2 and problem.dilated)
@@ -55,7 +55,7 @@ def may_call(problem: Problem) -> bool:
 
 #: Taps that tests covered, and taps with which bfloat16 is not widened; also those along the last
 #: axis of a depthwise kernel.
-MAX_TAPS, MAX_TAPS_BFLOAT16, MAX_ROW_TAPS_BFLOAT16 = 1024, 256, 14
+MAX_TESTED_TAPS, MAX_TAPS_BFLOAT16, MAX_ROW_TAPS_BFLOAT16 = 1024, 256, 14
 
 
 def _fails_in_bfloat16(kernel: Array, geometry: Geometry) -> bool:

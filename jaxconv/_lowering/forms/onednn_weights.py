@@ -109,7 +109,7 @@ def _stays_bfloat16(problem: Problem, block: _Block, widened: _Block) -> bool:
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
     """Whether a sum is made plane by plane: axes, or taps of a line, are too many for one call."""
     line = math.prod(a.coarse for a in axes[1:])
-    wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn.MAX_TAPS
+    wide = len(axes) > MAX_AXES - (axes[-1].dilation > 1) or line > onednn.MAX_TESTED_TAPS
     return len(axes) > 2 and wide
 
 
@@ -121,7 +121,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         coarse = split.merge_into_batch(coarse)
         slabs = split.read_slabs(fine, geometry)
         return jnp.stack([to_kernel(x, coarse, replace(call, problem=plane)) for x in slabs])
-    sizes, dtype = _choose_block(problem, onednn.MAX_TAPS), jnp.dtype(jnp.float32)
+    sizes, dtype = _choose_block(problem, onednn.MAX_TESTED_TAPS), jnp.dtype(jnp.float32)
     smaller = _choose_block(problem, onednn.MAX_TAPS_BFLOAT16)
     if _stays_bfloat16(problem, smaller, sizes):
         sizes, dtype = smaller, problem.dtype
@@ -201,7 +201,7 @@ def _cannot(problem: Problem) -> bool:
     # Of one image, groups of one channel would be depthwise, of which oneDNN takes the fallback for
     # some sizes.
     fails = not problem.dense and problem.coarse_channels == 1
-    return fails or math.prod(a.coarse for a in lines) > onednn.MAX_TAPS
+    return fails or math.prod(a.coarse for a in lines) > onednn.MAX_TESTED_TAPS
 
 
 FORM = Form("onednn-weights", {"kernel": to_kernel}, cannot=_cannot, gathers=True, contender=True)
@@ -221,7 +221,7 @@ FORM = Form("onednn-weights", {"kernel": to_kernel}, cannot=_cannot, gathers=Tru
 def _choose_rows(problem: Problem) -> int:
     """Choose how many coarse rows of an image a block has: all, or a divisor."""
     rows, *others = (a.coarse for a in problem.geometry.axes)
-    return find_divisor(rows, onednn.MAX_TAPS // math.prod(others))
+    return find_divisor(rows, onednn.MAX_TESTED_TAPS // math.prod(others))
 
 
 def _block_axes(problem: Problem) -> tuple[Axis, ...]:

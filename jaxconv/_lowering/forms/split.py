@@ -220,8 +220,8 @@ PIECES = Form(
 
 # By tap: a part has one tap, and only the padding of that tap, for windows that reach far.
 
-#: Taps that a program may write out one by one.
-MAX_TAPS = 256
+#: Parts of one tap that a program may write out one by one.
+MAX_PARTS = 256
 
 
 def _split_taps(problem: Problem) -> tuple[Problem, ...]:
@@ -251,7 +251,7 @@ def taps_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 TAPS = Form(
     "by tap",
     {"coarse": taps_to_data, "fine": taps_to_data, "kernel": taps_to_kernel},
-    cannot=lambda p: not 1 < p.taps <= MAX_TAPS,  # of one tap, it would be its own part
+    cannot=lambda p: not 1 < p.taps <= MAX_PARTS,  # of one tap, it would be its own part
     parts=_split_taps,
 )
 
