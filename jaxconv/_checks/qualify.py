@@ -60,10 +60,8 @@ def qualify() -> int:
         verdict = judge()
         kept = onednn_here.write_verdict(verdict, onednn_here.features(), onednn_here.held_to())
         print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
-    judged = (
-        "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
-    )
-    print(textwrap.fill(f"{judged}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
+    head = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
+    print(textwrap.fill(f"{head}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
     return int(not verdict.good)
 
 
