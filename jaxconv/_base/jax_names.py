@@ -8,10 +8,12 @@ the tests run on the oldest and the newest supported JAX.
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 # `jet.jet_rules`: the rule of a primitive for Taylor series. An experimental module, which
 # names no way for others to add rules. Without it only `jet` itself would be lost.
@@ -60,12 +62,14 @@ def lower_or_leave_nothing(function: Callable[..., Any], ctx: Any, *operands: An
 
     JAX writes each cacheable primitive as a function of the program, and ends none that meets an
     error. XLA would refuse the program. A `mlir.lower_fun` that succeeds or does nothing would
-    replace this function.
+    replace this function. A program in float64 may be lowered where float64 is no longer enabled.
     """
     functions = ctx.module_context.module.body.operations
     before = len(functions)
+    wide = any(aval.dtype == np.float64 for aval in (*ctx.avals_in, *ctx.avals_out))
     try:
-        return mlir.lower_fun(function, multiple_results=False)(ctx, *operands)
+        with jax.enable_x64(True) if wide else nullcontext():
+            return mlir.lower_fun(function, multiple_results=False)(ctx, *operands)
     except Exception:
         for half in [f for f in [*functions][before:] if not _is_whole(f)]:
             half.erase()

@@ -34,6 +34,7 @@ from jaxconv._base.jax_names import (
     count_spmd_devices,
     is_lowered_for_export,
     jet,
+    lower_or_leave_nothing,
     mlir,
     operand_and_result_avals,
     replace_aval,
@@ -167,7 +168,7 @@ def register_lowerings(primitive: Primitive, result: Slot) -> None:
                 listeners.tell(Lowered(equation, equation, steps, target.devices))
 
             function = lowering_for(target, tell if listeners.prepare(ctx) else None)
-            return mlir.lower_fun(function, multiple_results=False)(ctx, *operands, **params)
+            return lower_or_leave_nothing(partial(function, **params), ctx, *operands)
 
         return rule
 

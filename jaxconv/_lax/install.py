@@ -229,7 +229,7 @@ def bind_mapped(
     """Make the function of the operands that computes a primitive of lax's."""
     if isinstance(mapped, MaxPool):
         return partial(max_pool.compute, mapped)
-    dtype = dtypes.canonical(equation.results[0].dtype)
+    dtype = equation.results[0].dtype
     return partial(compute, mapped, equation.params, dtype, sharding=sharding)
 
 

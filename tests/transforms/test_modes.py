@@ -48,6 +48,22 @@ def test_modes_change_nothing(mode, name):
     forms.assert_equal(found, forms.DENSE.exact_with_gradients(name, a, b, t))
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: jaxconv.convolution(x, x, data_format="NCX", weights_format="OIX"),
+    lambda x: jax.lax.conv(x, x, (1, 1), "SAME"),
+    lambda x: jax.lax.conv(*[x.astype(np.float32)] * 2, (1, 1), "SAME", None, np.float64),
+    lambda x: jax.lax.reduce_window(x, -np.inf, jax.lax.max, (1, 1, 2, 2), (1,) * 4, "VALID"),
+])  # fmt: skip
+def test_what_was_traced_in_float64_is_lowered_where_float64_is_off(function):
+    with jax.enable_x64(True):
+        x = jax.numpy.arange(1e3, 1064).reshape(2, 2, 4, 4)  # float32 does not hold the results
+        step = jax.grad(lambda x: (function(x) ** 2).sum())
+        expected, traced = step(x), jax.jit(step).trace(x)
+    with jaxconv.installed():
+        compiled = traced.lower().compile()
+    np.testing.assert_array_equal(compiled(x), expected)
+
+
 @pytest.mark.parametrize("name", forms.FORWARD)
 def test_debug_nans_finds_one(name):
     """JAX then runs again without jit, step by step, to say where."""
