@@ -6,24 +6,19 @@ import platform
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jaxlib
 import ml_dtypes
 import numpy as np
-from jax import lax
 
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._base.messages import one_line
 from jaxconv._checks import qualify, selfcheck
-from jaxconv._tools import clock
 
 RUN = "python -m jaxconv run [--profile] SCRIPT [ARGUMENT ...]"
 
@@ -144,98 +139,38 @@ def print_devices() -> None:
 
 # How fast is it?
 
-
-@dataclass(frozen=True)
-class Racer:
-    """A layer by jaxconv and by lax, as functions of (src, weights); NXC and f32."""
-
-    name: str
-    src: tuple[int, ...]
-    weights: tuple[int, ...]
-    ours: Callable[..., Any]
-    plain: Callable[..., Any]
-
-
-def racers() -> list[Racer]:
-    """Small layers of the kinds whose speed differs most."""
-    numbers = ("NHWC", "HWIO", "NHWC")
-    kinds = (
-        ("dense 3x3", 28, 128, 1),
-        ("32 groups of 4, 3x3", 14, 128, 32),
-        ("depthwise 3x3", 56, 96, 96),
-    )
-    made = []
-    for name, pixels, channels, groups in kinds:
-        src, weights = (4, pixels, pixels, channels), (3, 3, channels // groups, channels)
-        ours = partial(jaxconv.convolution, pads_begin=1, pads_end=1, groups=groups)
-        plain = partial(
-            lax.conv_general_dilated, window_strides=(1, 1), padding=((1, 1), (1, 1)),
-            dimension_numbers=numbers, feature_group_count=groups,
-        )  # fmt: skip
-        made.append(Racer(name, src, weights, ours, plain))
-    ours = partial(jaxconv.conv_transpose, strides=2, pads_begin=1, pads_end=1)
-    plain = partial(
-        lax.conv_transpose, strides=(2, 2), padding="SAME", dimension_numbers=numbers,
-        transpose_kernel=True,
-    )  # fmt: skip
-    src, weights = (4, 14, 14, 128), (4, 4, 64, 128)
-    return [*made, Racer("transposed 4x4, stride 2", src, weights, ours, plain)]
+#: Small layers of the kinds whose speed differs most: dense, grouped, depthwise and transposed.
+LAYERS: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, int]]] = [
+    ("convolution", (4, 28, 28, 128), (3, 3, 128, 128), {}),
+    ("convolution", (4, 14, 14, 128), (3, 3, 4, 128), {"groups": 32}),
+    ("convolution", (4, 56, 56, 96), (3, 3, 1, 96), {"groups": 96}),
+    ("conv_transpose", (4, 14, 14, 128), (4, 4, 64, 128), {"strides": 2}),
+]
 
 
 def race() -> int:
-    """Print a line for each layer; return how many raise, or disagree with plain lax."""
+    """Print a line for each contraction of the layers; return how many raise, or disagree."""
     print(
-        "\nHow fast? Milliseconds: the best of several interleaved runs, compiled before;\n"
-        "src and weights in f32, channels last. x is plain jax.lax over jaxconv.\n"
+        "\nHow fast? A few layers and their gradients, in f32 and channels last, beside the\n"
+        "same by plain jax.lax. off is how far the values are apart.\n",
+        flush=True,
     )
-    print(f"{'':28}{'forward':>24}  {'both gradients':>24}")
-    print(f"{'layer':28}{'jaxconv':>8}{'jax.lax':>9}{'x':>7}  {'jaxconv':>8}{'jax.lax':>9}{'x':>7}")
-    wrong = 0
-    for racer in racers():
-        try:
-            with jaxconv.installed(False):  # whatever JAXCONV_INSTALL says
-                forward, gradients = _time_racer(racer)
-        except Exception as error:  # shown as a line, not as a traceback
-            print(f"{racer.name:28}FAIL\n{selfcheck.indent(one_line(error))}", flush=True)
-            wrong += 1
-            continue
-        print(f"{racer.name:28}{_show_times(forward)}  {_show_times(gradients)}", flush=True)
-    return wrong
 
+    def loss(tensors: list[tuple[jax.Array, jax.Array]]) -> jax.Array:
+        sums = (
+            getattr(jaxconv, name)(*pair, pads_begin=1, pads_end=1, **attributes).sum()
+            for (name, _, _, attributes), pair in zip(LAYERS, tensors, strict=True)
+        )
+        return sum(sums, jnp.zeros(()))
 
-def _show_times(seconds: tuple[float, float]) -> str:
-    ours, plain = seconds
-    return f"{1e3 * ours:8.2f}{1e3 * plain:9.2f}{plain / ours:7.1f}"
-
-
-def _time_racer(racer: Racer) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Time ours and plain, forward and both gradients, in seconds."""
-    rng = np.random.default_rng(0)
-
-    def draw(shape: tuple[int, ...]) -> jax.Array:
-        return jnp.asarray(rng.standard_normal(shape, np.float32))
-
-    def differentiate(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda src, weights, diff_dst: jax.vjp(function, src, weights)[1](diff_dst)
-
-    src, weights = draw(racer.src), draw(racer.weights)
-    diff_dst = draw(jax.eval_shape(racer.ours, src, weights).shape)
-    forward = _time_in_turn(racer.ours, racer.plain, src, weights)
-    gradients = differentiate(racer.ours), differentiate(racer.plain)
-    return forward, _time_in_turn(*gradients, src, weights, diff_dst)
-
-
-def _time_in_turn(
-    ours: Callable[..., Any], plain: Callable[..., Any], *arguments: jax.Array
-) -> tuple[float, float]:
-    """Compile both, compare their results, then run them in turn for a while."""
-    ours, plain = jax.jit(ours), jax.jit(plain)
-    results = jax.tree.leaves(ours(*arguments)), jax.tree.leaves(plain(*arguments))
-    for x, expected in zip(*results, strict=True):
-        error = jnp.max(jnp.abs(x - expected)) / jnp.max(jnp.abs(expected))
-        if not error <= MAX_DIFFERENCE:
-            raise ArithmeticError(f"off jax.lax by {error:.1e} of the largest element")
-    return clock.time_both(ours, plain, *arguments)
+    types = [[jax.ShapeDtypeStruct(x, jnp.float32) for x in layer[1:3]] for layer in LAYERS]
+    try:
+        found = jaxconv.explain(jax.value_and_grad(loss), types).compare()
+    except Exception as error:  # shown as a line, not as a traceback
+        print(f"FAIL\n{selfcheck.indent(one_line(error))}")
+        return 1
+    print(found)
+    return len(found.failed) + sum(not kind.difference <= MAX_DIFFERENCE for kind in found.listed)
 
 
 if __name__ == "__main__":

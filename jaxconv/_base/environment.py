@@ -4,9 +4,11 @@ import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import jax
 
+from jaxconv._base.jax_names import count_spmd_devices, is_lowered_for_export
 from jaxconv._base.messages import either
 
 # Contexts are parts of the key of every jit: under another value, functions are compiled again. JAX
@@ -31,6 +33,11 @@ class Target:
     devices: int = 1
     #: whether `jax.export` lowers the program
     exported: bool = False
+
+    @classmethod
+    def of(cls, platform: str | None, ctx: Any) -> "Target":
+        """The target of the program for which JAX calls a lowering rule of a platform."""
+        return cls(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
 
     @property
     def alone(self) -> bool:

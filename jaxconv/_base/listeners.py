@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from jaxconv._base.environment import Target
 from jaxconv._base.jax_names import Equation, skip_lowering_cache
 
 #: A form's name and why it was chosen, for each form in use, the outermost first.
@@ -24,8 +25,8 @@ class Lowered(NamedTuple):
     contraction: Equation | None
     #: the forms in use, or why it stays with lax
     how: Steps | str
-    #: over how many devices XLA splits the program
-    devices: int
+    #: what the program is for
+    target: Target
     #: what a convolution of lax's is to this library, a `Mapped` or a `MaxPool`; None if it was not
     #: looked at, or has no contraction
     mapped: Any = None

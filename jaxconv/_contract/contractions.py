@@ -31,8 +31,6 @@ from jaxconv._base.jax_names import (
     ad,
     aval_of_undefined_primal,
     batching,
-    count_spmd_devices,
-    is_lowered_for_export,
     jet,
     lower_or_leave_nothing,
     mlir,
@@ -160,12 +158,12 @@ def register_lowerings(primitive: Primitive, result: Slot) -> None:
 
     def lowering(platform: str | None) -> Any:
         def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-            target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
+            target = Target.of(platform, ctx)
 
             def tell(plan: "Plan") -> None:
                 equation = Equation(primitive, *operand_and_result_avals(ctx), params)
                 steps = tuple(plan.steps())
-                listeners.tell(Lowered(equation, equation, steps, target.devices))
+                listeners.tell(Lowered(equation, equation, steps, target))
 
             function = lowering_for(target, tell if listeners.prepare(ctx) else None)
             return lower_or_leave_nothing(partial(function, **params), ctx, *operands)

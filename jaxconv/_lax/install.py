@@ -22,9 +22,7 @@ from jaxconv._base import dtypes, environment, listeners, meshes
 from jaxconv._base.environment import FORCED, INSTALLED, Target
 from jaxconv._base.jax_names import (
     Equation,
-    count_spmd_devices,
     find_lowering_rule,
-    is_lowered_for_export,
     lower_or_leave_nothing,
     mlir,
     operand_and_result_avals,
@@ -265,7 +263,7 @@ def _take_over(
     with listeners.collect() as contractions:
         lowered = lower_or_leave_nothing(function, ctx, *values)
     if isinstance(mapped, MaxPool):
-        contractions.append(Lowered(equation, equation, max_pool.STEPS, devices=1))
+        contractions.append(Lowered(equation, equation, max_pool.STEPS, Target("cpu")))
     for contraction in contractions:
         listeners.tell(contraction._replace(equation=equation, mapped=mapped))
     return lowered
@@ -282,8 +280,7 @@ def _lower(
     reason = NOT_INSTALLED
     if scope and scope.platform == platform:
         try:
-            target = Target(platform, count_spmd_devices(ctx), is_lowered_for_export(ctx))
-            mapped, reason = find_mapped(equation, scope, target)
+            mapped, reason = find_mapped(equation, scope, Target.of(platform, ctx))
             if mapped and not reason:
                 return _take_over(ctx, values, equation, mapped)
         except Exception as error:
@@ -293,7 +290,7 @@ def _lower(
             reason = f"jaxconv failed with {type(error).__name__}: {error}"
             _warn_of_failure(reason)
     if listened:
-        listeners.tell(Lowered(equation, None, reason, count_spmd_devices(ctx), mapped))
+        listeners.tell(Lowered(equation, None, reason, Target.of(platform, ctx), mapped))
     return original(ctx, *values, **params)
 
 

@@ -54,13 +54,18 @@ def time_both(
     return best["jaxconv"], best["lax"]
 
 
-def call_in_thread(wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread, where the caller's contexts do not hold; on CPU."""
+def call_in_thread(
+    platform: str | None, wide: bool, function: Callable[..., Any], *arguments: Any
+) -> Any:
+    """Call a function in a thread, where the caller's contexts do not hold, on a platform.
+
+    None is the platform that JAX uses by itself. `wide` enables float64.
+    """
     # Not above: it cannot be imported once Python's main thread has ended, and reports can be made.
     from concurrent.futures import ThreadPoolExecutor
 
     def call() -> Any:
-        with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(wide):
+        with jax.default_device(jax.devices(platform)[0]), jax.enable_x64(wide):
             return function(*arguments)
 
     with ThreadPoolExecutor(1) as thread:

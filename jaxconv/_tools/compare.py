@@ -87,7 +87,7 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
             draw_bar(sys.stderr, done, len(small), f"{done}/{len(small)}")
         try:
             wide = lowered.equation.results[0].dtype.itemsize == 8
-            times = call_in_thread(wide, _time_both, lowered)
+            times = call_in_thread(lowered.target.platform, wide, _time_both, lowered)
             listed.append(Compared(format_cells(row), row.count, *times))
         except Exception as error:
             failed.append(f"{cut(format_cells(row))}\n{cut(f'  failed: {one_line(error)}')}")
@@ -100,7 +100,7 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
 def _is_small(lowered: Lowered) -> bool:
     """Whether one device computes it, of known extents that are not large."""
     size = count_bytes(lowered)
-    return lowered.devices == 1 and size is not None and size <= MAX_BYTES
+    return lowered.target.devices == 1 and size is not None and size <= MAX_BYTES
 
 
 def _time_both(lowered: Lowered) -> tuple[float, float, float]:

@@ -75,7 +75,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
             "nothing of the kind was found in it"
         )
     times = {
-        name: call_in_thread(problem.bits == 64, _time_forms, problem)
+        name: call_in_thread("cpu", problem.bits == 64, _time_forms, problem)
         for name, problem in recorded.problems.items()
     }
     return Measured(times)

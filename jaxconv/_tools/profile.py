@@ -137,7 +137,7 @@ class Report:
         """Note a convolution that was lowered."""
         primitive, operands, (result,), params = lowered.equation
         types = (*(t.str_short() for t in operands), result.str_short())
-        key = (primitive.name, types, tuple(sorted(params.items())), lowered.how, lowered.devices)
+        key = (primitive.name, types, tuple(sorted(params.items())), lowered.how, lowered.target)
         new = (lowered, [find_origin()])  # complete: another thread may be printing the report
         kind = self._kinds.setdefault(key, new)
         if kind is not new:

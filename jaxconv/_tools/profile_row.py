@@ -70,7 +70,7 @@ class Row:
 
 def make_row(lowered: Lowered, origins: Sequence[Origin]) -> Row:
     """The row of convolutions that were lowered like this one, written at these lines."""
-    equation, contraction, how, devices, _ = lowered
+    equation, contraction, how, target, _ = lowered
     by_lax = equation.primitive in (lax.conv_general_dilated_p, max_pool.PRIMITIVE)
     forms = ["lax"] if isinstance(how, str) else list(dict.fromkeys(form for form, _ in how))
     return Row(
@@ -83,7 +83,7 @@ def make_row(lowered: Lowered, origins: Sequence[Origin]) -> Row:
         form=", ".join(forms),
         why=how if isinstance(how, str) else describe(how),
         flops=count_flops(lowered),
-        devices=devices,
+        devices=target.devices,
         lines=tuple(dict.fromkeys(origin.line for origin in origins)),
         names=tuple(dict.fromkeys(origin.names for origin in origins if origin.names)),
     )

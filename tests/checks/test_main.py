@@ -11,6 +11,8 @@ import pytest
 import jaxconv
 from jaxconv import __main__
 from jaxconv._checks import cases, selfcheck
+from jaxconv._contract.contractions import SLOTS
+from jaxconv._tools import compare
 from tests.support.forms import OPS, each
 from tests.support.plugin import ROOT, python
 
@@ -58,10 +60,10 @@ def test_quick_run():
 def test_full_run():
     done = run()
     assert done.returncode == 0, done.stdout + done.stderr
-    for layer in __main__.racers():
-        (line,) = [line for line in done.stdout.splitlines() if line.startswith(layer.name)]
-        assert all(float(number) > 0 for number in line.removeprefix(layer.name).split())
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    rows = [line.split() for line in done.stdout.split("How fast?")[1].splitlines()]
+    kinds = [row for row in rows if row[3:4] == ["exact"]]
+    assert len(kinds) == 3 * len(__main__.LAYERS)
+    assert all(float(number) > 0 for row in kinds for number in row[:3])
 
 
 def test_help():
@@ -171,37 +173,28 @@ def test_what_is_wrong_is_seen(given, only, monkeypatch, capsys):
     assert found["convolution_backward_data"][-1] == "ok"
 
 
-def racer(**changes):
-    of = {
-        "name": "tiny",
-        "src": (1, 5, 4, 3),
-        "weights": (3, 2, 3, 2),
-        "ours": lambda src, weights: jaxconv.convolution(src, weights, strides=2),
-        "plain": lambda src, weights: jax.lax.conv_general_dilated(
-            src, weights, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        ),
-    }
-    return __main__.Racer(**of | changes)
+TINY = ("convolution", (1, 5, 4, 3), (3, 2, 3, 2), {"strides": 2})
 
 
-def test_what_differs_from_lax_is_not_timed(monkeypatch, capsys):
-    flipped = racer(
-        name="flipped", ours=lambda src, weights: jaxconv.convolution(src, weights[::-1], strides=2)
-    )
-    raising = racer(name="raising", weights=(3, 2, 4, 2))
+def test_what_differs_from_lax_counts(monkeypatch, capsys):
+    monkeypatch.setattr(__main__, "LAYERS", [TINY])
+    assert __main__.race() == 0
+    capsys.readouterr()
+    bind = compare._bind_both
 
-    @jax.custom_vjp
-    def ours(src, weights):
-        return jaxconv.convolution(src, weights, strides=2)
+    def break_gradients(lowered):
+        calls, slot = bind(lowered), SLOTS[lowered.equation.primitive]
+        if slot == "kernel":
+            raise ArithmeticError("no such gradient")
+        off = {"fine": 1.03, "coarse": 1.01}[slot]  # more than MAX_DIFFERENCE, and less
+        return calls | {"jaxconv": lambda *operands: off * calls["lax"](*operands)}
 
-    ours.defvjp(lambda *given: (ours(*given), given), lambda given, _: tuple(2 * x for x in given))
-    slopes = racer(name="slopes", ours=ours)
-    monkeypatch.setattr(__main__, "racers", lambda: [flipped, raising, slopes, racer()])
-    assert __main__.race() == 3
+    monkeypatch.setattr(compare, "_bind_both", break_gradients)
+    assert __main__.race() == 2
     out = capsys.readouterr().out
-    for name in ("flipped", "slopes "):
-        assert f"{name}                     FAIL\n  ArithmeticError: off jax.lax by " in out
-    assert "raising                     FAIL\n  " in out
-    name, *numbers = out.splitlines()[-1].split()
-    assert (name, len(numbers)) == ("tiny", 6)
-    assert all(float(number) > 0 for number in numbers)
+    for slot, off in {"data": "3e-02", "forward": "1e-02"}.items():
+        assert [line.split()[3] for line in out.splitlines() if f" {slot} " in line] == [off]
+    assert "\n  failed: ArithmeticError: no such gradient\n" in out
+    monkeypatch.setattr(__main__, "LAYERS", [TINY, (*TINY[:2], (3, 2, 4, 2), {})])
+    assert __main__.race() == 1
+    assert "\nFAIL\n  ValueError: convolution: `weights` " in capsys.readouterr().out

@@ -183,15 +183,6 @@ def test_the_command_says_whether_it_is_on(capsys):
 
 
 @pytest.mark.usefixtures("off")
-def test_the_command_races_against_lax_alone(monkeypatch, capsys):
-    found = []
-    monkeypatch.setattr(__main__, "_time_racer", lambda racer: found.append(jaxconv.enabled()))
-    jaxconv.install()
-    __main__.race()
-    assert set(found) == {False}
-
-
-@pytest.mark.usefixtures("off")
 @pytest.mark.filterwarnings("default")  # IPython's own
 def test_notebooks(monkeypatch, capsys):
     @contextmanager
