@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding
 from jaxconv._base import meshes
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.environment import FORCED
-from jaxconv._base.finish import Activation, Finish, activate, differentiate_by_result
+from jaxconv._base.finish import NOTHING, Activation, Finish, activate, differentiate_by_result
 from jaxconv._base.geometry import Geometry, Slot
 from jaxconv._base.jax_names import (
     Primitive,
@@ -100,8 +100,11 @@ def _register(result: Slot) -> None:
         change: Any = sum(terms[1:], start=terms[0])
         activation = finish.activation
         if activation is not None and activation.needs_sums:
-            only_added = {"finish": Finish(finish.bias, finish.residual, None), "dtype": wide}
-            sums = primitive.bind(*primals, **params | only_added)
+            added = Finish(finish.bias, finish.residual, None)
+            if added == NOTHING:
+                sums = contract(result, first, second, **of_sums | {"early_rounding": False})
+            else:
+                sums = primitive.bind(*primals, **params | {"finish": added, "dtype": wide})
             return jax.jvp(lambda x: activate(x, activation, dtype), (sums,), (change,))
         out = primitive.bind(*primals, **params)
         if activation is None:
@@ -123,7 +126,9 @@ def _register(result: Slot) -> None:
         found = iter(jax.linear_transpose(linear, *avals)(cotangent))
         return [next(found) if s else None for s in sought]
 
-    def batch(axis: Any, args: Any, dims: Any, *, forced: Any, **params: Any) -> tuple[Array, int]:
+    def batch(axis: Any, args: Any, dims: Any, *, forced: Any, **params: Any) -> Any:
+        if all(dim is None for dim in dims):  # under jacfwd, say, which maps tangents alone
+            return primitive.bind(*args, forced=FORCED.value, **params), None
         geometry, dtype, finish = (params.pop(n) for n in ("geometry", "dtype", "finish"))
         of_sums = _params_of_sums(dtype=dtype, **params)
         sums, dim = batch_contraction(contract, result, axis, args[:2], dims[:2], geometry, of_sums)

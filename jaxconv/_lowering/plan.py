@@ -173,6 +173,8 @@ def _choose_form(normal: Problem, platform: str | None, without: str) -> tuple[F
     """Choose a form; say why, and which line decided, if one did."""
     if normal.empty:
         return reference.ZEROS, "nothing is summed", ""
+    if not all(isinstance(n, int) for n in (normal.fine_channels, normal.coarse_channels)):
+        return reference.FORM, "a symbolic number of channels, by vmap", ""
     for line in TABLES.get(platform, TABLES[None])[normal.result]:
         name = f"{normal.result}: {line.name}"
         if name != without and line.holds(normal):

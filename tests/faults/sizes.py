@@ -97,6 +97,7 @@ SIZES = faults(
     ("_contract/finished.py",
      ("the tangent of a finished sum forgets one operand", "), (first, d_second))", "),)"),
      ("a smooth activation's derivative is taken at rounded sums", '": wide}', '": dtype}'),
+     ("a finished sum beside what vmap maps fails", "if all(dim is", "if 1 < all(dim is"),
      ("Taylor coefficients of a finished sum are taken for derivatives",
       "primals_in, series_in, factorial_scaled=False)", "primals_in, series_in)"),
      ("explicit axes do not keep a sum from being finished in one primitive", " or any(typed)", ""),

@@ -260,6 +260,8 @@ def test_transformed(name):
     again = jax.grad(lambda *x: (jax.checkpoint(call)(*x) ** 2).sum(), (0, 1, 2, 3))
     both = jax.jit(lambda *x: (gradient(*x), again(*x)))(*given)
     jax.tree.map(np.testing.assert_array_equal, *both)
+    ahead = jax.jacfwd(call, (0, 1, 2, 3))(*given)  # maps tangents alone
+    jax.tree.map(np.testing.assert_array_equal, ahead, jax.jacrev(call, (0, 1, 2, 3))(*given))
 
 
 @each_op

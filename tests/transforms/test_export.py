@@ -53,3 +53,14 @@ def test_vmap_of_a_symbolic_batch(name):
     a, b, _ = forms.operands(replace(forms.GROUPED, batch=3), name)
     a = np.stack([a, a[::-1]])
     np.testing.assert_array_equal(exported.call(a, b), [forms.GROUPED.exact(name, x, b) for x in a])
+
+
+def test_vmap_of_symbolic_channels():
+    """Here the mapped axis, of no known size, folds into the channels of the result."""
+    first, second = described(forms.GROUPED, "convolution", forms.GROUPED.batch)
+    second = jax.ShapeDtypeStruct((*export.symbolic_shape("n"), *second.shape), second.dtype)
+    op = forms.GROUPED.op("convolution")
+    exported = export.export(jax.jit(jax.vmap(op, (None, 0))))(first, second)
+    a, b, _ = forms.operands(forms.GROUPED, "convolution")
+    found = exported.call(a, np.stack([b, -b]))
+    np.testing.assert_array_equal(found[1], forms.GROUPED.exact("convolution", a, -b))
