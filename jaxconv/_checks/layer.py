@@ -116,7 +116,7 @@ def contract(layer: Layer, result: Slot, given: dict[Slot, Array]) -> Array:
     out = tensors[result] = np.zeros(shapes[result])
     # Views, with groups first: what is written to one of these fills `out`.
     fine, kernel, coarse = (
-        np.moveaxis(tensors[slot].reshape(*shape[:-1], groups, -1), -2, 0)
+        np.moveaxis(tensors[slot].reshape(*shape[:-1], groups, shape[-1] // groups), -2, 0)
         for slot, shape in shapes.items()
     )
     i, o = kernel.shape[-2:]

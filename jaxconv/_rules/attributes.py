@@ -106,10 +106,10 @@ def activation(op: str, value: object, alpha: object) -> Activation | None:
     """Parse the name of an activation, and its parameter."""
     if value is None:
         name = None
-    elif isinstance(value, str) and value == "gelu":
+    elif isinstance(value, str) and value.lower() == "gelu":
         default = "the approximation that jax.nn.gelu computes by default"
         rule = f"must be 'gelu_erf', the definition, or 'gelu_tanh', {default}"
-        raise ValueError(Refusal(op, "activation", rule, "'gelu'"))
+        raise ValueError(Refusal(op, "activation", rule, short(value)))
     elif callable(value):
         rule, got = f"must be {either(map(repr, ACTIVATIONS))}", f"a function, {short(value)}"
         remedy = "Call a function of your own on the result"
@@ -128,6 +128,7 @@ def activation(op: str, value: object, alpha: object) -> Activation | None:
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.integer | np.floating):
         rule = f"of {name!r} must be a Python number"
         raise TypeError(Refusal(op, "alpha", rule, shown(alpha)))
+    alpha = alpha if isinstance(alpha, int) else float(alpha)
     if not 0 <= alpha <= MAX_ALPHA:  # before an int of any length becomes a float
         raise ValueError(Refusal(op, "alpha", "must be finite and at least 0", short(alpha)))
     return Activation(name, float(alpha))

@@ -207,7 +207,9 @@ def _check_extents(op: Op, name: str, shape: Shape, batch: int | None) -> None:
 def _check_result(op: Op, shape: Shape, arguments: _Arguments) -> None:
     """Refuse a result of too many elements."""
     if is_too_large(shape):
-        attributes = ", ".join(f"`{name}` {getattr(arguments, name)}" for name in parse.MIN_VALUES)
+        given = any(arguments.output_padding)
+        names = [name for name in parse.MIN_VALUES if given or name != "output_padding"]
+        attributes = ", ".join(f"`{name}` {getattr(arguments, name)}" for name in names)
         inputs = f"`{op.inputs[0]}` {arguments.first} and `{op.inputs[1]}` {arguments.second}"
         got = f"shape {shape} of {inputs} with {attributes}"
         raise ValueError(Refusal(op.name, "", "the result must have at most 2**48 elements", got))

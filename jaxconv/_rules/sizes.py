@@ -156,8 +156,8 @@ def conv_transpose_backward_data(a: AxisAttributes, *, dst: int, weights: int) -
     room = a.room("diff_dst", dst, weights, low, high)
     rest = room - a.output_padding
     if a.output_padding and (rest < 0 or rest % a.stride):
-        sum_of_room = f"{room} = diff_dst + pads - dilated kernel"
-        rule = f"must leave a multiple of stride {a.stride} of the {sum_of_room}"
+        most = f"{room} = diff_dst + pads - dilated kernel"
+        rule = f"must be at most {most}, and leave a multiple of stride {a.stride} of that"
         got = f"{a.output_padding}. Left out, it is {room % a.stride}"
         raise a.error("output_padding", rule, got)
     return a.axis(dst, weights, rest // a.stride + 1, low), high

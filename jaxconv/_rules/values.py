@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxconv._base.messages import Refusal, either, shown
+from jaxconv._base.messages import Refusal, either, short, shown
 
 #: Stands for the default of an attribute without one.
 NO_DEFAULT: Any = object()
@@ -36,9 +36,9 @@ def _unwrap_value(kind: str, name: str, wrapped: Mapping[str, Any]) -> Any:
         rule = f"the attribute `{name}` must be a value, or a dict of its `type` and `value`"
         got = f"a dict of {', '.join(map(repr, wrapped)) or 'nothing'}"
         raise ValueError(Refusal(kind, "", rule, got))
-    if wrapped["type"] not in _TYPES:
+    if wrapped["type"] not in list(_TYPES):
         rule = f"the type of the attribute `{name}` must be {either(_TYPES)}"
-        raise ValueError(Refusal(kind, "", rule, repr(wrapped["type"])))
+        raise ValueError(Refusal(kind, "", rule, short(wrapped["type"])))
     _check_type(kind, name, wrapped["type"], wrapped["value"])
     return bool(wrapped["value"]) if wrapped["type"] == "bool" else wrapped["value"]
 
@@ -65,7 +65,7 @@ def check_attributes(
             values[name] = float(value)  # of an int, JAX would make another type
         if attribute.choices and value not in attribute.choices:
             rule = f"the attribute `{name}` must be {either(map(repr, attribute.choices))}"
-            got = f"{value!r}{suggestion(value, attribute.choices)}"
+            got = f"{short(value)}{suggestion(value, attribute.choices)}"
             raise ValueError(Refusal(kind, "", rule, got))
     return values
 
@@ -96,7 +96,7 @@ def is_int(value: Any) -> bool:
 
 
 def _is_bool(value: object) -> bool:
-    return isinstance(value, bool) or (is_int(value) and value in (0, 1))
+    return isinstance(value, bool | np.bool_) or (is_int(value) and value in (0, 1))
 
 
 def _is_s64(value: Any) -> bool:

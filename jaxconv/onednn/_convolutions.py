@@ -5,7 +5,7 @@ from typing import Any
 
 from jax import Array, lax
 
-from jaxconv._base.messages import Refusal, either, named
+from jaxconv._base.messages import Refusal, either, named, shown
 from jaxconv._base.typing import PrecisionLike
 from jaxconv._rules.values import entries, is_int, unwrap
 from jaxconv._tools.inspect import FUNCTIONS
@@ -73,7 +73,7 @@ def fpmath_precision(where: str, mode: object) -> lax.Precision:
     """Find the least precision that a graph's `fpmath_mode` asks for."""
     if not isinstance(mode, str) or mode not in _FPMATH:
         rule = f"must be {either(map(repr, _FPMATH))}"
-        raise ValueError(Refusal(where, "fpmath_mode", rule, repr(mode)))
+        raise ValueError(Refusal(where, "fpmath_mode", rule, shown(mode)))
     return _FPMATH[mode]
 
 
@@ -96,13 +96,12 @@ def prepare_call(
     row = find_kind(kind)
     arguments = _name_inputs(row, inputs)
     if not isinstance(attributes, Mapping):
-        raise TypeError(Refusal(kind, "attributes", "must be a dict by name", repr(attributes)))
+        raise TypeError(Refusal(kind, "attributes", "must be a dict by name", shown(attributes)))
     attributes = rename(row, "attribute", attributes, row.attributes, OLDER_ATTRIBUTES)
     attributes = unwrap(kind, attributes)
     if missing := [f"`{name}`" for name in REQUIRED if name not in attributes]:
         rule = f"the attributes {', '.join(f'`{name}`' for name in REQUIRED)} are required"
         raise ValueError(Refusal(kind, "", f"{rule}; missing: {', '.join(missing)}", ""))
-    _check_pads(kind, attributes)
     attributes.setdefault("weights_format", row.weights_format)
     padding, steps = entries(attributes.get("output_padding")), entries(attributes["strides"])
     if padding and steps and len(padding) > len(steps) and _are_zeros(padding):
@@ -119,18 +118,6 @@ def prepare_call(
 
 def _are_zeros(values: list[Any]) -> bool:
     return all(is_int(value) and value == 0 for value in values)
-
-
-def _check_pads(kind: str, attributes: Mapping[str, Any]) -> None:
-    for name in ("pads_begin", "pads_end"):
-        pads = entries(attributes[name]) or []
-        if any(is_int(pad) and pad < 0 for pad in pads):
-            rule = "must be at least 0 on every axis, as in the engine's own schema"
-            remedy = (
-                "A negative pad would crop: slice the tensor instead, or give its size as "
-                "`dst_shape`, where the kind takes one"
-            )
-            raise ValueError(Refusal(kind, name, rule, str(pads), remedy))
 
 
 def _name_inputs(row: Kind, inputs: object) -> dict[str, Any]:

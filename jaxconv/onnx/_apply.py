@@ -6,12 +6,13 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from jaxconv._base.dtypes import canonical
 from jaxconv._base.messages import named, short, shown
 from jaxconv._base.typing import ArrayLike, PrecisionLike
 from jaxconv._ops.conv_transpose import conv_transpose
 from jaxconv._ops.convolution import convolution
+from jaxconv._rules.arguments import common_dtype
 from jaxconv._rules.layouts import check_first_axis
+from jaxconv._rules.resolve import is_too_large
 from jaxconv.onnx._integers import compute_integers
 from jaxconv.onnx._operators import NEWEST_OPSET, find_operator, read_attributes, read_inputs
 
@@ -193,18 +194,24 @@ def _convolve_causally(
         if value.ndim != 3:
             raise ValueError(f"{op}: `{name}` must have 3 axes; got shape {value.shape}")
     batch, channels, length = input.shape
+    if any(not isinstance(n, int) or n < 1 for n in (channels, length)):
+        rule = "must have constant extents of at least 1, but for the batch"
+        raise ValueError(f"{op}: `input` {rule}; got {input.shape}")
     if weight.shape[:2] != (channels, 1) or weight.shape[2] < 1:
         raise ValueError(
             f"{op}: `weight` must have shape (channels, 1, k) for the {channels} channels of "
             f"`input`; got {weight.shape}"
         )
     expected = (batch, channels, weight.shape[2] - 1)
-    past = jnp.zeros(expected, canonical(input.dtype)) if past_state is None else past_state
-    if past.shape != expected or canonical(past.dtype) != canonical(input.dtype):
-        raise ValueError(
-            f"{op}: `past_state` must have shape {expected}, that is (batch, channels, k - 1), and "
-            f"type {input.dtype}; got shape {past.shape} and type {past.dtype}"
-        )
+    if is_too_large((batch, channels, length + expected[2])):
+        rule = "and the state before it must have at most 2**48 elements"
+        raise ValueError(f"{op}: `input` {rule}; got {input.shape} and {expected}")
+    dtype = common_dtype(op, input=input, weight=weight)
+    past = jnp.zeros(expected, dtype) if past_state is None else past_state
+    common_dtype(op, input=input, past_state=past)
+    if past.shape != expected:
+        rule = f"must have shape {expected}, that is (batch, channels, k - 1)"
+        raise ValueError(f"{op}: `past_state` {rule}; got {past.shape}")
     seen = jnp.concatenate([past, input], axis=2)
     output = convolution(
         seen, weight, bias, activation=None if activation == "none" else activation,

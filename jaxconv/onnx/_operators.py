@@ -146,7 +146,7 @@ def read_attributes(operator: Operator, given: object) -> dict[str, Any]:
                 f"{op}: `attributes` must be a dict by name, or the `attribute` of a NodeProto; "
                 f"got {shown(given)}"
             ) from None
-    named = {k: v.decode() if isinstance(v, bytes) else v for k, v in named.items()}
+    named = {k: v.decode(errors="replace") if isinstance(v, bytes) else v for k, v in named.items()}
     return check_attributes(op, named, operator.attributes)
 
 

@@ -9,7 +9,7 @@ from jaxconv import conv_transpose, convolution
 from jaxconv._base.messages import Refusal, either, named, shown
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
 from jaxconv._rules import attributes as parse
-from jaxconv._rules.arguments import TensorLike, array
+from jaxconv._rules.arguments import TensorLike, array, common_dtype
 from jaxconv.torch._rules import NAMES, read_attributes, read_ints, write_padding
 
 
@@ -241,6 +241,9 @@ def find_output_padding(
     pads = read_ints(name, "padding", padding, rank, 0)
     dilations = read_ints(name, "dilation", dilation, rank, 1)
     extents, kernel = tuple(input.shape[-rank:]), weight.shape[2:]
+    if not all(isinstance(n, int) for n in (*extents, *kernel)):
+        got = f"shapes {input.shape} and {weight.shape}"
+        raise ValueError(Refusal(name, "input", "and `weight` must have constant extents", got))
     least = tuple(
         s * (n - 1) - 2 * p + d * (k - 1) + 1
         for n, k, s, p, d in zip(extents, kernel, steps, pads, dilations, strict=True)
@@ -267,6 +270,7 @@ def _compute(
     """Compute a layer by `op`; `rules` are those of `read_attributes`."""
     data, kernel = array(name, "input", input), array(name, "weight", weight)
     _check_axes(name, rank, data, kernel)
+    common_dtype(name, input=data, weight=kernel)
     unbatched = data.ndim == rank + 1
     if unbatched:
         data = lax.expand_dims(data, (0,))

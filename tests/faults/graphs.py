@@ -11,7 +11,6 @@ GRAPHS = faults(
     ("onednn/_convolutions.py",
      ("oneDNN: a shape of zeros counts as one", " or _are_zeros(entries(attribute) or [1]):", ":"),
      ("oneDNN: tf32 multiplies as the backend prefers", ".Precision.HIGH,", ".Precision.DEFAULT,"),
-     ("oneDNN: a pad of -1 is taken", "is_int(pad) and pad < 0", "is_int(pad) and pad < -1"),
     ),
     ("_rules/values.py",
      ("oneDNN: an int in a dump may be a bool", "(value, bool | np.bool_ | str):", "(value, str):"),

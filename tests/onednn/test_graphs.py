@@ -229,6 +229,10 @@ LISTED = (
          r"\(6, 2, 2, 3\)$", {0: X, 1: W.swapaxes(2, 3)}, TypeError),
         (r"run_graph: an input must be as the graph says, 0: .* got int32 \(2, 4, 7, 6\)$",
          {0: X.astype(np.int32), 1: W}, TypeError),
+        (r"run_graph: an input must be as the graph says, 0: .* got object \(2,\)$",
+         {0: [1, [2]], 1: W}, TypeError),
+        (r"run_graph: `0: .*` must be a JAX or NumPy array; got a masked one\.",
+         {0: np.ma.masked_array(X), 1: W}, TypeError),
         (r"run_graph: `inputs` must be a dict or a sequence of arrays; got 3 \(int\)$", 3,
          TypeError),
     ],
@@ -257,6 +261,7 @@ def test_a_name_that_several_nodes_have_tells_of_no_input():
     [
         (r"graph: the text must be JSON; Expecting", "{]", ValueError),
         (r"graph: it must be a path, JSON text or a dict .* got \[\] \(list\)", [], TypeError),
+        (r"graph: it must be a path, .* got \[\] \(list\)", " []", TypeError),
         (r"graph: `graph` must be a list; got None", {"nodes": []}, TypeError),
         (r"graph: `graph` must list at least one node; got none", {"graph": []}, ValueError),
         (r"graph: node number 0: `kind` must be a string", graph(RELU | {"kind": 3}), TypeError),
@@ -321,3 +326,6 @@ def test_errors_name_the_node(message, made):
 def test_errors_of_a_convolution_name_the_node():
     wrong = node(7, "Convolution", CONVOLUTION["inputs"], DST, **(WINDOW | {"groups": 3}))
     refused(r"node 7 'CONVOLUTION_7' \(Convolution\): `groups` must ", graph(wrong), [X, W])
+    narrow = CONVOLUTION | {"outputs": [tensor(3, *COARSE, dtype="bf16")]}
+    message = r"node 7 .*: the type of the output must be f32; got bfloat16$"
+    refused(message, graph(narrow), [X, W], error=TypeError)

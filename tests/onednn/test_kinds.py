@@ -146,7 +146,7 @@ def test_16_bits_are_computed_in_f32_and_rounded_once():
 
 def test_bools_as_dumps_write_them():
     x = np.float32(np.arange(6).reshape(2, 3))
-    for value, shape in {0: (6,), 1: (2, 3)}.items():
+    for value, shape in ((0, (6,)), (1, (2, 3)), (np.True_, (2, 3))):
         made = node(0, "StaticReshape", [tensor(0, 2, 3)], tensor(1, *shape))
         wanted = list(shape) if value == 0 else [0, -1]
         made["attrs"] = {
@@ -155,6 +155,9 @@ def test_bools_as_dumps_write_them():
         }
         found = onednn.run_graph(graph(made), [x])[1]
         np.testing.assert_array_equal(found, x.reshape(shape))
+    made |= {"inputs": [tensor(0, -1, 3)], "outputs": [tensor(1, -1, 3)]}
+    batch = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 3"), np.float32)
+    jax.export.export(jax.jit(lambda x: onednn.run_graph(graph(made), [x])[1]))(batch)
     made["attrs"]["special_zero"]["value"] = 2
     with pytest.raises(TypeError, match=r"`special_zero` must be a bool, or 0 or 1 as in dumps,"):
         onednn.run_graph(graph(made), [x])

@@ -237,7 +237,11 @@ LINEAR = [X8, ONE, np.uint8(0), W8, ONE, np.uint8(0), ONE, np.uint8(0)]
         ("CausalConvWithState", {}, [X[0], W[0]], "`weight` must have shape (channels, 1, k)"),
         ("CausalConvWithState", {}, [X[0], np.ones((5, 1, 0), np.float32)], "(channels, 1, k)"),
         ("CausalConvWithState", {}, [X[0], np.ones((5, 1, 3), np.float32), None, X[0]],
-         "`past_state` must have shape (2, 5, 2), that is (batch, channels, k - 1), and type"),
+         "`past_state` must have shape (2, 5, 2), that is (batch, channels, k - 1); got"),
+        ("CausalConvWithState", {}, [X[0], np.ones((5, 1, 2**30), np.int8)], "`weight` must have"),
+        ("CausalConvWithState", {}, [X[0, :, :0], np.ones((0, 1, 3), np.float32)], "at least 1"),
+        ("CausalConvWithState", {}, [np.broadcast_to(np.float32(1), (2**20, 2**20, 1)),
+         np.broadcast_to(np.float32(1), (2**20, 1, 2**30))], "at most 2**48 elements; got"),
         ("CausalConvWithState", {"activation": "relu"}, [X[0], W[0]], "'none', 'silu' or 'swish'"),
     ],
 )  # fmt: skip

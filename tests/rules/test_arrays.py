@@ -175,18 +175,13 @@ def test_what_follows_the_sum(exception, changes, text):
 @pytest.mark.parametrize(
     ("value", "got"),
     [
-        ("hi", "'hi' (str)"),
-        ("HIGHEST", "'HIGHEST' (str)"),
-        (1, "1 (int)"),
-        (True, "True (bool)"),
+        ("hi", "'hi' (str)"), ("HIGHEST", "'HIGHEST' (str)"), (("high",), "('high',) (tuple)"),
+        (1, "1 (int)"), (True, "True (bool)"), ("F32_F32_F32", "'F32_F32_F32' (str)"),
         (jnp.float32, "<class 'jax.numpy.float32'> (_ScalarMeta)"),
-        (("high",), "('high',) (tuple)"),
-        (["high", 2], "['high', 2] (list)"),
-        (("high",) * 3, "('high', 'high', 'high') (tuple)"),
-        ("F32_F32_F32", "'F32_F32_F32' (str)"),
+        (["high", 2], "['high', 2] (list)"), (("high",) * 3, "('high', 'high', 'high') (tuple)"),
         (lax.DotAlgorithmPreset.F32_F32_F32, "DotAlgorithmPreset.F32_F32_F32 (DotAlgorithmPreset)"),
     ],
-)
+)  # fmt: skip
 def test_precision(value, got):
     assert message(ValueError, OP, precision=value) == f"{PRECISIONS} {got}"
 

@@ -110,8 +110,8 @@ RULES = [
      "`dst_shape` must have an extent of at least 5, that without output_padding; got 4 "
      "(spatial axis 1)"),
     ("conv_transpose_backward_data", {"output_padding": (6, 0), "pads_end": (1, 0)},
-     "`output_padding` must leave a multiple of stride 2 of the 5 = diff_dst + pads - dilated "
-     "kernel; got 6. Left out, it is 1 (spatial axis 0)"),
+     "`output_padding` must be at most 5 = diff_dst + pads - dilated kernel, and leave a multiple "
+     "of stride 2 of that; got 6. Left out, it is 1 (spatial axis 0)"),
     ("conv_transpose_backward_weights", {"weights_shape": (4, 2, 2, 6)},
      "`diff_dst` must have an extent of at least 8, what conv_transpose gives without "
      "output_padding; got 7 for src 3, kernel 4, stride 2, dilation 1, pads 0 and 0 "
@@ -126,11 +126,13 @@ RULES = [
     # Residual and activation.
     ("convolution", {"residual": (2, 3, 4, 5)},
      "`residual` must have the shape of dst, (2, 3, 4, 6); got (2, 3, 4, 5)"),
-    ("conv_transpose", {"activation": "gelu"},
+    ("conv_transpose", {"activation": "GELU"},
      "`activation` must be 'gelu_erf', the definition, or 'gelu_tanh', the approximation that "
-     "jax.nn.gelu computes by default; got 'gelu'"),
+     "jax.nn.gelu computes by default; got 'GELU'"),
     ("conv_transpose", {"activation": "relu", "alpha": 0.5},
      "`alpha` must be None unless `activation` is 'leaky_relu' or 'elu'; got 0.5 for 'relu'"),
+    ("conv_transpose", {"activation": "elu", "alpha": np.float16(np.inf)},
+     "`alpha` must be finite and at least 0; got inf"),
     ("conv_transpose", {"activation": "elu", "alpha": -1},
      "`alpha` must be finite and at least 0; got -1"),
     # Layouts.

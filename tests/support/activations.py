@@ -49,37 +49,26 @@ def norm(x, gamma, beta, mean, variance, epsilon, data_format):
 
 #: kind of a node -> its formula in float64, of arrays and of attributes by name
 KINDS = {
-    "Abs": np.abs,
+    "Abs": np.abs, "Divide": np.divide, "Exp": np.exp, "Log": np.log, "Maximum": np.maximum,
+    "Minimum": np.minimum, "Multiply": np.multiply, "Round": np.rint, "Sigmoid": sigmoid,
+    "Sqrt": np.sqrt, "Square": np.square, "Subtract": np.subtract, "Tanh": np.tanh,
     "Add": lambda x, y, auto_broadcast=None: x + y,
     "BatchNormInference": norm,
     "BiasAdd": lambda x, b, data_format="NXC": x + per_channel(b, data_format),
     "Clamp": lambda x, min, max: np.minimum(np.maximum(x, min), max),
-    "Divide": np.divide,
     "Elu": lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
-    "Exp": np.exp,
     "GELU": lambda x, mode="gelu_erf": FORMULAS[mode](x),
     "HardSigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
     "HardSwish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "LeakyReLU": lambda x, alpha: np.where(x >= 0, x, alpha * x),
-    "Log": np.log,
-    "Maximum": np.maximum,
-    "Minimum": np.minimum,
     "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
-    "Multiply": np.multiply,
     "PReLU": lambda x, slope, data_format="NXC", per_channel_broadcast=True: np.where(
         x >= 0, x, x * (per_channel(slope, data_format) if per_channel_broadcast else slope)
     ),
     "Pow": lambda x, beta: x**beta,
     "ReLU": lambda x: np.maximum(x, 0),
     "Reciprocal": lambda x: 1 / x,
-    "Reorder": lambda x: x,
-    "Round": np.rint,
-    "Sigmoid": sigmoid,
+    "Reorder": lambda x: x, "TypeCast": lambda x: x,
     "SoftPlus": lambda x, beta=1: np.log1p(np.exp(beta * x)) / beta,
-    "Sqrt": np.sqrt,
-    "Square": np.square,
     "SquaredDifference": lambda x, y: (x - y) ** 2,
-    "Subtract": np.subtract,
-    "Tanh": np.tanh,
-    "TypeCast": lambda x: x,
-}
+}  # fmt: skip

@@ -54,23 +54,18 @@ DEPTHWISE = {"channels": (3, 6), "groups": 3}
 
 
 CLASSES = {
-    "dense": PLAIN,
-    "strided": STRIDED,
+    "dense": PLAIN, "strided": STRIDED,
     "one tap, strided": replace(
-        STRIDED, fine=(17, 22), kernel=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)
-    ),
+        STRIDED, fine=(17, 22), kernel=(1, 1), pads_begin=(0, 0), pads_end=(0, 0)),
     "dilated": DILATED,
     "dilated, one tap on that axis": replace(
-        PLAIN, kernel=(3, 1), dilations=(1, 2), pads_begin=(1, 0), pads_end=(1, 0)
-    ),
+        PLAIN, kernel=(3, 1), dilations=(1, 2), pads_begin=(1, 0), pads_end=(1, 0)),
     "dilated and strided": replace(DILATED, fine=(17, 9), strides=(2, 1)),
     "dilated and strided, coprime": replace(
-        DILATED, fine=(9, 16), dilations=(1, 3), strides=(1, 2), pads_begin=(1, 4), pads_end=(1, 4)
-    ),
-    "grouped": replace(PLAIN, **GROUPS),
-    "grouped, strided": replace(STRIDED, **GROUPS),
-    "depthwise": replace(PLAIN, **DEPTHWISE),
-    "depthwise, strided": replace(STRIDED, **DEPTHWISE),
+        DILATED, fine=(9, 16), dilations=(1, 3), strides=(1, 2), pads_begin=(1, 4),
+        pads_end=(1, 4)),
+    "grouped": replace(PLAIN, **GROUPS), "grouped, strided": replace(STRIDED, **GROUPS),
+    "depthwise": replace(PLAIN, **DEPTHWISE), "depthwise, strided": replace(STRIDED, **DEPTHWISE),
     "grouped, strided evenly": replace(STRIDED, fine=(18, 24), kernel=(2, 3), **GROUPS),
     "uneven": replace(PLAIN, pads_end=(2, 1)),
     "uneven, strided": replace(STRIDED, fine=(18, 22), pads_begin=(0, 1)),
@@ -78,17 +73,13 @@ CLASSES = {
     "causal": replace(ONE_D, fine=(30,), dilations=(8,), pads_begin=(24,), pads_end=(0,)),
     "pads beyond the kernel": replace(PLAIN, pads_begin=(4, 2), pads_end=(3, 5)),
     "pads beyond the kernel, dilated": replace(
-        DILATED, fine=(14, 8), pads_begin=(5, 4), pads_end=(7, 4)
-    ),
+        DILATED, fine=(14, 8), pads_begin=(5, 4), pads_end=(7, 4)),
     "negative": replace(PLAIN, fine=(12, 7), pads_end=(-2, 2)),
     "negative, strided": replace(STRIDED, fine=(22, 25), pads_end=(-3, -2)),
     "1-D bf16, strided and dilated": replace(
-        ONE_D, fine=(21,), strides=(2,), dilations=(2,), dtype=BF16
-    ),
-    "3-D, depthwise": replace(THREE_D, **DEPTHWISE),
-    "4-D": FOUR_D,
-    "bf16": replace(STRIDED, dtype=BF16),
-    "f16": replace(STRIDED, dtype=F16),
+        ONE_D, fine=(21,), strides=(2,), dilations=(2,), dtype=BF16),
+    "3-D, depthwise": replace(THREE_D, **DEPTHWISE), "4-D": FOUR_D,
+    "bf16": replace(STRIDED, dtype=BF16), "f16": replace(STRIDED, dtype=F16),
     "f64": replace(STRIDED, dtype=F64),
     "channels-first, grouped": replace(STRIDED, formats=CHANNELS_FIRST, **GROUPS),
-}
+}  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from jaxconv._base.dtypes import canonical
 from jaxconv._base.messages import shown
 from jaxconv._base.typing import DType
+from jaxconv._rules.arguments import array
 from jaxconv._rules.values import suggestion
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 from jaxconv.onednn._graphs.kinds import SPECS
@@ -27,7 +28,7 @@ def random_inputs(graph: GraphLike, seed: int = 0) -> dict[int, np.ndarray[Any, 
     """Draw arrays for all inputs of a graph, of their shapes and types, by id.
 
     Floats are normal with variance 1, and positive where a node needs positive floats. Integers
-    are uniform over their type. A tensor of type s32 that is a shape is the shape of the output.
+    are uniform over their type. A tensor that is a shape is the shape of the output.
 
     Args:
       graph: the argument of `load_graph`.
@@ -82,11 +83,15 @@ def match_inputs(graph: Graph, inputs: InputsLike | None) -> Arrays:
         raise ValueError(f"run_graph: {_list_inputs(graph)}; missing: {', '.join(missing)}")
     for tensor in graph.inputs:
         value = found[tensor.id]
-        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-            value = np.asarray(value)
+        if isinstance(value, Sequence | int | float | np.generic):
+            try:
+                value = np.asarray(value)
+            except ValueError:  # rows of unequal length
+                value = np.asarray(value, object)
+        value = array("run_graph", str(tensor), value)
         # A shape, say, stays as it is: within jit, an array that JAX made of a shape is traced.
         dtype = canonical(value.dtype)
-        if not tensor.fits(value.shape, dtype):
+        if dtype not in DTYPES.values() or not tensor.fits(value.shape, dtype):
             raise TypeError(
                 f"run_graph: an input must be as the graph says, {tensor}; "
                 f"got {dtype} {tuple(value.shape)}"

@@ -159,7 +159,7 @@ def _reshape(src: Array, shape: Sequence[int], special_zero: bool) -> Array:
         raise ValueError(f"a 0 in `shape` copies an extent of src, {src.shape}; got {wanted}")
     if special_zero:
         wanted = [src.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
-    if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
+    if wanted.count(-1) > 1 or min(shape, default=0) < -1:
         raise ValueError(f"`shape` must be extents, at most one of them -1; got {list(shape)}")
     known = math.prod(n for n in wanted if n != -1)
     if not known or src.size % known if -1 in wanted else src.size != known:

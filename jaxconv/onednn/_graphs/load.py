@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from jaxconv._base.messages import either, shown
+from jaxconv._base.messages import either, short, shown
 from jaxconv._rules.values import entries, is_int
 from jaxconv.onednn._graphs.graph import DTYPES, UNKNOWN, Graph, Node, Tensor
 
@@ -59,8 +59,9 @@ def load_graph(graph: GraphLike) -> Graph:
 
 def _parse_text(graph: GraphLike) -> Mapping[str, Any]:
     """Read the fields of a file, a text or a dict."""
-    if isinstance(graph, str | os.PathLike) and not str(graph).lstrip().startswith("{"):
-        path, graph = graph, Path(graph).read_text()
+    is_text = isinstance(graph, str) and graph.lstrip().startswith(("{", "["))
+    if isinstance(graph, str | os.PathLike) and not is_text:
+        path, graph = graph, Path(graph).read_text(encoding="utf-8")
     else:
         path = "the text"
     if isinstance(graph, str):
@@ -104,8 +105,10 @@ def _parse_tensor(where: str, fields: object) -> Tensor:
         )
     where = f"{where}: tensor {fields['id']}"
     dtype, shape = fields.get("dtype", UNKNOWN), entries(fields.get("shape"))
-    if dtype not in (*DTYPES, UNKNOWN):
-        raise ValueError(f"{where}: `dtype` must be {either([*DTYPES, UNKNOWN])}; got {dtype!r}")
+    if dtype not in [*DTYPES, UNKNOWN]:
+        raise ValueError(
+            f"{where}: `dtype` must be {either([*DTYPES, UNKNOWN])}; got {short(dtype)}"
+        )
     if shape is None or not all(map(is_int, shape)):
         raise TypeError(
             f"{where}: `shape` must be a list of ints; got {shown(fields.get('shape'))}"
@@ -157,7 +160,7 @@ def _merge_tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:
 
 
 def _read_ports(name: str, fields: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> list[int]:
-    ports = entries(fields.get(name) or [])
+    ports = [] if fields.get(name) is None else entries(fields[name])
     if ports is None or not all(map(is_int, ports)):
         raise TypeError(f"graph: `{name}` must be a list of ids; got {shown(fields[name])}")
     for port in ports:

@@ -5,11 +5,11 @@ oneDNN Graph documents for its own partitions. Each node of the chain is compute
 is the only reader of the tensor before. x * sigmoid(x), two nodes, counts as one reader.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jaxconv._rules.attributes import MAX_ALPHA
 from jaxconv._rules.values import check_attributes
 from jaxconv.onednn._graphs.graph import Graph, Node, Tensor
 from jaxconv.onednn._graphs.kinds import FLOAT_TYPES, SPECS
@@ -131,8 +131,8 @@ def _find_arguments(
             return {"activation": mode}
         case ["Clamp"], {"min": 0, "max": 6}:
             return {"activation": "relu6"}
-        case ["LeakyReLU"], {"alpha": alpha} if 0 <= alpha < math.inf:
+        case ["LeakyReLU"], {"alpha": alpha} if 0 <= alpha <= MAX_ALPHA:
             return {"activation": "leaky_relu", "alpha": alpha}
-        case ["Elu"], {"alpha": alpha} if 0 <= alpha < math.inf:
+        case ["Elu"], {"alpha": alpha} if 0 <= alpha <= MAX_ALPHA:
             return {"activation": "elu", "alpha": alpha}
     return {}

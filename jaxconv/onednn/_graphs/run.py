@@ -1,7 +1,7 @@
 """Run a graph: match arrays to the inputs, compute its nodes, check the results."""
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from jaxconv._tools.inspect import resolve
 from jaxconv.onednn._convolutions import fpmath_precision, prepare_call
 from jaxconv.onednn._graphs.graph import DTYPES, Graph, Node, Tensor
 from jaxconv.onednn._graphs.inputs import GRAPH_KINDS, Arrays, InputsLike, known_dtype, match_inputs
-from jaxconv.onednn._graphs.kinds import SPECS
+from jaxconv.onednn._graphs.kinds import FLOAT_TYPES, SPECS
 from jaxconv.onednn._graphs.load import GraphLike, load_graph
 from jaxconv.onednn._graphs.partitions import fold_followers, join_nodes
 from jaxconv.onednn._names import find_kind
@@ -61,7 +61,7 @@ def run_graph(
     """
     graph = load_graph(graph)
     arrays = evaluate(join_nodes(graph), match_inputs(graph, inputs), precision=precision)
-    return {tensor.id: arrays[tensor.id] for tensor in graph.outputs}
+    return {tensor.id: jnp.asarray(arrays[tensor.id]) for tensor in graph.outputs}
 
 
 def explain_graph(graph: GraphLike) -> dict[int, Explanation]:
@@ -148,7 +148,10 @@ def _call_of_node(
     if shape is not None and not all(map(_is_concrete, values[2:])):
         values = values[:2]  # a shape must be static, and the graph has it
     function, arguments = prepare_call(node.kind, values, node.attributes, shape)
-    numerics = {"precision": precision, "preferred_element_type": DTYPES.get(out.dtype)}
+    dtype, src = DTYPES.get(out.dtype), DTYPES.get(node.inputs[0].dtype, values[0].dtype)
+    if dtype is not None and src in (DTYPES[name] for name in FLOAT_TYPES):
+        _check_type("the output", dtype, [n for n in DTYPES if DTYPES[n] in (src, DTYPES["f32"])])
+    numerics = {"precision": precision, "preferred_element_type": dtype}
     return function, arguments | numerics
 
 
@@ -179,7 +182,7 @@ def _check_output(node: Node, shape: Shape, dtype: DType) -> None:
         raise ValueError(f"the output must be {tensor}; got {dtype} {shape}")
 
 
-def _check_type(name: str, dtype: DType, accepted: tuple[str, ...]) -> None:
+def _check_type(name: str, dtype: DType, accepted: Sequence[str]) -> None:
     if dtype not in [DTYPES[known] for known in accepted]:
         raise TypeError(f"the type of {name} must be {either(accepted)}; got {dtype}")
 
