@@ -142,6 +142,7 @@ def applications(ink="black", paper="white"):
     ax.set_xlim(0, 1.12 * max(1, *(b.get_width() for b in ax.patches)))
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
+    ax.set_xlabel("the bars of one model are to scale", color=ink, fontsize=8)
     legend = {"loc": "lower center", "bbox_to_anchor": (0.45, 1.0), "ncols": 3, "frameon": False}
     ax.legend(**legend, labelcolor=ink, fontsize=10)
     figure.set_facecolor(paper)

@@ -39,8 +39,8 @@ output_padding (per axis, at least 0)
 activation
     What `convolution` and `conv_transpose` apply to the sum, bias and `residual` included, before
     the one rounding: None, ``"relu"``, ``"relu6"``, ``"leaky_relu"``, ``"elu"``, ``"tanh"``,
-    ``"sigmoid"``, ``"gelu_erf"``, ``"gelu_tanh"`` or ``"silu"``. A float ``alpha`` of at least 0 is
-    the slope of leaky_relu below 0, and the scale of elu (1 by default).
+    ``"sigmoid"``, ``"gelu_erf"``, ``"gelu_tanh"`` or ``"silu"``, also named ``"swish"``. A float
+    ``alpha`` of at least 0 is the slope of leaky_relu below 0, and the scale of elu (1 by default).
 precision
     As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
     the derivatives too.

@@ -112,14 +112,9 @@ def test_what_is_imported_when_first_used_is_kept():
 
 
 COMMON = {
-    "strides": 1,
-    "pads_begin": 0,
-    "pads_end": 0,
-    "dilations": 1,
-    "auto_pad": "none",
-    "groups": 1,
+    "strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1, "auto_pad": "none", "groups": 1,
     "data_format": "NXC",
-}
+}  # fmt: skip
 NUMERICS = {"precision": None, "preferred_element_type": None, "out_sharding": None}
 FINISH = {"residual": None, "activation": None, "alpha": None}
 NO = inspect.Parameter.empty

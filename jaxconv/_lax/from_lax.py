@@ -18,10 +18,12 @@ The second way needs a stride of 1, and the last an rhs_dilation of 1: else ther
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array, lax
 from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding
@@ -37,9 +39,9 @@ Numbers = lax.ConvDimensionNumbers
 #: Why a convolution has no contraction.
 NO_AXIS = "no spatial axis"
 SYMBOLIC = "a symbolic extent other than the batch"
-MALFORMED = "a stride or dilation below 1"
+MALFORMED = "what lax refuses, too: a stride of 0, say"
 EMPTY = "an empty operand or result"
-NOT_FORWARD = "8-bit integers with lhs_dilation, batch groups or the numbers of a gradient"
+NOT_FORWARD = "8-bit integers with lhs_dilation, batch groups or a gradient's dimension_numbers"
 BOTH_STRIDES = "a stride together with lhs_dilation"
 
 
@@ -147,22 +149,22 @@ def find_contraction(
 ) -> Mapped | str:
     """Find the contraction of a convolution of operands of these shapes, or why there is none.
 
-    The parameters of `jax.lax.conv_general_dilated_p` are well-formed.
+    The parameters are those of `jax.lax.conv_general_dilated_p`, as users give them.
     """
+    if any(sorted(spec) != [*range(len(lhs))] for spec in dimension_numbers):
+        return MALFORMED
     (batch, features, *spatial), (outputs, _, *window), _ = dimension_numbers
     if not spatial:
         return NO_AXIS
-    columns = (
-        [lhs[axis] for axis in spatial],
-        [rhs[axis] for axis in window],
-        window_strides,
-        *zip(*padding, strict=True),
-        lhs_dilation,
-        rhs_dilation,
-    )
-    if any(map(is_symbolic_dim, (rhs[outputs], *(n for column in columns for n in column)))):
+    counts, steps = (feature_group_count, batch_group_count), (lhs_dilation, rhs_dilation)
+    if any(len(column) != len(spatial) for column in (window_strides, padding, *steps)):
+        return MALFORMED
+    extents = [lhs[axis] for axis in spatial], [rhs[axis] for axis in window]
+    columns = *extents, window_strides, *zip(*padding, strict=True), *steps
+    if any(map(is_symbolic_dim, chain([rhs[outputs], *counts], *columns))):
         return SYMBOLIC
-    if min(*window_strides, *lhs_dilation, *rhs_dilation) < 1:
+    known = [*counts, *chain(window_strides, *steps)]
+    if not all(isinstance(n, int | np.integer) for n in known) or min(known) < 1:
         return MALFORMED
     axes = [_read_axis(*map(int, row)) for row in zip(*columns, strict=True)]
     if rhs[outputs] < 1 or any(min(a.fine, a.kernel, a.coarse) < 1 for a in axes):
@@ -182,7 +184,7 @@ def find_contraction(
     if lhs_dilated:  # lhs is coarse, and the kernel reversed
         axes = [replace(a.reversed(), stride=step) for a, step in zip(axes, spread, strict=True)]
     result: Slot = "kernel" if to_kernel else "fine" if lhs_dilated else "coarse"
-    groups = feature_group_count * batch_group_count
+    groups = prod(map(int, counts))
     return Mapped(result, _fill(result, axes, groups, lhs_dilated, dimension_numbers), lhs_dilated)
 
 

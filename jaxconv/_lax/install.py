@@ -64,9 +64,9 @@ class Scope(NamedTuple):
     def why_leave(self, slot: str) -> str:
         """Why a contraction into a slot is left to lax; empty if it is not."""
         if DIRECTIONS[slot] not in self.only:
-            return f"left out by install(only={', '.join(self.only)})"
+            return f"left out by install(only={list(self.only)})"
         if DIRECTIONS[slot] in self.without:
-            return f"left out by install(without={', '.join(self.without)})"
+            return f"left out by install(without={list(self.without)})"
         return ""
 
 
@@ -111,7 +111,7 @@ def install(
         another data gradient: these count as what they are written like.
 
     Raises:
-      ValueError: another platform, or an unknown name.
+      ValueError: another platform, an unknown name, or no direction that is left.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxconv
@@ -120,12 +120,15 @@ def install(
       [1.0, 12.0, 24.0, 40.0]
       >>> jaxconv.uninstall()
     """
-    if platform not in [*JAX_PLATFORMS]:  # a list, for what has no hash
+    if not (isinstance(platform, str) and platform in JAX_PLATFORMS):
         known = either(map(repr, JAX_PLATFORMS))
         raise ValueError(f"install: `platform` must be {known}; got {shown(platform)}")
     given = {"only": only, "without": without}
     chosen = {n: _parse_directions(n, names) for n, names in given.items() if names is not None}
     scope = Scope(platform, **chosen)
+    if not {*scope.only} - {*scope.without}:
+        got = f"only={shown(only)} and without={shown(without)}"
+        raise ValueError(f"install: `only` and `without` must leave a direction; got {got}")
     register(platform)
     set_globally(INSTALLED, scope)
 
@@ -277,7 +280,7 @@ def _lower(
     equation = Equation(primitive, operands, [result], params)
     listened, scope = listeners.prepare(ctx), INSTALLED.value
     mapped: Mapped | MaxPool | None = None
-    reason = NOT_INSTALLED
+    reason = f"{NOT_INSTALLED} on this platform" if scope else NOT_INSTALLED
     if scope and scope.platform == platform:
         try:
             mapped, reason = find_mapped(equation, scope, Target.of(platform, ctx))

@@ -7,7 +7,6 @@ errors hold. The traced program is then evaluated on the operands.
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
-from operator import index
 from typing import Any
 
 import jax
@@ -102,9 +101,8 @@ def _compute(static: _StaticArguments, *operands: Array) -> Array:
 
 def _find_contraction(convolution: Equation) -> Callable[..., Array] | None:
     """Make a function that computes lax's convolution by a contraction, if there is any."""
-    _, (lhs, rhs), (result,), given = convolution
-    params = _canonicalise(given, len(lhs.shape))
-    if params is None or result.weak_type:  # the library's result is never weak
+    _, (lhs, rhs), (result,), params = convolution
+    if result.weak_type:  # the library's result is never weak
         return None
     dilate: Callable[[Array], Array] | None = None
     found = as_contraction((lhs, rhs), result, **params)
@@ -120,24 +118,6 @@ def _find_contraction(convolution: Equation) -> Callable[..., Array] | None:
         return compute(found, params, result.dtype, lhs, rhs, sharding=sharding)
 
     return run
-
-
-def _canonicalise(params: dict[str, Any], rank: int) -> dict[str, Any] | None:
-    """Convert the parameters to ints; None for malformed ones, which lax may find out later."""
-    numbers, pads = params["dimension_numbers"], params["padding"]
-    try:
-        counts = {n: index(params[n]) for n in ("feature_group_count", "batch_group_count")}
-        window = {
-            n: tuple(map(index, params[n]))
-            for n in ("window_strides", "lhs_dilation", "rhs_dilation")
-        }
-    except TypeError:
-        return None
-    if {len(column) for column in (*window.values(), pads)} != {rank - 2}:
-        return None
-    if any(sorted(spec) != [*range(rank)] for spec in numbers):
-        return None
-    return params | counts | window
 
 
 def _dilate(numbers: Numbers, dilation: tuple[int, ...], lhs: Array) -> Array:

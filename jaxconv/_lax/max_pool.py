@@ -40,7 +40,7 @@ SYMBOLIC = "a symbolic extent"
 MANY_TAPS = f"lax compiles faster: over {MAX_TAPS} taps, or {MAX_TAPS // 2} of windows that overlap"
 FAR = "windows far apart"
 ONE_DEVICE = "a max pool in a program that is exported, or split over devices"
-STEPS: Steps = (("max pool gradient", "XLA's own loop takes one element at a time"),)
+STEPS: Steps = (("max pool gradient", "whole rows at a time; XLA's loop takes single elements"),)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Measured:
         """Write a line for each contraction: milliseconds by form, the fastest first."""
         return "\n".join(
             f"{name}: "
-            + ", ".join(f"{s} {ms:.3g}" for s, ms in sorted(times.items(), key=lambda x: x[1]))
+            + ", ".join(f"{s} {ms:.3g} ms" for s, ms in sorted(times.items(), key=lambda x: x[1]))
             for name, times in self.milliseconds.items()
         )
 

@@ -49,7 +49,7 @@ CPUINFO = Path("/proc/cpuinfo")
 # programs, or refuses to.
 CACHED = (
     "jax_compilation_cache_dir is set, and XLA cannot serialise programs that call oneDNN; "
-    "JAXCONV_ONEDNN=always calls it all the same, and nothing of this is cached"
+    "JAXCONV_ONEDNN=always calls it all the same; such programs are then not cached"
 )
 
 

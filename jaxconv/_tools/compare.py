@@ -29,7 +29,7 @@ MAX_BYTES = 1 << 30
 NOISE = 1.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compared:
     """A kind of convolution by this library and by lax."""
 
@@ -43,13 +43,13 @@ class Compared:
     #: the largest difference of two results, of the largest element; operands are small integers
     difference: float
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         times = f"{self.jaxconv:9.3f}{self.lax:9.3f}{self.lax / self.jaxconv:7.1f}"
         off = f"{self.difference:.0e}" if self.difference else "exact"
         return cut(f"{times}{off:>7}{self.what}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """All convolutions that could be compared, the least gain first."""
 
@@ -59,14 +59,16 @@ class Comparison:
     #: the words for each kind that raised an error, and the error's first line below
     failed: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        if not (self.listed or self.failed or self.left_out):
+            return "Nothing to compare: jaxconv computes no convolution of this report."
         ours = sum(c.count * c.jaxconv for c in self.listed)
         laxs = sum(c.count * c.lax for c in self.listed)
         slower = sum(c.jaxconv > NOISE * c.lax for c in self.listed)
         head = f"{'jaxconv':>9}{'lax, ms':>9}{'times':>7}{'off':>7}{'x':>4}{'MFLOP':>8}  what"
         verdict = f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
-        total = f"{ours:9.1f}{laxs:9.1f}  all of them"
-        lines = [head, *map(str, self.listed), total, verdict, *self.failed]
+        total = f"{ours:9.3f}{laxs:9.3f}  all of them"
+        lines = [head, *map(repr, self.listed), total, verdict, *self.failed]
         if self.left_out:
             lines.append(
                 f"left out: {self.left_out}, split over devices, of symbolic extents or large"

@@ -27,7 +27,7 @@ from jaxconv._tools.flops import count_bytes, count_flops
 from jaxconv._tools.profile import Report, profile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """How an operation is computed here; see `jaxconv.explain`."""
 
@@ -48,7 +48,7 @@ class Explanation:
     #: the nodes of a graph that are computed together, as in "CONV_0 + RELU_1"; else empty
     nodes: str = ""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{self.resolved.op} to {self.resolved.shape(OPS[self.resolved.op].result)}"]
         if self.nodes:
             lines[0] += f": {self.nodes} in one"
@@ -148,8 +148,10 @@ def explain(
 
 def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
     """Report the convolutions of a function, as if the library were installed."""
-    with nullcontext() if enabled() else installed(), profile() as report:
+    installs = enabled()
+    with nullcontext() if installs else installed(), profile() as report:
         inspect.trace(function, *args, **kwargs).lower()
+    report.assumed = not installs
     return report
 
 

@@ -27,8 +27,8 @@ LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILING = "/jax/core/compile/backend_compile_duration"
 
 NOTHING = """\
-No convolution was lowered here. JAX keeps the programs that it has compiled, and runs them again:
-profile the first call, or call jax.clear_caches() before."""
+No convolution was lowered here. If there should be one: JAX keeps the programs that it has
+compiled, and runs them again. Profile the first call, or call jax.clear_caches() before."""
 
 LEGEND = """\
 x: how often; MFLOP: of all of them. forward: convolutions, and data gradients of stride 1, which
@@ -36,15 +36,20 @@ look the same to lax. data: other data gradients, and transposed convolutions. w
 gradients. pool: gradients of max pools, which count among the convolutions."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
-    """The convolutions that JAX compiled in a block, and how; see `jaxconv.profile`."""
+    """The convolutions that JAX compiled in a block, and how; see `jaxconv.profile`.
+
+    Another process can be sent `rows`, and not the report, which has objects of JAX's.
+    """
 
     #: seconds that JAX took to lower the programs with convolutions, and XLA to compile them
     lowering_seconds: float = 0.0
     compiling_seconds: float = 0.0
     #: the names of these programs
     programs: set[str] = field(default_factory=set)
+    #: whether the report is as if `install` held, which it did not
+    assumed: bool = False
     #: what makes convolutions alike -> the first of the kind, and where all of it were written
     _kinds: dict[Any, tuple[Lowered, list[Origin]]] = field(default_factory=dict, repr=False)
     _program_pending: bool = field(default=False, repr=False)
@@ -83,11 +88,11 @@ class Report:
         """
         return compare((make_row(*kind), kind[0]) for kind in list(self._kinds.values()))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows = self.rows
         if not rows:
             return NOTHING
-        total = sum(row.work for row in rows)
+        total = sum(row.work for row in rows) / 100
         lines = [textwrap.fill(self._summary(rows), WIDTH)]
         groups: dict[str, list[Row]] = {}
         with_line = len({row.lines for row in rows}) > 1  # a line that all have says nothing
@@ -95,8 +100,8 @@ class Report:
             groups.setdefault(row.how, []).append(row)
         for how, group in groups.items():
             work = sum(row.work for row in group)
-            percent = f"{100 * work / total:.1f} %" if total else "0 %"
-            lines += ["", textwrap.fill(f"{how} ({percent} of the convolutions' work)", WIDTH)]
+            share = f" ({work / total:.1f} % of the convolutions' work)" if work else ""
+            lines += ["", textwrap.fill(f"{how}{share}", WIDTH)]
             lines += [f"{'x':>4}{'MFLOP':>8}  {'what':8}{'operands':46}  line, layer"]
             lines += (profile_row.format_row(row, with_line) for row in group[:MAX_LISTED])
             lines += [f"      and {more} more"] if (more := len(group) - MAX_LISTED) > 0 else []
@@ -125,12 +130,14 @@ class Report:
         programs = sorted(self.programs) or ["no program that was lowered to its end"]
         if more := programs[MAX_LISTED:]:
             programs = [*programs[:MAX_LISTED], f"{len(more)} more"]
+        compiling = f", and XLA {self.compiling_seconds:.1f} s to compile them"
         return (
+            f"{'As if jaxconv.install() held, which it does not: ' if self.assumed else ''}"
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
             f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
             f"{format_millions(sum(r.work for r in rows))} MFLOP. JAX took "
-            f"{self.lowering_seconds:.1f} s to lower these programs, and XLA "
-            f"{self.compiling_seconds:.1f} s to compile them."
+            f"{self.lowering_seconds:.1f} s to lower these programs"
+            f"{compiling if self.compiling_seconds else ''}."
         )
 
     def _hear(self, lowered: Lowered) -> None:

@@ -42,15 +42,11 @@ def test_what_nothing_else_computes_has_no_plan_without_its_line():
 
 def test_the_summary_is_by_class_and_line_and_of_each_line():
     found = rows(
-        ("x", "a", "chosen", "3"),
-        ("x", "a", "f", "2"),
-        ("x", "a", "without a", "6"),
-        ("x", "a", "without b", ""),
-        ("y", "a", "chosen", "1"),
-        ("y", "a", "without a", "2"),
-        ("z", "b", "chosen", "1"),
-        ("z", "b", "without b", "0.5"),
-    )
+        ("x", "a", "chosen", "3"), ("x", "a", "f", "2"),
+        ("x", "a", "without a", "6"), ("x", "a", "without b", ""),
+        ("y", "a", "chosen", "1"), ("y", "a", "without a", "2"),
+        ("z", "b", "chosen", "1"), ("z", "b", "without b", "0.5"),
+    )  # fmt: skip
     assert regret.worth(found) == {"a": [2.0, 2.0], "b": [0.5]}
     lines = [" ".join(line.split()) for line in regret.summary(found).splitlines()]
     assert lines[1:5] == ["all 3 1.44 67% 33%", "a 2 1.22 50% 0%", "b 1 2.00 100% 100%", ""]

@@ -93,6 +93,7 @@ MALFORMED = {
     "no groups": {"feature_group_count": 0}, "weights of all groups": {"feature_group_count": 2},
     "weights of all groups, dilated": {"feature_group_count": 2, "lhs_dilation": (2,)},
     "a precision": {"precision": "exact"},
+    "groups by division": {"feature_group_count": 8 / 2, "rhs": np.zeros((8, 1, 3), F32)},
     "a narrower type": {"preferred_element_type": jnp.bfloat16},
     "an integer type": {"preferred_element_type": jnp.int32},
     "no type": {"preferred_element_type": "float33"},
@@ -127,11 +128,11 @@ def check_error(name, lhs, rhs, arguments):
     """The error of lax; behind the first line stands where it happened."""
     arguments = {"lhs": lhs, "rhs": rhs} | arguments
     errors = []
-    for module in (lax, jaxconv.lax):
-        with pytest.raises(ERRORS) as caught:
+    for module, on in ((lax, False), (jaxconv.lax, False), (lax, True)):
+        with pytest.raises(ERRORS) as caught, jaxconv.installed(on):
             getattr(module, name)(**arguments)
         errors.append((caught.type, str(caught.value).splitlines()[:1]))
-    assert errors[0] == errors[1]
+    assert errors[0] == errors[1] == errors[2]
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero")  # by lax, of a stride of 0

@@ -325,6 +325,8 @@ def test_names_that_are_none(argument, given, listed):
     with pytest.raises((TypeError, ValueError)) as caught:
         jaxconv.install(**{argument: given})
     text = str(caught.value)
+    with pytest.raises(ValueError, match="`only` and `without` must leave a direction; got only="):
+        jaxconv.install(only="forward", without=["forward", "data gradient"])
     assert text.startswith(f"install: `{argument}` must be ")
     assert listed in text
     assert text.endswith(f"; got {shown(given)}")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.export
@@ -147,6 +148,13 @@ def test_attributes_of_a_function_are_not_traced():
         np.ones((1, 2, 9), "f"), dtype="f", padding=1,
     )  # fmt: skip
     assert [row.result for row in report.rows] == ["float32[1,3,9]"]
+    assert str(report).startswith("As if jaxconv.install() held, which it does not: Conv")
+    assert "XLA" not in str(report).split("\n\n")[0]  # nothing was compiled
+    swish = partial(jaxconv.convolution, weights=np.ones((3, 16, 16), "f"), activation="silu")
+    with jaxconv.installed():
+        report = jaxconv.explain(jax.grad(lambda x: swish(x).sum()), np.ones((9, 99, 16), "f"))
+    assert repr(report).startswith("Convolutions in")
+    assert "; with what follows the sum" not in str(report)  # the derivative needs the sum
 
 
 def test_it_says_why_onednn_is_not_used():

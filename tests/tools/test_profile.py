@@ -195,6 +195,7 @@ def test_a_report_of_nothing_says_why():
     with jaxconv.profile() as report:  # and somebody clears JAX's listeners
         jax.monitoring.unregister_event_duration_listener(report._time)
     assert str(report) == report._repr_markdown_() == module.NOTHING
+    assert str(report.compare()).startswith("Nothing to compare: ")
     assert listeners.LISTENERS == [log.LISTENER]
 
 
