@@ -60,16 +60,19 @@ def main(argv: Sequence[str]) -> int:
     """Run the command with these flags; return the exit code."""
     if list(argv[1:2]) == ["run"]:
         return run(argv[2:])
-    parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--qualify", action="store_true")
+    parser = argparse.ArgumentParser(
+        "python -m jaxconv", usage=USAGE, add_help=False, allow_abbrev=False
+    )
     parser.add_argument("--help", "-h", action="store_true")
-    parser.add_argument("--selftest", type=int, nargs="?", const=2000)
     parser.add_argument("--seed", type=int, default=0)
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--quick", action="store_true")
+    one.add_argument("--qualify", action="store_true")
+    one.add_argument("--selftest", type=int, nargs="?", const=2000)
     flags, unknown = parser.parse_known_args(argv[1:])
     if unknown or (flags.selftest is not None and flags.selftest < 1):
-        said = " ".join(unknown) or f"--selftest {flags.selftest}"
-        print(f"unknown: {said}\n\n{USAGE}", end="", file=sys.stderr)
+        wrong = f"unknown: {' '.join(unknown)}" if unknown else "--selftest must be at least 1"
+        print(f"{wrong}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
     if flags.help:
         print(USAGE, end="")
@@ -89,13 +92,12 @@ def main(argv: Sequence[str]) -> int:
         return 2
     if flags.selftest is not None:
         print(f"\n{flags.selftest} random cases of seed {flags.seed}, each with its gradients:\n")
-        return int(selfcheck.selftest(flags.selftest, flags.seed) > 0)
-    wrong = selfcheck.check()
-    if not flags.quick:
-        wrong += race()
+        failed = selfcheck.selftest(flags.selftest, flags.seed)
+    else:
+        failed = selfcheck.check() + (0 if flags.quick else race())
     print()
-    if wrong:
-        print(f"FAIL: {wrong} of the lines above went wrong on this backend.")
+    if failed:
+        print(f"FAIL: {failed} of the lines above went wrong on this backend.")
         return 1
     print("ok: all six operations are right on this backend.")
     return 0

@@ -123,7 +123,7 @@ def selftest(count: int, seed: int) -> int:
         right[case.operation, case.dtype] += not said
         wrong += [_reproduce(case, said)] if said else []
         left = (time.monotonic() - start) / done * (count - done) / 60
-        state = f"{done}/{count}, {left:.0f} min left, {len(wrong)} wrong"
+        state = f"{done}/{count}, {left:.1f} min left, {len(wrong)} wrong"
         if sys.stdout.isatty():
             draw_bar(sys.stdout, done, count, f"{state}\n" if done == count else state)
         elif 10 * done // count > 10 * (done - 1) // count:

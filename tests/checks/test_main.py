@@ -89,6 +89,8 @@ def test_an_unknown_flag(flag, capsys):
     assert printed.out == ""
     assert flag.strip("-") in printed.err.splitlines()[0]
     assert "--quick" in printed.err
+    with pytest.raises(SystemExit, match="2"):
+        __main__.main(["jaxconv", "--quick", "--selftest"])  # one of them
 
 
 def test_a_backend_that_does_not_start(monkeypatch):
