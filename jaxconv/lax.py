@@ -7,6 +7,8 @@
 [[[210.0, 842.0]]]
 """
 
+from __future__ import annotations  # so that help() shows short names
+
 from collections.abc import Iterable, Sequence
 
 from jax import Array, lax

@@ -1,5 +1,7 @@
 """Transposed convolution and its two Backward operations: src is coarse, dst is fine."""
 
+from __future__ import annotations  # so that help() shows short names
+
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 

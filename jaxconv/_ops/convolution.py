@@ -1,5 +1,7 @@
 """Convolution and its two Backward operations: src is the fine tensor, dst the coarse one."""
 
+from __future__ import annotations  # so that help() shows short names
+
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 

@@ -1,5 +1,7 @@
 """The convolutions of `torch.nn.functional`, with its signatures."""
 
+from __future__ import annotations  # so that help() shows short names
+
 from collections.abc import Callable
 from operator import length_hint
 
