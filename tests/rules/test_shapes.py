@@ -107,8 +107,8 @@ RULES = [
      "2 * 2 + 3 + 1 - 8 = stride * (src - 1) + dilated kernel + output_padding - pads "
      "(spatial axis 0)"),
     ("conv_transpose", {"dst_shape": (2, 7, 4, 4), "pads_end": (0, 1)},
-     "`dst_shape` must have an extent of at least 5, that without output_padding; got 4 "
-     "(spatial axis 1)"),
+     "`dst_shape` must have an extent of at least 5, what these pads leave without output_padding; "
+     "got 4 (spatial axis 1)"),
     ("conv_transpose_backward_data", {"output_padding": (6, 0), "pads_end": (1, 0)},
      "`output_padding` must be at most 5 = diff_dst + pads - dilated kernel, and leave a multiple "
      "of stride 2 of that; got 6. Left out, it is 1 (spatial axis 0)"),
