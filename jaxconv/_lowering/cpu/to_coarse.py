@@ -67,13 +67,16 @@ def _few_results(p: Problem) -> bool:
     return p.counted and few and p.fine_channels >= common.MIN_SUMMED_PER_RESULT * p.coarse_channels
 
 
-#: Coarse channels of a group: more are a dense contraction's work.
-MAX_MULTIPLIER = 8
+#: Coarse channels of a group that cost more as they are than to repeat its fine channel.
+MAX_MULTIPLIER = 4
 
 
 def _multiplies_channels(p: Problem) -> bool:
     """Whether there is one fine channel a group, and oneDNN computes it repeated."""
-    few = p.coarse_channels <= MAX_MULTIPLIER
+    if not p.counted or p.coarse_channels > MAX_MULTIPLIER:
+        return False
+    repeated = math.prod(p.shape("fine")) * p.coarse_channels * p.dtype.itemsize
+    few = repeated <= common.MAX_WIDENED_BYTES
     return few and all(map(onednn.may_call, rewrite.split_multiplier(p)))
 
 
