@@ -39,7 +39,6 @@ def define_rows(new: flags.Command) -> None:
     own = new.own
     DEFINE_enum("preset", "cpu-small", table.PRESETS, "sizes of the layers", **own)
     DEFINE_multi_string("problem", None, "a descriptor; instead of the table", **own)
-    DEFINE_multi_string("problem-file", None, "a list of them", **own)
     DEFINE_enum("family", "conv", layer.FAMILIES, "what --problem means", **own)
     many = "so many random layers; instead of the table"
     DEFINE_integer("random", 0, many, lower_bound=0, **own)
@@ -104,11 +103,6 @@ def selected(asked: SimpleNamespace) -> list[Layer]:
         rows = [problem.parse(text, asked.family) for text in asked.problem or ()]
     except problem.ProblemError as error:
         raise SystemExit(str(error)) from None
-    for path in asked.problem_file or ():
-        try:
-            rows += problem.read_file(path, asked.family)
-        except OSError as error:
-            raise SystemExit(f"--problem-file: {path}: {error.strerror}") from None
     if asked.random:
         drawn = (random_layers.layers(asked.random, seed, asked.rare) for seed in asked.seed)
         rows += table.sized(list(chain(*drawn)), asked.preset)

@@ -10,9 +10,6 @@ i input, o output, k kernel, s stride (1), p left pad, d dilation counted from 0
 
 import math
 import re
-import shlex
-from collections.abc import Iterator
-from pathlib import Path
 
 from benchmarks.layer import Layer
 
@@ -85,23 +82,6 @@ def operand_count(text: str, op: str) -> int:
     family, _, members = family.partition("*")
     *operands, _ = parse(descriptor, family).op_shapes(op)
     return int(members or 1) * sum(map(math.prod, operands))
-
-
-def read_file(path: str, family: str = "conv") -> Iterator[Layer]:
-    """The layers of a list: descriptors, `#` comments, `--conv` and `--deconv`.
-
-    Other `--options` steer the tool that the list was made for and are passed over.
-    """
-    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
-        # Quotes are kept: they belong to the descriptor's name.
-        for word in shlex.split(line, comments=True, posix=False):
-            if word in ("--conv", "--deconv"):
-                family = word[2:]
-            elif not word.startswith("--"):
-                try:
-                    yield parse(word, family)
-                except ProblemError as error:
-                    raise SystemExit(f"{path}:{number}: {error}") from None
 
 
 def _fields(text: str) -> tuple[dict[str, int], dict[str, int], str]:

@@ -140,7 +140,9 @@ def conv_transpose(a: AxisAttributes, *, src: int, weights: int, dst: int | None
     implied = dst - (reach - low - high)
     if implied < 0:
         least = reach - low - high
-        rule = f"must have an extent of at least {least}, what these pads leave without output_padding"
+        rule = (
+            f"must have an extent of at least {least}, what these pads leave without output_padding"
+        )
         raise a.error("dst_shape", rule, str(dst))
     if a.output_padding and implied != a.output_padding and not a.auto_pad.startswith("same"):
         implies = f"which implies an output_padding of {implied}"

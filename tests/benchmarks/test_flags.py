@@ -18,7 +18,7 @@ from benchmarks import (
 
 SHARED = {"burst", "cap", "device", "dtypes", "engines", "env", "f32", "filter", "out"}
 SHARED |= {"path", "python", "repeats", "turns"}
-ROWS = {"family", "layouts", "ops", "preset", "problem", "problem-file", "random", "rare", "seed"}
+ROWS = {"family", "layouts", "ops", "preset", "problem", "random", "rare", "seed"}
 COMMANDS = {
     layers: SHARED | ROWS | {"ensembles", "quick", "summary"},
     regret: {"dtypes", "filter", "out"} | ROWS,

@@ -42,23 +42,8 @@ def test_a_bad_descriptor_is_pointed_at(text, at, why):
     assert caret.index("^") - shown.index(text) == at
 
 
-def test_a_list_of_problems(tmp_path):
-    path = tmp_path / "list"
-    path.write_text(
-        "# a comment\n"
-        'ic3ih8oc4kh3n"one"  # another\n\n'
-        "--mode=P --deconv\n"
-        'ic4ih4oc3kh2sh2n"two" --conv ic1iw5oc2kw3n"three"\n'
-    )
-    layers = [(x.name, x.family) for x in problem.read_file(str(path))]
-    assert layers == [("one", "conv"), ("two", "deconv"), ("three", "conv")]
-    path.write_text("ic3ih8oc4kh3\nic3ih8oc4qh3\n")
-    with pytest.raises(SystemExit, match=r"list:2: (?s:.)*\^"):
-        list(problem.read_file(str(path)))
-
-
 def test_layers_do_without_jax():
-    """Workers of other engines do not load it, and `--library` is another version."""
+    """Workers of other engines do not load it, and `--path` is another version."""
     loaded = "import sys, benchmarks.problem; print(*{'jax', 'jaxconv'} & {*sys.modules})"
     assert prints(loaded)[0].strip() == ""
 

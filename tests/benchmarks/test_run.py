@@ -88,14 +88,9 @@ def test_a_failing_engine_is_reported_in_its_row(measure):
     labels = ["good", "dies", "missing", "raises", "cannot", "nostart", "sleeps"]
     rows, _, pool = measure(labels, "--repeats=2", "--cap=1")
     assert {label: row["status"] for label, row in rows.items()} == {
-        "good": "ok",
-        "dies": "failed",
-        "missing": "missing",
-        "raises": "failed",
-        "cannot": "unsupported",
-        "nostart": "failed",
-        "sleeps": "capped",
-    }
+        "good": "ok", "dies": "failed", "missing": "missing", "raises": "failed",
+        "cannot": "unsupported", "nostart": "failed", "sleeps": "capped",
+    }  # fmt: skip
     assert "exit code 3" in rows["dies"]["reason"]
     assert "cannot start" in rows["nostart"]["reason"]
     assert rows["raises"]["reason"] == "ValueError: no"

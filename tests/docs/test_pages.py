@@ -148,7 +148,7 @@ def test_the_links_of_a_page_lead_somewhere(page):
 @pytest.mark.parametrize("page", [*PAGES, "benchmarks/README.md"])
 def test_the_figures_of_a_page_are_those_of_the_results(page):
     text = (ROOT / page).read_text()
-    assert figures.written(text, (ROOT / page).parent) == text
+    assert figures.written(text, (ROOT / page).parent) == text, "python -m benchmarks.figures PAGE"
 
 
 def test_the_means_in_the_readme_are_those_of_the_tables():

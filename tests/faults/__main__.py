@@ -93,7 +93,7 @@ def row(fault: Fault, caught: str | None, seconds: float) -> str:
 
 def before(row: str | None) -> list[str]:
     """The test that a row names, as an argument of pytest's."""
-    found = row and re.search(r"`((?:\w+/)?test_[^`]+)` \| \d+ \|$", row)
+    found = row and re.search(r"`((?:\w+/)?test_.+)` \| \d+ \|$", row)
     return [f"tests/{found[1].removesuffix(ENDS)}".replace("\\|", "|")] if found else []
 
 

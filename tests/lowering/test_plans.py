@@ -21,7 +21,7 @@ from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
 from tests.support import small
 from tests.support.forms import each
-from tests.support.problems import WITNESSES, axis, example, problem
+from tests.support.problems import LINES, WITNESSES, axis, example, problem
 
 BFLOAT16 = np.dtype(jnp.bfloat16)
 DTYPES = [np.dtype(np.float32), BFLOAT16, np.dtype(np.float16), np.dtype(np.float64)]
@@ -57,14 +57,7 @@ def test_every_problem_has_a_plan_that_its_form_can_follow(platform):
         hash(found)
 
 
-LINES = {
-    f"{slot}: {line.name}": line
-    for slot, table in _lowering.TABLES["cpu"].items()
-    for line in table[:-1]  # nothing computes what a last line computes
-}
-
-
-@pytest.mark.parametrize("name", LINES | WITNESSES)  # each has the other
+@pytest.mark.parametrize("name", LINES)
 def test_a_line_alone_decides_about_its_witness(name):
     line, witness = LINES[name], WITNESSES[name]
     chosen = choose_plan(witness, "cpu")
@@ -301,15 +294,7 @@ def test_strides_are_few_contractions_however_large():
     assert len(choose_plan(problem("fine", [axis(56, 3, 2)] * 2, 32, 1, 1), "cpu").parts) == 4
 
 
-#: Forms that loop over, cut or merge axes that XLA may split over devices.
-LOOPS = {
-    "bundle", "by block", "by group", "col2im", "dot by image", "dot in parts", "im2col",
-    "multiply-adds, channels first", "onednn-weights", "slide", "swap",
-}  # fmt: skip
-
-
 def test_a_program_split_over_devices_gets_forms_without_loops():
-    assert {name for name, form in _lowering.FORMS.items() if form.gathers} == LOOPS
     for asked in drawn(600):
         if asked.devices > 1:
             for one in walk(choose_plan(replace(asked, onednn=False), "cpu")):

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
+from jaxconv._base.finish import FUNCTIONS
 from tests.support import oracle
 from tests.support.activations import ALPHA, EXACT, FORMULAS, POINTS, SMOOTH
 from tests.support.forms import integers
@@ -101,6 +102,8 @@ LIMITS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_infinity_and_nan(dtype):
     """NaN stays NaN: an activation must not hide that a training diverges."""
+    assert {*LIMITS} == {*FORMULAS} == {None, *FUNCTIONS}
+    assert all(f'``"{name}"``' in jaxconv.__doc__ for name in FUNCTIONS)
     for activation, found in at_points(LIMITS, [-np.inf, np.inf, np.nan], dtype).items():
         expected = [*LIMITS[activation], np.nan]
         np.testing.assert_array_equal(np.float32(found), expected, str(activation))

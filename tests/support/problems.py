@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from jaxconv import _lowering
 from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
 from jaxconv._lowering.problem import Problem
 
@@ -28,6 +29,12 @@ def example(result, pixels, channels, kernel=3, *, groups=1, batch=8, onednn=Tru
     axes = [axis(fine, kernel, **of_axes) for fine in pixels]
     return problem(result, axes, groups, *channels, batch, onednn=onednn, **more)
 
+
+LINES = {
+    f"{slot}: {line.name}": line
+    for slot, table in _lowering.TABLES["cpu"].items()
+    for line in table[:-1]  # nothing computes what a last line computes
+}
 
 #: For each line of the CPU's tables, a contraction about which the line decides, and which another
 #: form would compute without it.

@@ -299,9 +299,3 @@ def test_each_time_is_of_the_form_it_stands_for(briefly, monkeypatch):
     timed = lowered[-len(times) :]  # before, what the function asks for is noted
     assert timed == [None, *list(times)[1:]]
     assert len(set(timed)) == len(times) > 1
-
-
-def test_the_fast_forms_contend():
-    names = {"portable", "onednn", "convolution", "im2col", "col2im", "dot", "by group"}
-    names |= {"onednn-weights"}
-    assert {*_measure.CONTENDERS} == names | {"multiply-adds", "slide", "repeat"}
