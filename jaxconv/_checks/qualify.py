@@ -59,8 +59,9 @@ def qualify() -> int:
     else:
         verdict = judge()
         kept = onednn_here.write_verdict(verdict, onednn_here.features(), onednn_here.held_to())
-        print(f"\nKept in {kept}." if kept else "\nNo folder to keep it in: set JAXCONV_CACHE_DIR.")
-    head = "good: jaxconv calls oneDNN here" if verdict.good else "bad: jaxconv runs without oneDNN"
+        lost = "Not kept: JAXCONV_CACHE_DIR must be a folder to write to"
+        print(f"\n{f'Kept in {kept}' if kept else lost}.")
+    head = "good: jaxconv may call oneDNN" if verdict.good else "bad: jaxconv runs without oneDNN"
     print(textwrap.fill(f"{head}. {verdict.text[0].upper()}{verdict.text[1:]}.", WIDTH))
     return int(not verdict.good)
 

@@ -158,6 +158,7 @@ def name_problem(problem: Problem) -> str:
         f"{problem.geometry.groups} channels {problem.fine_channels}:{problem.coarse_channels} "
         f"axes {axes} layouts {data} {kernel}"
         + (f" then {problem.finish}" if problem.finish else "")
+        + ("" if problem.onednn else " without oneDNN")
     )
 
 

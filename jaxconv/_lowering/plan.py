@@ -37,7 +37,7 @@ class Plan:
     """How one contraction is computed."""
 
     form: Form
-    why: str
+    why: str = field(compare=False)
     #: the problem of the form: normal sizes, in layouts that the form takes, and with a `finish` if
     #: the form, or its one part, computes what follows the sum
     problem: Problem

@@ -73,8 +73,8 @@ class Problem:
 
     @property
     def channels_first(self) -> bool:
-        """Whether the channels of data stand before the spatial axes."""
-        return self.geometry.data.channel == 1
+        """Whether images and channels of data stand before the spatial axes."""
+        return self.geometry.data.spec[:2] == (0, 1)
 
     @property
     def channels_last(self) -> bool:

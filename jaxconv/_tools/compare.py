@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxconv._base import listeners
 from jaxconv._base.environment import FORCED
 from jaxconv._base.listeners import Lowered
 from jaxconv._base.messages import one_line
@@ -54,7 +55,8 @@ class Comparison:
     """All convolutions that could be compared, the least gain first."""
 
     listed: tuple[Compared, ...]
-    #: how many kinds are split over devices, of unknown extents, or too large
+    #: how many kinds are split over devices, exported, for other devices, of unknown extents, or
+    #: too large
     left_out: int
     #: the words for each kind that raised an error, and the error's first line below
     failed: tuple[str, ...] = ()
@@ -71,7 +73,8 @@ class Comparison:
         lines = [head, *map(repr, self.listed), total, verdict, *self.failed]
         if self.left_out:
             lines.append(
-                f"left out: {self.left_out}, split over devices, of symbolic extents or large"
+                f"left out: {self.left_out}, split over devices, not for this one, of symbolic "
+                "extents or large"
             )
         return "\n".join(lines)
 
@@ -100,9 +103,10 @@ def compare(kinds: Iterable[tuple[Row, Lowered]]) -> Comparison:
 
 
 def _is_small(lowered: Lowered) -> bool:
-    """Whether one device computes it, of known extents that are not large."""
-    size = count_bytes(lowered)
-    return lowered.target.devices == 1 and size is not None and size <= MAX_BYTES
+    """Whether one device that is here computes it, of known extents that are not large."""
+    size, target, backend = count_bytes(lowered), lowered.target, jax.default_backend()
+    here = "cpu", backend if backend in ("cpu", "gpu") else None  # None is any other
+    return target.alone and target.platform in here and size is not None and size <= MAX_BYTES
 
 
 def _time_both(lowered: Lowered) -> tuple[float, float, float]:
@@ -122,7 +126,7 @@ def _time_both(lowered: Lowered) -> tuple[float, float, float]:
 
 
 def _compiled(run: Callable[..., Any], operands: list[jax.Array]) -> Callable[[], Any]:
-    with installed(False):
+    with installed(False), listeners.collect():  # no program of the user's
         compiled = jax.jit(run).lower(*operands).compile()
     return lambda: jax.block_until_ready(compiled(*operands))
 

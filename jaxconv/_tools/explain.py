@@ -24,7 +24,7 @@ from jaxconv._rules.op import OPS
 from jaxconv._rules.resolve import Resolved
 from jaxconv._tools import inspect
 from jaxconv._tools.flops import count_bytes, count_flops
-from jaxconv._tools.profile import Report, profile
+from jaxconv._tools.profile import Report, profile_thread
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +40,8 @@ class Explanation:
     flops: int
     #: bytes of both inputs and the result
     bytes: int
-    #: bytes that the compiled program allocates besides; None if the compiler does not say
+    #: bytes that the compiled program allocates besides; None if the compiler does not say. What
+    #: oneDNN allocates, about the bytes of the weights, is no part of it
     temp_bytes: int | None
     #: why oneDNN is not used on this CPU at all; None if oneDNN is used, or on other platforms
     no_onednn: str | None
@@ -121,7 +122,11 @@ def explain(
             )
     typed = {tensor: given[tensor] for tensor in shapes if hasattr(given[tensor], "dtype")}
     dtype = _choose_dtype(name, dtype, typed)
-    tensors = {n: jax.ShapeDtypeStruct(shape, dtype) for n, shape in shapes.items()}
+    shardings = {n: x.sharding for n, x in given.items() if isinstance(x, jax.Array)}
+    tensors = {
+        n: jax.ShapeDtypeStruct(shape, dtype, sharding=shardings.get(n))
+        for n, shape in shapes.items()
+    }
     rest = {k: v for k, v in given.items() if k not in tensors}
     thread, contractions = threading.get_ident(), list[Lowered]()
     here = Listener(lambda: threading.get_ident() == thread, contractions.append)
@@ -148,8 +153,8 @@ def explain(
 
 def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
     """Report the convolutions of a function, as if the library were installed."""
-    installs = enabled()
-    with nullcontext() if installs else installed(), profile() as report:
+    installs, thread = enabled(), threading.get_ident()
+    with nullcontext() if installs else installed(), profile_thread(thread) as report:
         inspect.trace(function, *args, **kwargs).lower()
     report.assumed = not installs
     return report

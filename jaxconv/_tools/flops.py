@@ -1,6 +1,9 @@
 """Multiplications and additions of a convolution, without products with padding; its bytes."""
 
 import math
+from typing import Any
+
+import numpy as np
 
 from jaxconv._base.environment import Target
 from jaxconv._base.geometry import Axis
@@ -32,8 +35,10 @@ def count_flops(lowered: Lowered) -> int | None:
         if isinstance(mapped, Mapped):
             pairs = list(map(_count_pairs, mapped.geometry.axes))
         else:
-            extents = zip(out, window, strict=True)
-            pairs = [result.shape[place] * second.shape[tap] for place, tap in extents]
+            of_axes = (params[name] for name in SIZES[:4])
+            inside = [first.shape[axis] for axis in params["dimension_numbers"].lhs_spec[2:]]
+            taps, places = [second.shape[t] for t in window], [result.shape[p] for p in out]
+            pairs = list(map(_count_hits, taps, places, inside, *of_axes))
     factors = [*channels, *pairs]
     return 2 * math.prod(factors) if all(isinstance(n, int) for n in factors) else None
 
@@ -43,6 +48,18 @@ def count_bytes(lowered: Lowered) -> int | None:
     tensors = (*lowered.equation.operands[:2], *lowered.equation.results)
     size = sum(math.prod(x.shape) * x.dtype.itemsize for x in tensors)
     return size if isinstance(size, int) else None
+
+
+def _count_hits(
+    taps: Any, places: Any, extent: Any, stride: int, pads: Any, spread: int, dilation: int
+) -> Any:
+    """Count the pairs of a tap and a place that read an element, between zeros too."""
+    if not all(isinstance(n, int) for n in (taps, places, extent, pads[0])):
+        return None
+    starts = stride * np.arange(places) - pads[0]
+    reads = (starts + dilation * tap for tap in range(taps))
+    ends = spread * (extent - 1)
+    return sum(int(np.sum((r >= 0) & (r <= ends) & (r % spread == 0))) for r in reads)
 
 
 def _count_pairs(axis: Axis) -> int:

@@ -11,6 +11,8 @@ import numpy as np
 from jax import lax
 
 from jaxconv import _lowering
+from jaxconv._base import listeners
+from jaxconv._base.dtypes import INT32
 from jaxconv._base.environment import Target
 from jaxconv._base.finish import NOTHING
 from jaxconv._base.geometry import OPERANDS
@@ -27,6 +29,9 @@ MAX_TERMS = 128
 
 #: A form that takes this many times as long as another is not timed further.
 MAX_TIME_RATIO = 2.0
+
+#: Seconds that any form's first call may take, which reads its code and maps its memory.
+FIRST_CALL_SECONDS = 0.1
 
 #: The time in which a form must compile.
 MAX_COMPILE_SECONDS = 1.0
@@ -66,7 +71,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
     if not callable(function):
         raise TypeError(f"measure: `function` must be a function; got {shown(function)}")
     recorded = _lowering.Recorder()
-    with _lowering.forced(recorded):
+    with _lowering.forced(recorded), listeners.collect():  # no program of the user's
         trace(function, *args, **kwargs).lower(lowering_platforms=("cpu",))
     if not recorded.problems:
         raise ValueError(
@@ -97,7 +102,7 @@ def _time_forms(problem: Problem) -> dict[str, float]:
         limit = MAX_TIME_RATIO * min(best.values(), default=math.inf)
         try:
             call = _compile(problem, form, operands)
-            if call is None or time_call(call) > 2 * limit:  # the first call warms up
+            if call is None or time_call(call) > max(2 * limit, FIRST_CALL_SECONDS):
                 continue
             once = min(time_call(call), time_call(call))
         except (ValueError, jax.errors.JaxRuntimeError):
@@ -137,7 +142,7 @@ def _compile(problem: Problem, form: str, operands: list[jax.Array]) -> Callable
         target=Target("cpu"),
         geometry=problem.geometry,
         precision=(lax.Precision.DEFAULT,) * 2,
-        dtype=problem.dtype,
+        dtype=INT32 if problem.bits == 8 else problem.dtype,
         finish=problem.finish,
         forced=None if chosen else form,
     )

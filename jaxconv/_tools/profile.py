@@ -3,6 +3,7 @@
 import csv
 import os
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
@@ -52,7 +53,8 @@ class Report:
     assumed: bool = False
     #: what makes convolutions alike -> the first of the kind, and where all of it were written
     _kinds: dict[Any, tuple[Lowered, list[Origin]]] = field(default_factory=dict, repr=False)
-    _program_pending: bool = field(default=False, repr=False)
+    #: the threads that lower a program with convolutions
+    _pending: set[int] = field(default_factory=set)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -149,15 +151,15 @@ class Report:
         kind = self._kinds.setdefault(key, new)
         if kind is not new:
             kind[1].extend(new[1])
-        self._program_pending = True
+        self._pending.add(threading.get_ident())
 
     def _time(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Note how long a program took, if it has convolutions."""
         program = str(kwargs.get("fun_name", "a program"))
-        if event == LOWERING and self._program_pending:
+        if event == LOWERING and threading.get_ident() in self._pending:
             self.programs.add(program)
             self.lowering_seconds += duration_secs
-            self._program_pending = False
+            self._pending.remove(threading.get_ident())
         elif event == COMPILING and program in self.programs:
             self.compiling_seconds += duration_secs
 
@@ -186,11 +188,19 @@ def profile() -> Iterator[Report]:
       >>> sorted(row.to for row in report.rows), report.share
       (['fine', 'kernel'], 1.0)
     """
+    with profile_thread() as report:
+        yield report
+
+
+@contextmanager
+def profile_thread(thread: int | None = None) -> Iterator[Report]:
+    """The same for what one thread lowers."""
     install.register()
     report = Report()
     jax.monitoring.register_event_duration_secs_listener(report._time)
     try:
-        with listeners.listening(Listener(lambda: True, report._hear)):
+        listener = Listener(lambda: thread in (None, threading.get_ident()), report._hear)
+        with listeners.listening(listener):
             yield report
     finally:
         with suppress(AssertionError):  # somebody has cleared all of JAX's listeners

@@ -148,7 +148,7 @@ RULES = faults(
     ("_tools/profile.py",
      ("notebooks: an error in a profiled cell does not count", ".raise_error()", ".success"),
      ("notebooks: unloading leaves all installed", "install.uninstall()", "install.enabled()"),
-     ("a report times programs without convolutions", " and self._program_pending:", ":"),
+     ("a report times programs without convolutions", " in self._pending:", " > 0:"),
     ),
     ("_tools/log.py",
      ("a report names a library's line though a user's own called it", "(users or lines", "(lines"),
@@ -159,7 +159,7 @@ RULES = faults(
      ("a wrong value of a variable warns at each lowering", "@cache  # so that", "#"),
     ),
     ("_tools/compare.py",
-     ("what a report compares with is taken over by the library, too", "(False):", "(True):"),
+     ("what a report compares with is taken over by the library, too", "(False), ", "(True), "),
     ),
     # PyTorch's names
     ("torch/_rules.py",

@@ -18,8 +18,7 @@ from tests.support.programs import contractions, primitives
 
 X, K = (2, 4, 6), (6, 4, 3)
 HANDED = {
-    "int32": ((X, K, np.int32), {}),
-    "int8 to int8": ((X, K, np.int8), {}),
+    "int32": ((X, K, np.int32), {}), "int8 to int8": ((X, K, np.int8), {}),
     "int8 to int32, dilated": (
         (X, K, np.int8),
         {"preferred_element_type": np.int32, "lhs_dilation": (2,)},
@@ -30,20 +29,17 @@ HANDED = {
     ),
     "int16 to int32": ((X, K, np.int16), {"preferred_element_type": np.int32}),
     "int8 to float32": ((X, K, np.int8), {"preferred_element_type": np.float32}),
-    "bool": ((X, K, np.bool_), {}),
-    "complex64": ((X, K, np.complex64), {}),
-    "float8": ((X, K, jnp.float8_e4m3fn), {}),
+    "bool": ((X, K, np.bool_), {}), "complex64": ((X, K, np.complex64), {}),
+    "float8": ((X, K, jnp.float8_e4m3fn), {}), "no input channels": (((2, 0, 6), (6, 0, 3)), {}),
     "bfloat16 to float16": ((X, K, jnp.bfloat16), {"preferred_element_type": jnp.float16}),
     "float16 to bfloat16": ((X, K, jnp.float16), {"preferred_element_type": jnp.bfloat16}),
     "a dot algorithm": ((X, K), {"precision": lax.DotAlgorithmPreset.F32_F32_F32}),
-    "the name of one": ((X, K), {"precision": "F32_F32_F32"}),
+    "the name of one": ((X, K), {"precision": "F32_F32_F32"}), "no result": ((X, (6, 4, 7)), {}),
     "no spatial axis": (((2, 4), (6, 4)), {"window_strides": (), "padding": []}),
-    "no input channels": (((2, 0, 6), (6, 0, 3)), {}),
     "no output channels": ((X, (0, 4, 3)), {}),
     "no images": (((2, 4, 0), K), {"padding": [(2, 2)]}),
-    "no result": ((X, (6, 4, 7)), {}),
     "no dilated result": ((X, (6, 4, 3)), {"lhs_dilation": (2,), "padding": [(-9, 0)]}),
-}
+}  # fmt: skip
 
 
 @each("handed", HANDED)

@@ -81,4 +81,4 @@ WITNESSES = {
     "kernel: sharded": example("kernel", (28, 28), (4, 8), devices=4, onednn=False),
     "coarse: tap-by-tap": example("coarse", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),
     "kernel: tap-by-tap": example("kernel", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),
-}
+}  # fmt: skip

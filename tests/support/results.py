@@ -7,13 +7,9 @@ def entry(*rounds, **more):
     """An engine's entry with these rounds, in milliseconds."""
     middle = sorted(rounds)[len(rounds) // 2]
     return {
-        "status": "ok",
-        "rounds_ms": list(rounds),
-        "median_ms": middle,
-        "min_ms": min(rounds),
-        "spread": (max(rounds) - min(rounds)) / middle,
-        **more,
-    }
+        "status": "ok", "rounds_ms": list(rounds), "median_ms": middle, "min_ms": min(rounds),
+        "spread": (max(rounds) - min(rounds)) / middle, **more,
+    }  # fmt: skip
 
 
 def timed(*ms, labels=("jaxconv", "lax", "torch")):
@@ -24,14 +20,10 @@ def timed(*ms, labels=("jaxconv", "lax", "torch")):
 def row(name, op="forward", kind="dense 2-D", **engines):
     """A row of the results."""
     return {
-        "layer": name,
-        "class": kind,
-        "op": op,
-        "dtype": "f32",
-        "layout": "NXC",
+        "layer": name, "class": kind, "op": op, "dtype": "f32", "layout": "NXC",
         "problem": "" if op in ("step", "inference") else f'conv mb1ic8ih8oc8kh3ph1n"{name}"',
         "engines": engines,
-    }
+    }  # fmt: skip
 
 
 def results(*rows):

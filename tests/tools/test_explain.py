@@ -45,6 +45,9 @@ def test_operations_are_those_of_a_sum_of_ones(op, form):
 def test_products_are_counted_without_a_loop():
     # A square of taps and places; one more place for each tap than the one before.
     assert flops._count_pairs(Axis(2**30, 2**29, 2**29 + 1, 1, 1, 0)) == 2**29 * (2**29 + 1)
+    assert flops._count_hits(4, 7, 5, 2, (1, 1), 2, 3) == sum(
+        2 * q + 3 * t - 1 in range(0, 9, 2) for q in range(7) for t in range(4)
+    )
     assert flops._count_pairs(Axis(2**40, 2**40, 2**40, 1, 1, 0)) == 2**39 * (2**40 + 1)
 
 

@@ -18,6 +18,7 @@ from jaxconv._base.environment import FORCED
 from jaxconv._lowering import force
 from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
+from jaxconv._tools.measure import contenders
 from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, ROLES, operands
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
@@ -141,6 +142,16 @@ def test_other_types(dtype, briefly, monkeypatch):
     [name] = found.milliseconds
     assert jnp.dtype(dtype).name in name
     assert types == {jnp.dtype(dtype)}
+
+
+def test_a_slow_first_call_leaves_no_form_out(briefly, monkeypatch):
+    known, seen = [], set()
+    monkeypatch.setattr(_measure, "time_call", lambda f: 1e-5 if f in seen else seen.add(f) or 0.09)
+    monkeypatch.setattr(_measure, "contenders", lambda p: known.append(p) or contenders(p))
+    [(name, times)] = measure_dense().milliseconds.items()
+    assert len(times) > 3
+    assert _lowering.choose_plan(known[0], "cpu").form.name not in times  # again, by its name
+    assert force.name_problem(replace(known[0], onednn=not known[0].onednn)) != name
 
 
 def test_nothing_to_measure_is_told():

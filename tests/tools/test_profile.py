@@ -196,6 +196,9 @@ def test_a_report_of_nothing_says_why():
         jax.monitoring.unregister_event_duration_listener(report._time)
     assert str(report) == report._repr_markdown_() == module.NOTHING
     assert str(report.compare()).startswith("Nothing to compare: ")
+    report._pending.add(-1)  # another thread's
+    report._time(module.LOWERING, 1.0, fun_name="a program without convolutions")
+    assert not report.programs
     assert listeners.LISTENERS == [log.LISTENER]
 
 
@@ -285,11 +288,12 @@ def test_lax_and_the_library_are_compared(patched, capsys):
     patched(install, "find_mapped", fail)
     jaxconv.install()
     try:
-        found = report.compare()
+        with jaxconv.profile() as outer:
+            found = report.compare()
     finally:
         jaxconv.uninstall()
     assert len(found.listed) == 3
-    assert not found.left_out
+    assert (found.left_out, outer.rows) == (0, ())
     assert [one.difference for one in found.listed] == [0, 0, 0]
     assert all(min(one.jaxconv, one.lax) > 0 for one in found.listed)
     assert capsys.readouterr().err == "compare: 3 kinds of convolution, about 4 s\n"

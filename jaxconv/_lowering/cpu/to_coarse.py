@@ -178,7 +178,7 @@ TABLE: Table = (
         "much-data",
         split.BLOCKS,
         _much_data,
-        "much data is read again and again: in blocks that a cache holds",
+        "much data is read again and again: in blocks",
     ),
     Line("one-dot", dots.ONE, _one_dot, "one tap, or windows that tile: one dot"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),

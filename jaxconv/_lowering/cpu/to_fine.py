@@ -56,7 +56,7 @@ TABLE: Table = (
         "few-pixels",
         col2im.FORM,
         _few_pixels,
-        "few pixels: a dot reads the weights, which are most of the data, as they lie",
+        "few pixels: a dot reads the weights, which are much of the data, as they lie",
     ),
     Line("stride-1", phases.FLIP, wherever_it_can, "a convolution by the reversed kernel"),
     Line("few-results", col2im.FORM, _few_results, "few result channels: a dot, and added windows"),
@@ -68,6 +68,6 @@ TABLE: Table = (
         wherever_it_can,
         "stride-1 convolutions, one for each kind of residues",
     ),
-    Line("tap-by-tap", split.TAPS, wherever_it_can, "too many phases"),
+    Line("tap-by-tap", split.TAPS, wherever_it_can, "too many phases, or strides beyond the data"),
     common.ALL_OTHERS,
 )

@@ -218,7 +218,7 @@ TABLE: Table = (
         "depthwise-weights",
         onednn_weights.SLIDE,
         _slides,
-        "many taps, few channels a group: each image of the coarse tensor as oneDNN's kernel",
+        "many taps, few channels a group: images, or rows of them, as oneDNN's kernel",
     ),
     Line(
         "rows",
@@ -230,7 +230,7 @@ TABLE: Table = (
         "much-data",
         split.BLOCKS,
         _much_data,
-        "much data is copied, or read again: in blocks that a cache holds",
+        "much data is copied, or read again: in blocks",
     ),
     Line(
         "few-sums",
@@ -250,7 +250,7 @@ TABLE: Table = (
         "narrow-coarse",
         rewrite.SWAP,
         _narrow_coarse,
-        "a weights gradient copies one tensor for each tap: here, the one of fewer channels",
+        "a weights gradient copies one tensor for each tap: here, the one that costs less",
     ),
     Line("grouped-sharded", dots.BY_TAP, _dots_only, common.GATHERS),
     Line("few-terms", multiply_adds.FORM, _few_terms, common.FEW_TERMS),

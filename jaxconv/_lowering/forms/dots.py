@@ -63,18 +63,23 @@ MIN_PARTS, MAX_PARTS = 2, 4
 
 def parts_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Sum a few dots side by side, each over a part of the rows."""
-    rows = math.prod(coarse.shape[:-1])
-    parts = find_divisor(rows, min(max(rows // MIN_PART_ROWS, MIN_PARTS), MAX_PARTS))
+    parts = _count_parts(math.prod(coarse.shape[:-1]))
     operands = _read_pixels(fine, call.geometry), coarse
     of_parts = (x.reshape(parts, -1, x.shape[-1]) for x in operands)
     out = jax.vmap(partial(contract_rows, numerics=call.numerics))(*of_parts).sum(0)
     return out.reshape(*(1 for _ in call.geometry.axes), *out.shape)
 
 
+def _count_parts(rows: float) -> int:
+    """Count the parts: a divisor of the rows."""
+    rows = int(rows)
+    return find_divisor(rows, min(max(rows // MIN_PART_ROWS, MIN_PARTS), MAX_PARTS))
+
+
 IN_PARTS = Form(
     "dot in parts",
     {"kernel": parts_to_kernel},
-    cannot=lambda p: not p.pointwise or not p.dense,
+    cannot=lambda p: not (p.pointwise and p.dense and p.counted and _count_parts(p.pixels) > 1),
     gathers=True,
 )
 
