@@ -9,7 +9,6 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import chain
 
 import jax
@@ -65,11 +64,6 @@ def walk(plan: Plan) -> list[Plan]:
     return [plan, *(inner for part in plan.parts for inner in walk(part))]
 
 
-def program(plan: Plan) -> Plan:
-    """What a plan computes, whoever chose it: equal for equal programs."""
-    return replace(plan, why="", parts=tuple(map(program, plan.parts)))
-
-
 def measure(problem: Problem, programs: Sequence[Plan]) -> dict[Plan, float]:
     """The fewest milliseconds of each program that can be had; the table's choice is the first."""
     shapes, rng = map(problem.shape, OPERANDS[problem.result]), np.random.default_rng(0)
@@ -115,11 +109,11 @@ def run_case(job: dict) -> list[dict]:
         jax.jit(engine.contraction(layer, op, layout)).lower(*typed)
     [problem] = asked.problems.values()
     named = plans(problem)
-    times = measure(problem, list(dict.fromkeys(map(program, named.values()))))
+    times = measure(problem, list(dict.fromkeys(named.values())))
     row = (layer.name, layer_class(layer), op, dtype, layout, named[CHOSEN].line)
     found = []
     for name, plan in named.items():
-        ms = f"{times.get(program(plan), math.nan):.4g}".replace("nan", "")
+        ms = f"{times.get(plan, math.nan):.4g}".replace("nan", "")
         found.append(dict(zip(COLUMNS, (*row, name, plan.form.name, ms), strict=True)))
     return found
 
