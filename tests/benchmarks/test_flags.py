@@ -21,15 +21,10 @@ SHARED |= {"path", "python", "repeats", "turns"}
 ROWS = {"family", "layouts", "ops", "preset", "problem", "random", "rare", "seed"}
 COMMANDS = {
     layers: SHARED | ROWS | {"ensembles", "quick", "summary"},
-    regret: {"dtypes", "filter", "out"} | ROWS,
-    train_step: SHARED,
-    inference: SHARED | {"batches", "size"},
-    applications: SHARED,
-    compiled: SHARED | ROWS | {"platform", "sample", "target"},
-    compare: {"threshold"},
-    figures: {"check"},
-    summary: set(),
-}
+    regret: {"dtypes", "filter", "out"} | ROWS, train_step: SHARED, applications: SHARED,
+    inference: SHARED | {"batches", "size"}, compare: {"threshold"}, figures: {"check"},
+    compiled: SHARED | ROWS | {"platform", "sample", "target"}, summary: set(),
+}  # fmt: skip
 each_command = pytest.mark.parametrize("module", COMMANDS, ids=lambda m: m.__name__)
 
 

@@ -10,7 +10,7 @@ import jaxconv
 from jaxconv._lowering import onednn_here
 from tests.support.plugin import HERE, prints
 
-SHAPES = (2, 9, 8, 8), (3, 3, 8, 16)
+SHAPES = (4, 13, 12, 8), (3, 3, 8, 16)
 CALL = "__onednn$convolution"
 
 PROGRAM = """
@@ -23,7 +23,7 @@ blocks.MIN_ELEMENTS = 0  # in functions of their own, as for real sizes
 warnings.simplefilter("error")
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.split("/")[-1]))
-src = np.arange(2 * 9 * 8 * 8, dtype=np.float32).reshape(2, 9, 8, 8) % 5
+src = np.arange(4 * 13 * 12 * 8, dtype=np.float32).reshape(4, 13, 12, 8) % 5
 weights = np.arange(3 * 3 * 8 * 16, dtype=np.float32).reshape(3, 3, 8, 16) % 3
 
 @jax.jit

@@ -14,6 +14,7 @@ import pytest
 import jaxconv
 from jaxconv._checks.qualify import HEAP_CHECK
 from jaxconv._lowering import onednn_here
+from jaxconv._lowering.cpu import to_coarse
 from jaxconv._lowering.forms import onednn, onednn_weights
 from tests.support import oracle
 from tests.support.activations import ALPHA, EXACT, FORMULAS, POINTS, SMOOTH
@@ -67,6 +68,7 @@ def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, dtype
 def test_an_image_slides_in_blocks_of_rows(channels, patched):
     """A depthwise weights gradient, also for each pair of channels of a small group."""
     patched(onednn, "MAX_TESTED_TAPS", 40)
+    patched(to_coarse, "MIN_ONEDNN_WORK", 0)
     (i, o), groups, rng = channels, 64, np.random.default_rng(5)
     src = rng.integers(-3, 4, (2, groups * i, 21, 16)).astype(np.float32)
     diff = rng.integers(-3, 4, (2, groups * o, 8, 10)).astype(np.float32)
@@ -153,8 +155,9 @@ def calls(text):
 
 @pytest.mark.parametrize("layer", CALLS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_in_the_call(layer, dtype):
+def test_in_the_call(layer, dtype, patched):
     """Exact on integers, and in the call where that is faster: all of bfloat16, a bias alone."""
+    patched(to_coarse, "MIN_ONEDNN_WORK", 2e4)
     name, src, weights, attributes, whole = CALLS[layer]
     src, weights = integers(src, 1, np.float32), integers(weights, 2, np.float32)
     operation = getattr(jaxconv, name)

@@ -86,7 +86,7 @@ FORMS = {
     "many products of planes, no oneDNN": (
         example("coarse", (28, 28), (1, 1), 7, groups=32, first=True, onednn=False),
         "multiply-adds, channels first"),
-    "stem": (example("coarse", (9, 9), (3, 32), stride=2, first=True, dtype="float16"), "onednn"),
+    "stem": (example("coarse", (19, 19), (3, 32), stride=2, first=True, dtype="float16"), "onednn"),
     "few widened products of planes": (
         example("coarse", (28, 28), (3, 32), first=True, dtype="float16"),
         "multiply-adds, channels first"),

@@ -80,8 +80,8 @@ def _multiplies_channels(p: Problem) -> bool:
     return few and all(map(onednn.may_call, rewrite.split_multiplier(p)))
 
 
-#: Multiply-adds that are worth a call of oneDNN, which takes 8 microseconds to start.
-MIN_ONEDNN_WORK = 2e4
+#: Multiply-adds that are worth a call of oneDNN, which takes about 10 microseconds to start.
+MIN_ONEDNN_WORK = 2e5
 
 #: Pixels whose sums cost less than to copy the kernel for oneDNN, and those of a large kernel.
 MAX_COPIED_KERNEL_PIXELS, MAX_LARGE_KERNEL_PIXELS = 49, 128
