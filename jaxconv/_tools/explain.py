@@ -11,6 +11,7 @@ from typing import Any, overload
 import jax
 import jax.numpy as jnp
 from jax.export import is_symbolic_dim
+from jax.sharding import Sharding
 
 from jaxconv import _lowering
 from jaxconv._base import listeners
@@ -122,9 +123,8 @@ def explain(
             )
     typed = {tensor: given[tensor] for tensor in shapes if hasattr(given[tensor], "dtype")}
     dtype = _choose_dtype(name, dtype, typed)
-    shardings = {n: x.sharding for n, x in given.items() if isinstance(x, jax.Array)}
     tensors = {
-        n: jax.ShapeDtypeStruct(shape, dtype, sharding=shardings.get(n))
+        n: jax.ShapeDtypeStruct(shape, dtype, sharding=_split(given[n]))
         for n, shape in shapes.items()
     }
     rest = {k: v for k, v in given.items() if k not in tensors}
@@ -149,6 +149,13 @@ def explain(
         no_onednn=_lowering.why_unavailable() if platform == "cpu" else None,
         resolved=resolved,
     )
+
+
+def _split(given: Any) -> Sharding | None:
+    """The sharding of an array that is split over devices."""
+    if not isinstance(given, jax.Array) or isinstance(given, jax.core.Tracer):
+        return None
+    return given.sharding if len(given.sharding.device_set) > 1 else None
 
 
 def _explain_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:

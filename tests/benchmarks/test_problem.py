@@ -50,11 +50,9 @@ def test_layers_do_without_jax():
 
 def test_a_seed_draws_the_same_layers_on_every_python():
     assert [row.name for row in random_layers.layers(4, 0)] == [
-        "r0-1 up-dw 3x3 s2 8x8 c192 n32",
-        "r0-2 dense 3x3x3 7x7x7 c256-120 n1",
-        "r0-3 up 2x2 s2 14x14 c100-72 n8",
-        "r0-4 dw 3x3 s2 40x40 c576 n1",
-    ]
+        "r0-1 up-dw 3x3 s2 8x8 c192 n32", "r0-2 dense 3x3x3 7x7x7 c256-120 n1",
+        "r0-3 up 2x2 s2 14x14 c100-72 n8", "r0-4 dw 3x3 s2 40x40 c576 n1",
+    ]  # fmt: skip
     rows = random_layers.layers(40, 5)
     descriptor = 'g1mb2ic112iw512oc112ow2052kw8sw4pw0dw0n"r5-3 up 8 s4 512 c112 n2"'
     assert problem.spell(rows[2]) == descriptor

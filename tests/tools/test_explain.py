@@ -165,3 +165,6 @@ def test_it_says_why_onednn_is_not_used():
     assert found.no_onednn == _lowering.why_unavailable()
     lines = str(replace(found, no_onednn="the reason")).splitlines()
     assert lines[-2] == "  without oneDNN: the reason"
+    rows = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), "d"), jax.P("d"))
+    split = jax.device_put(np.ones((8, *SRC[1:]), "f"), rows)
+    assert "split over devices" in str(jaxconv.explain("convolution", split, (3, 3, 16, 8)))
