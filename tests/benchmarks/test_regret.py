@@ -15,7 +15,7 @@ def rows(*cells):
 
 @pytest.mark.parametrize(
     ("choice", "line"),
-    [("mb2ic8ih9oc8kh1", "coarse: one-dot"), ("mb2ic8ih9oc8kh3ph1", "coarse: onednn")],
+    [("mb2ic8ih9oc8kh1", "coarse: one-dot"), ("mb2ic16ih20oc16kh3ph1", "coarse: onednn")],
 )
 def test_a_row_has_the_forms_and_the_plans_without_a_line(choice, line, tmp_path, capsys):
     out = tmp_path / "regret.csv"
