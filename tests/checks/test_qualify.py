@@ -146,7 +146,7 @@ def test_this_release_is_good_and_the_library_then_calls_onednn(untested, monkey
     assert __main__.main(["jaxconv", "--qualify"]) == 0
     out = capsys.readouterr().out
     assert "eight threads at once" in out
-    assert "good: jaxconv calls oneDNN here" in out
+    assert "good: jaxconv may call oneDNN" in out
     assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("Kept"))
     forget()
     assert _lowering.why_unavailable() is None
