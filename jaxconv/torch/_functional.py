@@ -221,6 +221,7 @@ def find_output_padding(
       stride, padding, dilation: those of the transposed convolution.
 
     Raises:
+      TypeError: `output_size` is not made of ints.
       ValueError: `output_size` is not within reach: it may exceed the smallest size by less than
         the stride.
 
