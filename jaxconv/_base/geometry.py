@@ -1,4 +1,4 @@
-"""The geometry of a contraction: frozen integers, no strings, no batch, no channels.
+"""The geometry of a contraction: frozen integers, no strings, no batch, no channels; its layouts.
 
 Per spatial axis, with a fine tensor of extent f, a coarse tensor of extent c and a
 kernel of k taps,
@@ -11,6 +11,8 @@ where `fine` reads as zero outside 0..f-1.
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
+
+from jax import Array, lax
 
 from jaxconv._base.typing import Extent, Shape
 
@@ -101,6 +103,12 @@ class KernelLayout(NamedTuple):
     def spec(self) -> tuple[int, ...]:
         """The axes in the order of `lax.ConvDimensionNumbers`, if the output is coarse."""
         return (self.coarse, self.fine, *self.spatial)
+
+
+def reorder(x: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array:
+    """Move each axis from its place in one layout to its place in another."""
+    place = dict(zip(target, source, strict=True))
+    return lax.transpose(x, [place[axis] for axis in range(x.ndim)])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Merge, split, reorder and pad axes, on meshes with explicit axes too."""
+"""Merge, split, move and pad axes, on meshes with explicit axes too."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,12 +44,6 @@ def split_groups(x: Array, groups: int, axis: int = -1) -> Array:
 def merge_groups(x: Array) -> Array:
     """Merge the last two axes g, a into one axis (g, a)."""
     return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
-
-
-def reorder(x: Array, source: tuple[int, ...], target: tuple[int, ...]) -> Array:
-    """Move each axis from its place in one layout to its place in another."""
-    place = dict(zip(target, source, strict=True))
-    return lax.transpose(x, [place[axis] for axis in range(x.ndim)])
 
 
 def transpose(x: Array, order: Sequence[int], apart: int = 1) -> Array:

@@ -22,8 +22,8 @@ import jax
 from jax import Array, lax
 from jax.sharding import NamedSharding
 
-from jaxconv._base import listeners, meshes
-from jaxconv._base.environment import FORCED, Target
+from jaxconv._base import environment, meshes
+from jaxconv._base.environment import FORCED, Lowered, Target
 from jaxconv._base.geometry import OPERANDS, Geometry, Slot
 from jaxconv._base.jax_names import (
     Equation,
@@ -37,7 +37,6 @@ from jaxconv._base.jax_names import (
     operand_and_result_avals,
     replace_aval,
 )
-from jaxconv._base.listeners import Lowered
 from jaxconv._base.typing import DType, Precision
 from jaxconv._contract.batching import batch_contraction
 
@@ -163,9 +162,9 @@ def register_lowerings(primitive: Primitive, result: Slot) -> None:
             def tell(plan: "Plan") -> None:
                 equation = Equation(primitive, *operand_and_result_avals(ctx), params)
                 steps = tuple(plan.steps())
-                listeners.tell(Lowered(equation, equation, steps, target))
+                environment.tell(Lowered(equation, equation, steps, target))
 
-            function = lowering_for(target, tell if listeners.prepare(ctx) else None)
+            function = lowering_for(target, tell if environment.prepare(ctx) else None)
             return lower_or_leave_nothing(partial(function, **params), ctx, *operands)
 
         return rule

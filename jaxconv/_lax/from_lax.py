@@ -29,8 +29,8 @@ from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding
 
 from jaxconv._base.dtypes import ACCUMULATION, EIGHT_BITS, INT32
-from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot
-from jaxconv._base.reshape import move_groups, reorder
+from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, Slot, reorder
+from jaxconv._base.reshape import move_groups
 from jaxconv._base.typing import DType, Shape, Typed
 from jaxconv._contract.contractions import contract
 

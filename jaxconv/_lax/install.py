@@ -18,8 +18,8 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 import jaxconv
-from jaxconv._base import dtypes, environment, listeners, meshes
-from jaxconv._base.environment import FORCED, INSTALLED, Target
+from jaxconv._base import dtypes, environment, meshes
+from jaxconv._base.environment import FORCED, INSTALLED, Lowered, Target
 from jaxconv._base.jax_names import (
     Equation,
     find_lowering_rule,
@@ -28,7 +28,6 @@ from jaxconv._base.jax_names import (
     operand_and_result_avals,
     set_globally,
 )
-from jaxconv._base.listeners import Lowered
 from jaxconv._base.messages import either, shown
 from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
@@ -263,12 +262,12 @@ def _take_over(
 ) -> Any:
     """Lower a primitive of lax's by what it was mapped to, and tell of it once that is done."""
     function = bind_mapped(mapped, equation, meshes.explicit(equation.results[0]))
-    with listeners.collect() as contractions:
+    with environment.collect() as contractions:
         lowered = lower_or_leave_nothing(function, ctx, *values)
     if isinstance(mapped, MaxPool):
         contractions.append(Lowered(equation, equation, max_pool.STEPS, Target("cpu")))
     for contraction in contractions:
-        listeners.tell(contraction._replace(equation=equation, mapped=mapped))
+        environment.tell(contraction._replace(equation=equation, mapped=mapped))
     return lowered
 
 
@@ -278,7 +277,7 @@ def _lower(
     """The lowering rule of a primitive of lax's on a platform."""
     operands, (result,) = operand_and_result_avals(ctx)
     equation = Equation(primitive, operands, [result], params)
-    listened, scope = listeners.prepare(ctx), INSTALLED.value
+    listened, scope = environment.prepare(ctx), INSTALLED.value
     mapped: Mapped | MaxPool | None = None
     reason = f"{NOT_INSTALLED} on this platform" if scope else NOT_INSTALLED
     if scope and scope.platform == platform:
@@ -293,7 +292,7 @@ def _lower(
             reason = f"jaxconv failed with {type(error).__name__}: {error}"
             _warn_of_failure(reason)
     if listened:
-        listeners.tell(Lowered(equation, None, reason, Target.of(platform, ctx), mapped))
+        environment.tell(Lowered(equation, None, reason, Target.of(platform, ctx), mapped))
     return original(ctx, *values, **params)
 
 

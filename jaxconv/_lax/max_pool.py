@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.dtypes import ACCUMULATION
-from jaxconv._base.listeners import Steps
+from jaxconv._base.environment import Steps
 from jaxconv._base.typing import Shape, Typed
 from jaxconv._lax.from_lax import EMPTY
 

@@ -18,8 +18,7 @@ from jax import Array, lax
 from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.environment import Target
 from jaxconv._base.finish import Finish
-from jaxconv._base.geometry import OPERANDS, Geometry, Slot
-from jaxconv._base.reshape import reorder
+from jaxconv._base.geometry import OPERANDS, Geometry, Slot, reorder
 from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE, Forced, Measured, name_problem

@@ -9,8 +9,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import OPERANDS, Geometry
-from jaxconv._base.reshape import reorder, replace_axes, split_groups
+from jaxconv._base.geometry import OPERANDS, Geometry, reorder
+from jaxconv._base.reshape import replace_axes, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import dots, phases, reference
 from jaxconv._lowering.forms.blocks import find_divisor, unless_finite

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxconv._base import listeners
-from jaxconv._base.environment import FORCED
-from jaxconv._base.listeners import Lowered
+from jaxconv._base import environment
+from jaxconv._base.environment import FORCED, Lowered
 from jaxconv._base.messages import one_line
 from jaxconv._lax.install import bind_mapped, installed
 from jaxconv._tools.clock import call_in_thread, draw_bar, race, time_call
@@ -126,7 +125,7 @@ def _time_both(lowered: Lowered) -> tuple[float, float, float]:
 
 
 def _compiled(run: Callable[..., Any], operands: list[jax.Array]) -> Callable[[], Any]:
-    with installed(False), listeners.collect():  # no program of the user's
+    with installed(False), environment.collect():  # no program of the user's
         compiled = jax.jit(run).lower(*operands).compile()
     return lambda: jax.block_until_ready(compiled(*operands))
 

@@ -14,9 +14,9 @@ from jax.export import is_symbolic_dim
 from jax.sharding import Sharding
 
 from jaxconv import _lowering
-from jaxconv._base import listeners
+from jaxconv._base import environment
 from jaxconv._base.dtypes import ACCUMULATION, canonical
-from jaxconv._base.listeners import Listener, Lowered
+from jaxconv._base.environment import Listener, Lowered
 from jaxconv._base.messages import either, shown
 from jaxconv._base.typing import DType, Typed
 from jaxconv._lax.install import enabled, installed
@@ -130,7 +130,7 @@ def explain(
     rest = {k: v for k, v in given.items() if k not in tensors}
     thread, contractions = threading.get_ident(), list[Lowered]()
     here = Listener(lambda: threading.get_ident() == thread, contractions.append)
-    with listeners.listening(here):
+    with environment.listening(here):
         program = jax.jit(partial(inspect.FUNCTIONS[name], **rest)).lower(**tensors)
     (lowered,) = contractions
     memory, steps = program.compile().memory_analysis(), lowered.how

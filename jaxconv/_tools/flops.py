@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxconv._base.environment import Target
+from jaxconv._base.environment import Lowered, Target
 from jaxconv._base.geometry import Axis
-from jaxconv._base.listeners import Lowered
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import SIZES, Mapped, find_contraction

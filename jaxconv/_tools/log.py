@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import jax
 
-from jaxconv._base import environment, listeners
+from jaxconv._base import environment
+from jaxconv._base.environment import Listener, Lowered, Steps
 from jaxconv._base.jax_names import walk_equation_sources
-from jaxconv._base.listeners import Listener, Lowered, Steps
 
 LOG = logging.getLogger("jaxconv")
 
@@ -29,8 +29,8 @@ def set_up() -> None:
     Without it, a program that logs at INFO does not get a line for each of its convolutions, unless
     it sets the level of this logger.
     """
-    if LISTENER not in listeners.LISTENERS:
-        listeners.LISTENERS.append(LISTENER)
+    if LISTENER not in environment.LISTENERS:
+        environment.LISTENERS.append(LISTENER)
     asked = environment.read("JAXCONV_LOG", LEVELS)
     if not asked:
         LOG.setLevel(LOG.level or logging.WARNING)

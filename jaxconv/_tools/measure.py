@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxconv import _lowering
-from jaxconv._base import listeners
+from jaxconv._base import environment
 from jaxconv._base.dtypes import INT32
 from jaxconv._base.environment import Target
 from jaxconv._base.finish import NOTHING
@@ -71,7 +71,7 @@ def measure(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Measu
     if not callable(function):
         raise TypeError(f"measure: `function` must be a function; got {shown(function)}")
     recorded = _lowering.Recorder()
-    with _lowering.forced(recorded), listeners.collect():  # no program of the user's
+    with _lowering.forced(recorded), environment.collect():  # no program of the user's
         trace(function, *args, **kwargs).lower(lowering_platforms=("cpu",))
     if not recorded.problems:
         raise ValueError(

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
-from jaxconv._base import listeners
-from jaxconv._base.listeners import Listener, Lowered
+from jaxconv._base import environment
+from jaxconv._base.environment import Listener, Lowered
 from jaxconv._lax import install
 from jaxconv._tools import profile_row
 from jaxconv._tools.compare import Comparison, compare
@@ -200,7 +200,7 @@ def profile_thread(thread: int | None = None) -> Iterator[Report]:
     jax.monitoring.register_event_duration_secs_listener(report._time)
     try:
         listener = Listener(lambda: thread in (None, threading.get_ident()), report._hear)
-        with listeners.listening(listener):
+        with environment.listening(listener):
             yield report
     finally:
         with suppress(AssertionError):  # somebody has cleared all of JAX's listeners

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from jax import lax
 
+from jaxconv._base.environment import Lowered
 from jaxconv._base.geometry import Slot
-from jaxconv._base.listeners import Lowered
 from jaxconv._contract.contractions import SLOTS
 from jaxconv._lax import max_pool
 from jaxconv._tools.flops import count_flops

@@ -78,8 +78,8 @@ RULES = faults(
      ("install: a weights gradient that crops stays with lax, which computes it wrongly",
       "one_to_one and not crops", "one_to_one"),
      ("a context becomes known to JAX when `install` is first used",
-      " import FORCED, INSTALLED, Target\n",
-      " import FORCED, Target\n\nimport jax\nINSTALLED = jax.make_user_context(False)\n"),
+      " import FORCED, INSTALLED, Lowered, Target\n",
+      " import FORCED, Lowered, Target\n\nimport jax\nINSTALLED = jax.make_user_context(False)\n"),
      ("install by variable: the report goes to the stderr of the start",
       "() -> None:\n            profiling.__exit__(None, None, None)\n"
       "            if sys.stderr:  # that of then: pytest's ends\n"
@@ -126,7 +126,7 @@ RULES = faults(
      ("install: half a function of ours stays beside lax's", "half.erase()\n", "pass\n"),
      ("a report counts equal convolutions of a program once", ".add(ctx.primitive)", ".clear()"),
     ),
-    ("_base/listeners.py",
+    ("_base/environment.py",
      ("profile: what failed is listed twice", "    if collection is not None:", "    if False:"),
     ),
     # What explains and measures

@@ -18,8 +18,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxconv
-from jaxconv._base import environment, listeners
-from jaxconv._base.listeners import Listener
+from jaxconv._base import environment
+from jaxconv._base.environment import Listener
 from jaxconv._lax import from_lax, install
 from jaxconv._tools import log, profile_row
 from jaxconv._tools import profile as module
@@ -184,9 +184,9 @@ def test_what_other_threads_compile_is_reported():
 def test_a_listener_that_leaves_keeps_no_other_from_hearing(monkeypatch):
     """As where a profile of another thread ends."""
     heard = []
-    leaves = Listener(lambda: True, lambda lowered: listeners.LISTENERS.remove(leaves))
+    leaves = Listener(lambda: True, lambda lowered: environment.LISTENERS.remove(leaves))
     stays = Listener(lambda: True, heard.append)
-    monkeypatch.setattr(listeners, "LISTENERS", [leaves, stays])
+    monkeypatch.setattr(environment, "LISTENERS", [leaves, stays])
     jax.jit(lambda x, w: jaxconv.convolution(x, w)).lower(X, W)
     assert len(heard) == 1
 
@@ -198,7 +198,7 @@ def test_a_report_of_nothing_says_why():
     assert str(report.compare()).startswith("Nothing to compare: ")
     report._pending.add(-1)  # another thread's
     report._time(module.LOWERING, 1.0, fun_name="a program without convolutions")
-    assert (report.programs, listeners.LISTENERS) == (set(), [log.LISTENER])
+    assert (report.programs, environment.LISTENERS) == (set(), [log.LISTENER])
 
 
 def test_a_report_changes_no_program():

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Geometry
-from jaxconv._base.reshape import merge_groups, pad, reorder, replace_axes, split_groups, transpose
+from jaxconv._base.geometry import Geometry, reorder
+from jaxconv._base.reshape import merge_groups, pad, replace_axes, split_groups, transpose
 from jaxconv._base.typing import Shape
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import as_floats, as_integers, find_divisor, map_groups

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout
-from jaxconv._base.reshape import merge_groups, reorder, split_groups
+from jaxconv._base.geometry import Axis, DataLayout, Geometry, KernelLayout, reorder
+from jaxconv._base.reshape import merge_groups, split_groups
 from jaxconv._base.typing import Index
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.forms import onednn, split, window

@@ -13,8 +13,8 @@ from jax import Array, lax
 
 from jaxconv._base import meshes
 from jaxconv._base.dtypes import ACCUMULATION
-from jaxconv._base.geometry import Axis, Geometry
-from jaxconv._base.reshape import pad, reorder, replace_axes
+from jaxconv._base.geometry import Axis, Geometry, reorder
+from jaxconv._base.reshape import pad, replace_axes
 from jaxconv._base.typing import Index
 from jaxconv._lowering.forms import window
 from jaxconv._lowering.forms.blocks import (
