@@ -18,16 +18,8 @@ from jax import Array, lax
 from jax.sharding import NamedSharding
 
 import jaxconv
-from jaxconv._base import dtypes, environment, meshes
+from jaxconv._base import dtypes, environment, jax_names, meshes
 from jaxconv._base.environment import FORCED, INSTALLED, Lowered, Target
-from jaxconv._base.jax_names import (
-    Equation,
-    find_lowering_rule,
-    lower_or_leave_nothing,
-    mlir,
-    operand_and_result_avals,
-    set_globally,
-)
 from jaxconv._base.messages import either, shown
 from jaxconv._lax import max_pool
 from jaxconv._lax.from_lax import Mapped, as_contraction, compute
@@ -129,7 +121,7 @@ def install(
         got = f"only={shown(only)} and without={shown(without)}"
         raise ValueError(f"install: `only` and `without` must leave a direction; got {got}")
     register(platform)
-    set_globally(INSTALLED, scope)
+    jax_names.set_globally(INSTALLED, scope)
 
 
 def enabled() -> bool:
@@ -169,7 +161,7 @@ def uninstall() -> None:
       >>> import jaxconv
       >>> jaxconv.uninstall()
     """
-    set_globally(INSTALLED, False)
+    jax_names.set_globally(INSTALLED, False)
 
 
 def installed(yes: bool = True) -> AbstractContextManager[Any]:
@@ -199,7 +191,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
 
 
 def find_mapped(
-    equation: Equation, scope: Scope, target: Target
+    equation: jax_names.Equation, scope: Scope, target: Target
 ) -> tuple[Mapped | MaxPool | None, str]:
     """Find the contraction or max pool that a primitive of lax's is, if any; and why lax keeps it.
 
@@ -224,7 +216,7 @@ def find_mapped(
 
 
 def bind_mapped(
-    mapped: Mapped | MaxPool, equation: Equation, sharding: NamedSharding | None = None
+    mapped: Mapped | MaxPool, equation: jax_names.Equation, sharding: NamedSharding | None = None
 ) -> Callable[..., Array]:
     """Make the function of the operands that computes a primitive of lax's."""
     if isinstance(mapped, MaxPool):
@@ -244,7 +236,7 @@ def _parse_directions(argument: str, value: str | Sequence[str]) -> tuple[str, .
     return tuple(name for name in known if name in names)
 
 
-def _lax_is_faster(mapped: Mapped, convolution: Equation) -> bool:
+def _lax_is_faster(mapped: Mapped, convolution: jax_names.Equation) -> bool:
     """Whether lax, and not the library, should compute a convolution.
 
     Weights gradients from one channel to one, as in `jax.numpy.convolve`, took 1.0 to 3.5 times
@@ -258,12 +250,12 @@ def _lax_is_faster(mapped: Mapped, convolution: Equation) -> bool:
 
 
 def _take_over(
-    ctx: Any, values: Sequence[Any], equation: Equation, mapped: Mapped | MaxPool
+    ctx: Any, values: Sequence[Any], equation: jax_names.Equation, mapped: Mapped | MaxPool
 ) -> Any:
     """Lower a primitive of lax's by what it was mapped to, and tell of it once that is done."""
     function = bind_mapped(mapped, equation, meshes.explicit(equation.results[0]))
     with environment.collect() as contractions:
-        lowered = lower_or_leave_nothing(function, ctx, *values)
+        lowered = jax_names.lower_or_leave_nothing(function, ctx, *values)
     if isinstance(mapped, MaxPool):
         contractions.append(Lowered(equation, equation, max_pool.STEPS, Target("cpu")))
     for contraction in contractions:
@@ -275,8 +267,8 @@ def _lower(
     ctx: Any, *values: Any, original: Any, platform: str, primitive: Any, **params: Any
 ) -> Any:
     """The lowering rule of a primitive of lax's on a platform."""
-    operands, (result,) = operand_and_result_avals(ctx)
-    equation = Equation(primitive, operands, [result], params)
+    operands, (result,) = jax_names.operand_and_result_avals(ctx)
+    equation = jax_names.Equation(primitive, operands, [result], params)
     listened, scope = environment.prepare(ctx), INSTALLED.value
     mapped: Mapped | MaxPool | None = None
     reason = f"{NOT_INSTALLED} on this platform" if scope else NOT_INSTALLED
@@ -315,7 +307,7 @@ def register(platform: str = "cpu") -> None:
     """Put the rule in JAX's table, once; it falls back on the rule that was there."""
     primitives = [lax.conv_general_dilated_p, *([max_pool.PRIMITIVE] if platform == "cpu" else [])]
     for primitive, name in itertools.product(primitives, JAX_PLATFORMS[platform]):
-        original = find_lowering_rule(primitive, name)
+        original = jax_names.find_lowering_rule(primitive, name)
         if not (isinstance(original, partial) and original.func is _lower):
             rule = partial(_lower, original=original, platform=platform, primitive=primitive)
-            mlir.register_lowering(primitive, rule, platform=name)
+            jax_names.mlir.register_lowering(primitive, rule, platform=name)

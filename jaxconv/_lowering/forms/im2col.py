@@ -18,16 +18,7 @@ from jax import Array, lax
 
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.typing import Index
-from jaxconv._lowering.forms import dots, window
-from jaxconv._lowering.forms.blocks import (
-    as_floats,
-    call_apart,
-    concatenate_blocks,
-    map_groups,
-    movable,
-    slice_along,
-    sum_over_blocks,
-)
+from jaxconv._lowering.forms import blocks, dots, window
 from jaxconv._lowering.problem import Call, Form, Problem
 
 #: Windows that are written at once, and windows in a block where there are more. The C library maps
@@ -60,23 +51,23 @@ def _count_groups(problem: Problem) -> int:
     return MAX_GROUPS_BYTES // _count_bytes(problem)
 
 
-@map_groups(_count_groups)
+@blocks.map_groups(_count_groups)
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Multiply the windows by the kernel."""
     geometry, numerics = call.geometry, call.numerics
-    source = window.pad_fine(movable(fine), geometry)
+    source = window.pad_fine(blocks.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
 
     def product(start: Index) -> Array:
         windows = _write_windows(source, geometry, along, start, size, source.ndim - 1)
-        return dots.contract_channels(as_floats(windows, fine.dtype), weights, numerics)
+        return dots.contract_channels(blocks.as_floats(windows, fine.dtype), weights, numerics)
 
     along, size = _choose_block(call.problem)
     total = geometry.axes[along].coarse
-    return concatenate_blocks(product, size, total, 1 + along, fine, kernel)
+    return blocks.concatenate_blocks(product, size, total, 1 + along, fine, kernel)
 
 
-@map_groups(_count_groups)
+@blocks.map_groups(_count_groups)
 def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Multiply the windows by the coarse tensor, summed over all pixels."""
     geometry, numerics = call.geometry, call.numerics
@@ -88,18 +79,18 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         view = replace(geometry, data=data._replace(spatial=spatial))
 
     def pad_and_move(fine: Array) -> Array:
-        padded = window.pad_fine(movable(fine), geometry)
+        padded = window.pad_fine(blocks.movable(fine), geometry)
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
     # Otherwise XLA would move and pad the pixels of each tap, in a loop for each tap.
-    source = call_apart(pad_and_move, fine)
+    source = blocks.call_apart(pad_and_move, fine)
 
     def product(start: Index, size: int) -> Array:
         channel = 0 if by_channel else source.ndim - 1
         windows = _write_windows(source, view, along, start, size, channel)
-        block = slice_along(coarse, start, size, data.spatial[along])
+        block = blocks.slice_along(coarse, start, size, data.spatial[along])
         multiply = dots.contract_first_rows if by_channel else dots.contract_rows
-        return multiply(as_floats(windows, fine.dtype), block, numerics)
+        return multiply(blocks.as_floats(windows, fine.dtype), block, numerics)
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize
@@ -107,7 +98,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     along, size = _choose_block(call.problem, sums)
     total = geometry.axes[along].coarse
     count, left = divmod(total, size)
-    out = sum_over_blocks(lambda n: product(n * size, size), count, fine, coarse)
+    out = blocks.sum_over_blocks(lambda n: product(n * size, size), count, fine, coarse)
     if left:
         out = out + product(total - left, left)
     return out.reshape(*(a.kernel for a in geometry.axes), channels, shape[-1])
@@ -131,7 +122,7 @@ def _write_windows(
         join = partial(_join_taps, axis=axes[n], at=spatial[n], channel=channel)
         # Apart, or XLA would join the taps of all axes in one loop, which is what takes long.
         apart = n > 0 and axes[n].kernel > 1
-        windows = call_apart(join, windows) if apart else join(windows)
+        windows = blocks.call_apart(join, windows) if apart else join(windows)
     return windows
 
 
@@ -144,7 +135,7 @@ def _join_taps(source: Array, *, axis: Axis, at: int, channel: int) -> Array:
     runs, left = divmod(axis.kernel, step)
     shift = step * axis.dilation // axis.stride
     starts = replace(axis, kernel=step, coarse=axis.coarse + (runs - 1) * shift)
-    neighbours = call_apart(partial(_join_taps, axis=starts, at=at, channel=channel), source)
+    neighbours = blocks.call_apart(partial(_join_taps, axis=starts, at=at, channel=channel), source)
     joined = replace(axis, stride=1, dilation=shift)
     reads = [
         *_read_taps(neighbours, joined, 0, runs, at),

@@ -15,16 +15,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import Axis, Geometry
 from jaxconv._base.reshape import replace_axes, split_groups
 from jaxconv._base.typing import DType, Index
-from jaxconv._lowering.forms import window
-from jaxconv._lowering.forms.blocks import (
-    as_floats,
-    as_integers,
-    call_apart,
-    concatenate_blocks,
-    find_divisor,
-    slice_along,
-    sum_over_blocks,
-)
+from jaxconv._lowering.forms import blocks, window
 from jaxconv._lowering.forms.window import Tap
 from jaxconv._lowering.problem import Call, Form
 
@@ -69,7 +60,9 @@ def _lay_out(kernel: Array, dtype: DType) -> Array:
     XLA would leave the caller's weights where they lie, and the loop would read them one by one,
     which takes 2 to 6 times as long. As integers: XLA drops a function that does nothing (0.12).
     """
-    return call_apart(lambda x: as_floats(x, kernel.dtype).astype(dtype), as_integers(kernel))
+    return blocks.call_apart(
+        lambda x: blocks.as_floats(x, kernel.dtype).astype(dtype), blocks.as_integers(kernel)
+    )
 
 
 def _add_terms(terms: list[Array]) -> Array:
@@ -103,21 +96,21 @@ def planes_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     geometry, numerics = call.geometry, call.numerics
     batch, groups = fine.shape[0], geometry.groups
     plane = fine.itemsize * (math.prod(fine.shape[2:]) + math.prod(coarse.shape[2:]))
-    images = find_divisor(batch, MAX_BLOCK_BYTES // (plane * groups))
+    images = blocks.find_divisor(batch, MAX_BLOCK_BYTES // (plane * groups))
     size = min(max(MAX_BLOCK_BYTES // (plane * images), 1), groups)
 
     def of_groups(start: Index) -> Array:
         def of_images(n: Index) -> Array:
             first, second = (
-                slice_along(slice_along(x, n * images, images, 0), start, size, 1)
+                blocks.slice_along(blocks.slice_along(x, n * images, images, 0), start, size, 1)
                 for x in (fine, coarse)
             )
             first = _widen(window.pad_fine(first, geometry), numerics.sums)
             return _sum_pixels(first, _widen(second, numerics.sums), geometry)
 
-        return sum_over_blocks(of_images, batch // images, fine, coarse)
+        return blocks.sum_over_blocks(of_images, batch // images, fine, coarse)
 
-    out = concatenate_blocks(of_groups, size, groups, 1, fine, coarse)
+    out = blocks.concatenate_blocks(of_groups, size, groups, 1, fine, coarse)
     return out.reshape(*(a.kernel for a in geometry.axes), 1, groups)
 
 

@@ -16,14 +16,7 @@ from jaxconv._base.dtypes import ACCUMULATION
 from jaxconv._base.geometry import Axis, Geometry, reorder
 from jaxconv._base.reshape import pad, replace_axes
 from jaxconv._base.typing import Index
-from jaxconv._lowering.forms import window
-from jaxconv._lowering.forms.blocks import (
-    concatenate_blocks,
-    find_divisor,
-    loop_over_groups,
-    slice_along,
-    sum_over_blocks,
-)
+from jaxconv._lowering.forms import blocks, window
 from jaxconv._lowering.problem import Call, Form, Part, Problem
 
 # By group: XLA:CPU runs a group alone twice as fast as within a grouped convolution. A weights
@@ -47,7 +40,7 @@ def groups_to_result(first: Array, second: Array, call: Call) -> Array:
         return call.part(first.astype(dtype), second.astype(dtype))
 
     side = GROUPS_SIDE_BY_SIDE if call.problem.result == "kernel" else 1
-    return loop_over_groups(1, widened, first, second, call.geometry.groups, side)
+    return blocks.loop_over_groups(1, widened, first, second, call.geometry.groups, side)
 
 
 GROUPS = Form(
@@ -88,16 +81,16 @@ def _choose_block(problem: Problem) -> tuple[int, int]:
     image = data // batch
     if problem.result == "fine":
         images = max(MAX_FINE_BLOCK_BYTES // image, MIN_FINE_BLOCK_IMAGES)
-        return find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
+        return blocks.find_divisor(batch, images if data > MAX_FINE_BYTES else batch), groups
     whole = MAX_IMAGE_BYTES if problem.taps <= MAX_IMAGE_TAPS else MAX_BLOCK_BYTES
     if problem.result == "coarse":
         whole = MAX_COARSE_BYTES
     if image > whole and groups >= MIN_GROUPS:
-        return 1, find_divisor(groups, MAX_BLOCK_BYTES * groups // image)
+        return 1, blocks.find_divisor(groups, MAX_BLOCK_BYTES * groups // image)
     most = MAX_BLOCK_BYTES
     if not problem.channels_last:
         most = MAX_TRANSPOSED_BYTES if data > 2 * MAX_BLOCK_BYTES else data
-    return find_divisor(batch, most // image), groups
+    return blocks.find_divisor(batch, most // image), groups
 
 
 def _split_blocks(problem: Problem) -> tuple[Problem, ...]:
@@ -114,12 +107,14 @@ def blocks_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 
     def block(n: Index) -> Array:
         first, second = (
-            reorder(slice_along(x, n * images, images, batch), geometry.data.spec, last.data.spec)
+            reorder(
+                blocks.slice_along(x, n * images, images, batch), geometry.data.spec, last.data.spec
+            )
             for x in (fine, coarse)
         )
-        return loop_over_groups(groups, call.wide.part, first, second, geometry.groups)
+        return blocks.loop_over_groups(groups, call.wide.part, first, second, geometry.groups)
 
-    out = sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)
+    out = blocks.sum_over_blocks(block, fine.shape[batch] // images, fine, coarse)
     return reorder(out, last.kernel.spec, geometry.kernel.spec)
 
 
@@ -131,13 +126,13 @@ def blocks_to_data(first: Array, kernel: Array, call: Call) -> Array:
     kernel = reorder(kernel, geometry.kernel.spec, inner.kernel.spec)
 
     def block(start: Index) -> Array:
-        data = slice_along(first, start, images, batch)
+        data = blocks.slice_along(first, start, images, batch)
         data = reorder(data, geometry.data.spec, inner.data.spec)
-        out = loop_over_groups(groups, call.part, data, kernel, geometry.groups)
+        out = blocks.loop_over_groups(groups, call.part, data, kernel, geometry.groups)
         return reorder(out, inner.data.spec, geometry.data.spec)
 
     extent, apart = first.shape[batch], call.problem.result == "coarse"
-    return concatenate_blocks(block, images, extent, batch, first, kernel, apart=apart)
+    return blocks.concatenate_blocks(block, images, extent, batch, first, kernel, apart=apart)
 
 
 BLOCKS = Form(
@@ -204,7 +199,7 @@ def pieces_to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     def piece(start: Index) -> Array:
         return call.part(_read_taps(fine, axis, at, start, size), coarse)
 
-    return concatenate_blocks(piece, size, axis.kernel, at, fine, coarse)
+    return blocks.concatenate_blocks(piece, size, axis.kernel, at, fine, coarse)
 
 
 def _read_taps(fine: Array, axis: Axis, at: int, start: Index, size: int) -> Array:
