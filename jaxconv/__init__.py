@@ -6,7 +6,7 @@ gradients::
     convolution       convolution_backward_data       convolution_backward_weights
     conv_transpose    conv_transpose_backward_data    conv_transpose_backward_weights
 
-All six take these attributes by keyword, except that two take no `output_padding`. An
+All six take these attributes by keyword, but not all an `output_padding` or an `activation`. An
 attribute "per axis" is an int for all spatial axes or a sequence with one int for each.
 
 strides, dilations (per axis, at least 1)
@@ -45,8 +45,8 @@ precision
     As in `jax.lax`; None is `jax.default_matmul_precision` at the time of the call, for
     the derivatives too.
 preferred_element_type
-    A wider type for the result. Types are float32, bfloat16, float16 and float64, the
-    same for all arguments; sums of 16-bit products are kept in float32 and rounded once.
+    A wider type for the result. Types are float32, bfloat16, float16 and float64, the same for all
+    arguments but `residual`; sums of 16-bit products are kept in float32 and rounded once.
 out_sharding
     The result's sharding on a mesh with explicit axes. By default each axis keeps its
     sharding, and contracted axes are summed.

@@ -86,7 +86,7 @@ class Lowered(NamedTuple):
 
     #: lax's convolution as lax has it, whoever computes it, or a contraction
     equation: Equation
-    #: the contraction by which it is computed; None if it stays with lax
+    #: what computes it, a contraction or the max pool itself; None if it stays with lax
     contraction: Equation | None
     #: the forms in use, or why it stays with lax
     how: Steps | str

@@ -42,7 +42,7 @@ SYMBOLIC = "a symbolic extent other than the batch"
 MALFORMED = "what lax refuses, too: a stride of 0, say"
 EMPTY = "an empty operand or result"
 NOT_FORWARD = "8-bit integers with lhs_dilation, batch groups or a gradient's dimension_numbers"
-BOTH_STRIDES = "a stride together with lhs_dilation"
+BOTH_STRIDES = "lhs_dilation together with a stride, or with a weights gradient's rhs_dilation"
 
 
 #: The parameters of `jax.lax.conv_general_dilated_p` that say what is summed, and those that the
@@ -84,7 +84,7 @@ def compute(
     groups, to_kernel = geometry.groups, found.result == "kernel"
     precision = params["precision"] or (lax.Precision.DEFAULT,) * 2
     if to_kernel:  # in the layout of lhs, which rhs takes, too
-        in_batch = params["feature_group_count"]  # and not in the channels, as lax has them
+        in_batch = params["feature_group_count"]  # lax has these groups in the channels
         lhs = move_groups(lhs, in_batch, source=lhs_spec[1], target=lhs_spec[0])
         rhs = reorder(rhs, _exchange(rhs_spec), geometry.data.spec)
     else:
@@ -185,7 +185,8 @@ def find_contraction(
         axes = [replace(a.reversed(), stride=step) for a, step in zip(axes, spread, strict=True)]
     result: Slot = "kernel" if to_kernel else "fine" if lhs_dilated else "coarse"
     groups = prod(map(int, counts))
-    return Mapped(result, _fill(result, axes, groups, lhs_dilated, dimension_numbers), lhs_dilated)
+    geometry = _make_geometry(result, axes, groups, lhs_dilated, dimension_numbers)
+    return Mapped(result, geometry, lhs_dilated)
 
 
 def _read_axis(
@@ -210,10 +211,10 @@ def _looks_like_gradient(batch_axis: int, axes: list[Axis], lhs_dilated: bool) -
     return not lhs_dilated or all(a.dilation == 1 for a in axes)
 
 
-def _fill(
+def _make_geometry(
     result: Slot, axes: list[Axis], groups: int, lhs_dilated: bool, numbers: Numbers
 ) -> Geometry:
-    """Fill fine or coarse in the layout of the result, or the kernel in the layout of lhs."""
+    """Make the geometry, with data as the result has it, or a weights gradient's lhs."""
     _, (coarse, fine, *window), (batch, channel, *spatial) = numbers
     if result == "kernel":  # lax takes the batch for channels
         (channel, batch, *spatial), _, (fine, coarse, *window) = numbers

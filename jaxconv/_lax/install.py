@@ -76,9 +76,10 @@ def install(
 
     These stay with lax: integers (except, on CPU, forward convolutions of 8-bit integers summed in
     int32), 8-bit floats and complex numbers (except the three real convolutions that lax makes of a
-    complex one), no spatial axis, empty operands (except for the batch), a stride together with
-    lhs_dilation, symbolic extents other than the batch, dot algorithms as `precision`, and, because
-    lax is faster, weights gradients from one channel to one.
+    complex one), no spatial axis, empty operands (except for the batch), lhs_dilation together with
+    a stride or a weights gradient's rhs_dilation, symbolic extents other than the batch, dot
+    algorithms as `precision`, and, on CPU, where lax is faster, weights gradients from one channel
+    to one.
     :func:`jaxconv.explain` lists how the convolutions of a program are computed.
 
     On CPU, gradients of max pools are taken over as well, since XLA computes them one element at a
@@ -87,7 +88,8 @@ def install(
     Another call replaces the one before.
 
     A convolution that this function cannot compute, by an error of its own, is computed by lax,
-    and one warning says so; JAXCONV_STRICT=1 in the environment raises the error instead.
+    and one warning says so; JAXCONV_STRICT=1 in the environment, or a form that is forced by name,
+    raises the error instead.
     JAXCONV_ONEDNN=0 leaves oneDNN out.
 
     Args:
@@ -254,13 +256,13 @@ def _take_over(
 ) -> Any:
     """Lower a primitive of lax's by what it was mapped to, and tell of it once that is done."""
     function = bind_mapped(mapped, equation, meshes.explicit(equation.results[0]))
-    with environment.collect() as contractions:
-        lowered = jax_names.lower_or_leave_nothing(function, ctx, *values)
+    with environment.collect() as told:
+        out = jax_names.lower_or_leave_nothing(function, ctx, *values)
     if isinstance(mapped, MaxPool):
-        contractions.append(Lowered(equation, equation, max_pool.STEPS, Target("cpu")))
-    for contraction in contractions:
-        environment.tell(contraction._replace(equation=equation, mapped=mapped))
-    return lowered
+        told.append(Lowered(equation, equation, max_pool.STEPS, Target("cpu")))
+    for lowered in told:
+        environment.tell(lowered._replace(equation=equation, mapped=mapped))
+    return out
 
 
 def _lower(

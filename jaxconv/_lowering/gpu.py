@@ -149,7 +149,7 @@ _LINES: Table = (
     ),
     Line("4-D", split.FIRST_AXIS, lambda p: p.rank > 3, "no form has more than three spatial axes"),
     Line(
-        "by tap",
+        "dot by tap",
         dots.BY_TAP,
         _by_tap,
         "cuDNN lacks it for 8-bit integers, or would gather all devices' batch (openxla/xla#47945)",

@@ -38,14 +38,14 @@ class Plan:
     form: Form
     why: str = field(compare=False)
     #: the problem of the form: normal sizes, in layouts that the form takes, and with a `finish` if
-    #: the form, or its one part, computes what follows the sum
+    #: the form, or the part that it is, computes what follows the sum
     problem: Problem
     #: the same geometry in the layouts of the operands
     outer: Geometry
     trim: Trim | None = None
     parts: tuple["Plan", ...] = ()
     isolated: bool = False
-    #: the slot and the name of the line that decided; empty if none did
+    #: what decided: the slot and the name of a line, or "symbolic"; empty if nothing had to
     line: str = field(default="", compare=False)
 
     def steps(self) -> Iterator[tuple[str, str]]:
@@ -157,12 +157,12 @@ def _plan(
     isolate = form.isolated and not inside and platform == "cpu"
     may_finish = _may_finish(taken, inner, trim)
     inner_parts = form.parts(inner)
-    if not (form.one_part and may_finish):
+    if not (form.is_its_part and may_finish):
         inner_parts = tuple(replace(part, finish=None) for part in inner_parts)
     parts = tuple(
         _plan(part, platform, asked, why_asked, inside or isolate, without) for part in inner_parts
     )
-    by_part = form.one_part and parts[0].problem.finish
+    by_part = form.is_its_part and parts[0].problem.finish
     if not (may_finish and (form.finishes(inner) or by_part)):
         inner = replace(inner, finish=None)
     return Plan(form, why, inner, taken.geometry, trim, parts, isolate, name)
@@ -172,8 +172,9 @@ def _choose_form(normal: Problem, platform: str | None, without: str) -> tuple[F
     """Choose a form; say why, and which line decided, if one did."""
     if normal.empty:
         return reference.ZEROS, "nothing is summed", ""
-    if not all(isinstance(n, int) for n in (normal.fine_channels, normal.coarse_channels)):
-        return reference.FORM, "a symbolic number of channels, by vmap", ""
+    counts = normal.geometry.groups, normal.fine_channels, normal.coarse_channels
+    if not all(isinstance(n, int) for n in counts):
+        return reference.FORM, "a symbolic number of channels or groups, by vmap", "symbolic"
     for line in TABLES.get(platform, TABLES[None])[normal.result]:
         name = f"{normal.result}: {line.name}"
         if name != without and line.holds(normal):

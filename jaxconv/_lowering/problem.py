@@ -103,7 +103,7 @@ class Problem:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is summed: there are no images, or all taps read padding alone."""
+        """Whether nothing is summed: no images, or, as `normalise` tells, taps in padding alone."""
         axes = self.geometry.axes
         return self.batch == 0 or any(0 in (a.fine, a.kernel, a.coarse) for a in axes)
 
@@ -220,7 +220,7 @@ Part = Callable[[Array, Array], Array]
 class Call:
     """What a form is told beside its two operands, which are in the layouts of the problem."""
 
-    #: with a `finish` if the form, or its one part, adds what follows the sum
+    #: with a `finish` if the form, or the part that it is, adds what follows the sum
     problem: Problem
     numerics: Numerics
     #: the parts of a rewrite, planned for this problem, which take `numerics`, too
@@ -284,7 +284,7 @@ class Form:
     #: whether the form adds what follows a sum itself
     finishes: Callable[[Problem], bool] = lambda p: False
     #: whether the result is that of the form's only part, which may then add what follows
-    one_part: bool = False
+    is_its_part: bool = False
     #: was the fastest for some layer that a table gives to another form: `measure` times the form
     contender: bool = False
 
@@ -315,8 +315,8 @@ class Line:
 
     name: str
     form: Form
-    #: asked before the form is (see `holds`), in the layouts that the caller has, or the form whose
-    #: part it is
+    #: asked before the form is (see `holds`), about a problem in the layouts of the caller, or of
+    #: the form whose part it is
     when: Callable[[Problem], bool]
     why: str
 

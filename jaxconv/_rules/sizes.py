@@ -23,7 +23,7 @@ def same_of_convolution(f: int, stride: int, extent: int) -> int:
 
 
 def same_of_transpose(stride: int, extent: int) -> int:
-    """Find the total that makes f = stride * c (plus output_padding), whatever the sizes."""
+    """Find the total that makes f = stride * c (plus output_padding), if extent >= stride."""
     return max(extent - stride, 0)
 
 

@@ -164,7 +164,7 @@ LOWERING = faults(
     ),
     ("_lowering/cpu/common.py",
      ("what the processor multiplies in 16 bits is copied to float32",
-      "p.bits == 16 and not is_narrow(p)", "p.bits == 16"),
+      "p.bits == 16 and not is_native(p)", "p.bits == 16"),
      ("copies in float32 are as large as the data",
       " and p.counted and p.bytes_of_data <= MAX_WIDENED_BYTES", " and p.counted"),
      ("planes are transposed for few products as for many", "MAX_PLANE_TERMS if called else ", ""),

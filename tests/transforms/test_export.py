@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import export
 
+import jaxconv
 from tests.support import forms
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -64,3 +65,8 @@ def test_vmap_of_symbolic_channels():
     a, b, _ = forms.operands(forms.GROUPED, "convolution")
     found = exported.call(a, np.stack([b, -b]))
     np.testing.assert_array_equal(found[1], forms.GROUPED.exact("convolution", a, -b))
+    with jaxconv.forced("swap"), pytest.raises(ValueError, match="must be one that can compute"):
+        export.export(jax.jit(jax.vmap(op, (None, 0))))(first, second)
+    first = first.update(shape=(second.shape[0], *first.shape))
+    with pytest.raises(NotImplementedError, match="feature_group_count"):  # so does lax
+        export.export(jax.jit(jax.vmap(op)))(first, second)

@@ -50,14 +50,14 @@ MIN_WIDENED_CHANNELS = 32
 MAX_WIDENED_BYTES = 32 << 20
 
 
-def is_narrow(p: Problem) -> bool:
+def is_native(p: Problem) -> bool:
     """Whether the processor multiplies the operands in 16 bits."""
     return p.bits == 16 and onednn_here.multiplies(p.dtype)
 
 
 def is_widened(p: Problem) -> bool:
     """Whether the processor multiplies operands of 16 bits in float32."""
-    return p.bits == 16 and not is_narrow(p)
+    return p.bits == 16 and not is_native(p)
 
 
 def _is_slow_as_it_is(p: Problem) -> bool:
@@ -80,7 +80,7 @@ def few_terms_channels_first(p: Problem) -> bool:
     """Whether few sums, or those of few channels, cost less than two transpositions."""
     called = onednn.may_call(p)
     most = 1 if p.strided else MAX_STEM_CHANNELS
-    few = (not p.dense or (called and not is_narrow(p))) and p.fine_channels <= most
+    few = (not p.dense or (called and not is_native(p))) and p.fine_channels <= most
     terms = p.taps * p.fine_channels
     return p.channels_first and few and terms <= (MAX_PLANE_TERMS if called else MAX_TERMS)
 

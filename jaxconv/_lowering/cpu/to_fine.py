@@ -10,7 +10,7 @@ from jaxconv._lowering.problem import Line, Problem, Table, wherever_it_can
 
 def _much_data(p: Problem) -> bool:
     """Whether data is copied, and blocks cost less; the form knows how much is too much."""
-    return (p.strided or p.depthwise) and not p.channels_last and not common.is_narrow(p)
+    return (p.strided or p.depthwise) and not p.channels_last and not common.is_native(p)
 
 
 #: Coarse channels a pixel for which the weights are most of the data, with stride 1.
@@ -36,7 +36,7 @@ def _few_results(p: Problem) -> bool:
     few = p.fine_channels <= common.MAX_STEM_CHANNELS
     many = p.coarse_channels >= common.MIN_SUMMED_PER_RESULT * p.fine_channels
     if p.onednn:
-        wide = p.bits < 64 and not common.is_narrow(p)
+        wide = p.bits < 64 and not common.is_native(p)
         return p.counted and wide and few and many and p.coarse_channels > MAX_PHASED_CHANNELS
     return p.counted and p.bits < 64 and (few or many)
 

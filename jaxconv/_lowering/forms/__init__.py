@@ -12,5 +12,6 @@ convolution.py              XLA's convolution in the order of axes that XLA:CPU 
 reference.py                XLA's convolution in any layout, as lax itself lowers it; and zeros
 phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
 split.py                    by group, block, piece of the kernel, or tap
-window.py, blocks.py        functions that several forms use
+window.py                   pads a fine tensor, and reads the pixels of a tap
+blocks.py                   loops over parts; functions apart; 16-bit floats as integers
 """

@@ -57,12 +57,12 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     geometry, numerics = call.geometry, call.numerics
     source = window.pad_fine(blocks.movable(fine), geometry)
     weights = kernel.reshape(-1, kernel.shape[-1])
+    along, size = _choose_block(call.problem)
 
     def product(start: Index) -> Array:
         windows = _write_windows(source, geometry, along, start, size, source.ndim - 1)
         return dots.contract_channels(blocks.as_floats(windows, fine.dtype), weights, numerics)
 
-    along, size = _choose_block(call.problem)
     total = geometry.axes[along].coarse
     return blocks.concatenate_blocks(product, size, total, 1 + along, fine, kernel)
 
@@ -94,7 +94,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 
     shape = (math.prod(a.kernel for a in geometry.axes) * channels, coarse.shape[data.channel])
     sums = math.prod(shape) * numerics.sums.itemsize
-    sums = sums if fine.dtype.itemsize > 2 else MAX_WINDOWS_BYTES
+    sums = sums if fine.dtype.itemsize > 2 else MAX_WINDOWS_BYTES  # the largest blocks
     along, size = _choose_block(call.problem, sums)
     total = geometry.axes[along].coarse
     count, left = divmod(total, size)

@@ -6,8 +6,9 @@ tensor with the reversed kernel: one flip.
 With zeros between the coarse pixels, a larger stride is a stride of 1 as well, with many products
 by zero. Without the zeros, each residue of p + pad modulo the stride meets only some of the taps.
 Residues that meet equally many taps, at the same coarse pixels, are of one kind: one contraction of
-stride 1 computes all residues of a kind, as further fine channels. An undilated axis has two kinds,
-of k // stride taps and of one more, however large the stride. So a program has few contractions.
+stride 1, a phase, computes all residues of a kind, as further fine channels. An undilated axis has
+at most two kinds, of k // stride taps and of one more, however large the stride. So a program has
+few contractions.
 """
 
 import math
@@ -80,7 +81,7 @@ FLIP = Form(
     parts=lambda p: (_exchange_roles(p, p.geometry.axes, p.fine_channels),),
     layouts="any",
     isolated=False,
-    one_part=True,
+    is_its_part=True,
 )
 
 
@@ -105,7 +106,7 @@ SPREAD = Form(
     cannot=lambda p: not p.strided,
     parts=spread_problem,
     layouts="any",
-    one_part=True,
+    is_its_part=True,
 )
 
 

@@ -25,8 +25,8 @@ PRIMITIVE = Primitive("conv_general_dilated")
 
 # Eager evaluation may use lax's primitive: compiling a program does not evaluate this one.
 PRIMITIVE.def_impl(lax.conv_general_dilated_p.bind)
-# lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
 PRIMITIVE.def_abstract_eval(partial(infer_result_aval, lax.conv_general_dilated_p))
+# lax's rule for all platforms serves: rules of single platforms differ in complex numbers alone.
 mlir.register_lowering(PRIMITIVE, find_lowering_rule(lax.conv_general_dilated_p, None))
 
 
@@ -41,7 +41,7 @@ def convolve(
     feature_group_count: int = 1,
     batch_group_count: int = 1,
 ) -> Array:
-    """Convolve a fine tensor with a kernel, along these axes, as lax does.
+    """Convolve `lhs` with `rhs` along these axes, as lax does.
 
     An axis that is cropped, and padded at its end, is cropped before: in one convolution that does
     both, XLA:CPU reads beyond the data, and computes with other memory (openxla/xla#48713). So is

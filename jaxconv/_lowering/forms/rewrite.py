@@ -35,7 +35,7 @@ REPEAT = Form(
     parts=split_multiplier,
     layouts="any kernel",
     isolated=False,
-    one_part=True,
+    is_its_part=True,
     contender=True,
 )
 
@@ -115,5 +115,5 @@ WIDEN = Form(
     layouts="any",
     eight_bits=True,
     isolated=False,
-    one_part=True,
+    is_its_part=True,
 )

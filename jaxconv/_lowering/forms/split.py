@@ -1,7 +1,7 @@
 """A contraction as several smaller contractions: by group, block, piece of the kernel, or tap.
 
-Data is channels-last. Parts that share a result are summed; other parts are concatenated, or stand
-side by side.
+Data is channels-last, except by block. Parts that share a result are summed; other parts are
+concatenated, or stand side by side.
 """
 
 import math
