@@ -83,7 +83,8 @@ def indent(text: str) -> str:
 #: Coarse pixels along an axis, by rank.
 MAX_EXTENTS = (0, 40, 12, 6)
 
-#: Sizes at which oneDNN's bfloat16 code for AMX is wrong; `onednn.py` says why, and avoids it.
+#: Sizes at which oneDNN's bfloat16 code is wrong, most of them with AMX alone; `onednn.py` says
+#: why, and avoids it.
 STRIDED = {
     "stride (3, 1), kernel (1, 3)": ((67, 4), (1, 3), (3, 1), (1, 1), (0, 1), (0, 1)),
     "stride 2, kernel (1, 3)": ((67, 31), (1, 3), (2, 2), (1, 1), (0, 1), (0, 1)),
@@ -91,8 +92,16 @@ STRIDED = {
     "stride 3, kernel 2x2, dilation 3": ((67, 31), (2, 2), (3, 3), (3, 3), (0, 0), (0, 0)),
     "stride 3, 3-D, width 1": ((12, 14, 4), (3,) * 3, (3,) * 3, (1,) * 3, (0,) * 3, (0,) * 3),
 }
+FOLDED = {
+    "one window, 16 channels": Layer(
+        (2, 4), (2, 4), (1, 1), (1, 1), (0, 0), (0, 0), (16, 48), batch=64,
+    ),
+    "stride 4, kernel 4x4, 16 channels": Layer(
+        (8, 8), (4, 4), (4, 4), (1, 1), (0, 0), (0, 0), (16, 48), batch=16,
+    ),
+}  # fmt: skip
 
-#: Sizes at which that code lets a NaN leak into sums over other windows. Windows tile the data.
+#: Sizes at which code for AMX lets a NaN leak into sums over other windows. Windows tile the data.
 LEAKING = {
     "NaN, one tap, 40 channels": Layer(
         (9, 8), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (120, 144), groups=3,
@@ -103,6 +112,7 @@ LEAKING = {
 }  # fmt: skip
 
 NAMED = {name: Case("convolution", Layer(*s, (32, 48)), "bf16") for name, s in STRIDED.items()}
+NAMED |= {name: Case("convolution", layer, "bf16") for name, layer in FOLDED.items()}
 NAMED |= {
     name: Case("convolution", layer, "bf16", nan_windows=True) for name, layer in LEAKING.items()
 }
@@ -160,7 +170,7 @@ def draw_layer(rng: random.Random) -> Layer:
     """Draw a layer that is valid for all six operations."""
     rank = rng.choice((1, 2, 2, 3))
     groups = rng.choice((1, 1, 2, 3, 8, 16))
-    inner, outer = (groups * rng.choice((1, 1, 2, 3, 4, 8, 13)) for _ in "io")
+    inner, outer = (groups * rng.choice((1, 1, 2, 3, 4, 8, 13, 16)) for _ in "io")
     sizes = zip(*(_axis(rng, MAX_EXTENTS[rank]) for _ in range(rank)), strict=True)
     fine, kernel, strides, dilations, begin, end = sizes
     batch = rng.choice((1, 2, 2, 3))

@@ -22,6 +22,8 @@ from tests.support.forms import integers
 from tests.support.oracle import round_to
 from tests.support.plugin import HERE, prints
 
+BF16 = ml_dtypes.bfloat16
+
 
 @HERE
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -120,13 +122,25 @@ def test_only_vector_code_runs(seed, count, held_to):
 
 
 @HERE
+def test_a_single_window_is_exact():
+    """As many taps as strides: oneDNN would fold the steps into the channels, and pad these."""
+    sizes = [(k, c) for k in (2, 4, 6, 8, 16) for c in range(2, 34, 2)]
+    of = partial(jaxconv.convolution, preferred_element_type=np.float32)
+    given = [(integers((3, k, c), 1, BF16), integers((k, c, 16), 2, BF16)) for k, c in sizes]
+    with jaxconv.forced("onednn"):
+        found = jax.jit(lambda given: [of(*x) for x in given])(given)
+    for size, (src, weights), one in zip(sizes, given, found, strict=True):
+        exact = np.einsum("nkc,kco->no", src.astype(float), weights.astype(float))
+        np.testing.assert_array_equal(one[:, 0], exact, str(size))
+
+
+@HERE
 def test_eight_threads_neither_wait_forever_nor_differ():
     """Independent branches, a loop and a gradient; a hang runs into the time limit."""
     code = "from jaxconv._checks import qualify as q; q.THREADS_SECONDS = 4; q.stress()"
     assert int(prints(code)[0]) >= 8
 
 
-BF16 = ml_dtypes.bfloat16
 DTYPES = (np.float32, BF16, np.float16)
 #: name -> op, src and weights shapes, attributes; and what the call adds: a residual,
 #: no more than a bias, or nothing.

@@ -95,19 +95,21 @@ def _fails_with_amx(kernel: Array, geometry: Geometry) -> bool:
     - A stride above the number of taps, dilated or not: sums overwrite data that is yet to be read
       (uxlfoundation/oneDNN#5494). This item may go when all tested releases of jaxlib carry 3.13.
     - A strided axis, the last one, with a single result (pytorch/pytorch#169688, of 3-D, open).
+    - Folded steps of several results (see `convolve`). It follows from oneDNN's source.
     - Products whose rows do not fill tiles: a tile goes on with the next row, of another pixel,
       image or group, times zero. A NaN there leaks (uxlfoundation/oneDNN#5717, fixed after
       3.13.1). Kernels of one tap are such products, and single results, which oneDNN computes as
       an inner product. Kernels of several taps leak for a few channel counts, too, to results of
       the neighbouring pixel. They are left as they are: `docs/versions.md` lists them.
     """
-    axes, taps = geometry.axes, math.prod(a.kernel for a in geometry.axes)
-    row = taps * kernel.shape[geometry.kernel.fine]
+    axes, last, channels = geometry.axes, geometry.axes[-1], kernel.shape[geometry.kernel.fine]
+    taps, steps = math.prod(a.kernel for a in axes), math.gcd(last.fine, last.kernel, last.stride)
     products = taps == 1 or all(a.coarse == 1 for a in axes)
     return (
         any(a.stride > a.kernel for a in axes)
-        or (axes[-1].coarse == 1 < axes[-1].stride)
-        or (products and row % TILE_ROW_ELEMENTS > 0)
+        or (last.coarse == 1 < last.stride)
+        or (geometry.groups == 1 and channels < TILE_ROW_ELEMENTS < channels * steps)
+        or (products and channels * taps % TILE_ROW_ELEMENTS > 0)
     )
 
 
@@ -151,7 +153,9 @@ def convolve(
         "size": [a.kernel for a in axes],
         "pad_left": [a.pad_low for a in axes],
         "pad_right": [max(a.pad_high, 0) for a in axes],  # an end that is cropped is not read
-        "strides": [a.stride for a in axes],
+        # Where it can, oneDNN folds steps over the last axis into the channels. For one result, it
+        # then pads these to rows of 32, but not the weights: in bfloat16, the sums are wrong.
+        "strides": [a.stride if a.coarse > 1 else 1 for a in axes],
         "window_dilations": [a.dilation for a in axes],
     }
     config: dict[str, Any] = {
