@@ -81,15 +81,10 @@ def test_what_is_not_the_result_is_refused_however_many_terms(dtype, platform, o
         part = right.copy()
         part[-1, -1] = 0
         results = {
-            "right": right,
-            "zeros": np.zeros_like(right),
-            "rolled": np.roll(right, 1, -1),
-            "flipped": right[:, ::-1],
-            "two swapped": swapped,
-            "a row of zeros": part,
-            "negative": -right,
-            "a third less": right / 1.5,
-        }
+            "right": right, "zeros": np.zeros_like(right), "rolled": np.roll(right, 1, -1),
+            "flipped": right[:, ::-1], "two swapped": swapped, "a row of zeros": part,
+            "negative": -right, "a third less": right / 1.5,
+        }  # fmt: skip
         notes = {
             name: verdicts.verdict(exact, result, terms, dtype, platform, of)
             for name, result in results.items()

@@ -66,14 +66,12 @@ def test_layouts_with_a_name_are_not_copied(images, weights):
 @pytest.mark.parametrize(
     ("names", "copies"),
     [
-        (("HWCN", "HWIO", "NHWC"), 1),
-        (("NCHW", "OIHW", "NHWC"), 1),
-        (("NHWC", "OHWI", "NCHW"), 1),
-        (("NCHW", "IHOW", "CWHN"), 1),
-        (("NHWC", "WHIO", "NHWC"), 0),  # the kernel has its axes in any order
+        (("HWCN", "HWIO", "NHWC"), 1), (("NCHW", "OIHW", "NHWC"), 1),
+        (("NHWC", "OHWI", "NCHW"), 1), (("NCHW", "IHOW", "CWHN"), 1),
         (("CHNW", "HOIW", "WHCN"), 1),
+        (("NHWC", "WHIO", "NHWC"), 0),  # the kernel has its axes in any order
     ],
-)
+)  # fmt: skip
 def test_data_in_the_layout_of_the_result_are_not_transposed(names, copies):
     extents = {"N": 2, "C": 4, "H": 6, "W": 5}, {"O": 6, "I": 4, "H": 3, "W": 2}
     lhs, rhs = ([s[c] for c in n] for s, n in zip(extents, names, strict=False))

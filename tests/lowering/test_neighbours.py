@@ -22,11 +22,9 @@ POINTWISE = replace(DENSE, kernel=(1, 1), dilations=(1, 1))
 
 #: What a program has of each form, by XLA's names.
 MADE_OF = {
-    "multiply-adds": {"slice", "multiply", "add"},
-    "im2col": {"slice", "concatenate", "dot"},
-    "by group": {"transpose", "add"},
-    "dot": {"slice", "dot"},
-}
+    "multiply-adds": {"slice", "multiply", "add"}, "im2col": {"slice", "concatenate", "dot"},
+    "by group": {"transpose", "add"}, "dot": {"slice", "dot"},
+}  # fmt: skip
 
 
 def program(form, way, op):

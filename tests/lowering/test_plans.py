@@ -124,14 +124,12 @@ def test_forms(given):
 @pytest.mark.parametrize(
     ("features", "held_to", "dtype", "form"),
     [
-        (set(), "", np.float32, "dot"),
-        ({"avx512f"}, "", np.float32, "onednn"),
-        ({"avx512f"}, "AVX2", np.float32, "dot"),
-        ({"avx512f"}, "", BFLOAT16, "onednn"),
+        (set(), "", np.float32, "dot"), ({"avx512f"}, "", np.float32, "onednn"),
+        ({"avx512f"}, "AVX2", np.float32, "dot"), ({"avx512f"}, "", BFLOAT16, "onednn"),
         ({"avx512f", "amx_bf16"}, "", np.float32, "onednn"),
         ({"avx512f", "amx_bf16"}, "", BFLOAT16, "dot"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("slot", ["coarse", "fine"])
 def test_one_tap_is_a_dot_unless_onednn_has_wider_vectors(
     features, held_to, dtype, form, slot, patched

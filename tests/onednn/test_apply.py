@@ -25,12 +25,9 @@ from tests.support.kinds import (
 )
 
 OLDER_INPUTS = {
-    "src": ["input_forward", "input"],
-    "diff_dst": ["output_delta"],
-    "weights": ["filter"],
-    "weights_shape": ["filter_shape"],
-    "dst_shape": ["output_shape"],
-}
+    "src": ["input_forward", "input"], "diff_dst": ["output_delta"], "weights": ["filter"],
+    "weights_shape": ["filter_shape"], "dst_shape": ["output_shape"],
+}  # fmt: skip
 TRANSPOSED_TODAY = ("ConvTranspose", "ConvTransposeBackwardData", "ConvTransposeBackwardWeights")
 every_shape = pytest.mark.parametrize(
     ("kind", "shape"),

@@ -25,13 +25,11 @@ def test_each_operation(kind):
 @pytest.mark.parametrize(
     ("kind", "per_channel", "dtype"),
     [
-        ("Convolution", False, "f32"),
-        ("Convolution", True, "f32"),
-        ("ConvTranspose", False, "f32"),
-        ("ConvTranspose", True, "f32"),
+        ("Convolution", False, "f32"), ("Convolution", True, "f32"),
+        ("ConvTranspose", False, "f32"), ("ConvTranspose", True, "f32"),
         ("Convolution", True, "bf16"),
     ],
-)
+)  # fmt: skip
 def test_int8(kind, per_channel, dtype):
     """u8 and s8 to u8: exact, as scales are powers of two and sums stay below 2**24.
 

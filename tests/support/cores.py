@@ -25,12 +25,9 @@ from tests.support.programs import loops
 
 #: Layouts, type and form of one layer after another.
 WAYS = (
-    ("NXC", "float32", None),
-    ("NCX", "float32", None),
-    ("NXC", "float32", "portable"),
-    ("NXC", "bfloat16", None),
-    ("NXC", "bfloat16", "portable"),
-)
+    ("NXC", "float32", None), ("NCX", "float32", None), ("NXC", "float32", "portable"),
+    ("NXC", "bfloat16", None), ("NXC", "bfloat16", "portable"),
+)  # fmt: skip
 
 #: XLA:CPU asks by this function how many threads to have, and splits loops for as many.
 SOURCE = """

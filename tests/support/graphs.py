@@ -15,15 +15,8 @@ from tests.support.forms import GROUPED, ROLES
 def tensor(number, *shape, dtype="f32", **more):
     """A logical tensor as a dump has it; its strides say channels last, and count for nothing."""
     last = np.argsort(np.argsort([0, *range(2, len(shape)), 1][: len(shape)]))
-    return {
-        "id": number,
-        "dtype": dtype,
-        "shape": list(shape),
-        "stride": last.tolist(),
-        "layout_type": "strided",
-        "property_type": "undef",
-        **more,
-    }
+    layout = {"stride": last.tolist(), "layout_type": "strided", "property_type": "undef"}
+    return {"id": number, "dtype": dtype, "shape": list(shape), **layout, **more}
 
 
 def wrapped(value):
@@ -36,14 +29,8 @@ def wrapped(value):
 
 def node(number, kind, inputs, output, **attributes):
     attrs = {name: wrapped(value) for name, value in attributes.items()}
-    return {
-        "id": number,
-        "name": f"{kind.upper()}_{number}",
-        "kind": kind,
-        "attrs": attrs,
-        "inputs": inputs,
-        "outputs": [output],
-    }
+    named = {"id": number, "name": f"{kind.upper()}_{number}", "kind": kind}
+    return {**named, "attrs": attrs, "inputs": inputs, "outputs": [output]}
 
 
 def graph(*nodes, **more):

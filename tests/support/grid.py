@@ -86,13 +86,10 @@ def factors(op):
     """The values of each factor that concern an operation."""
     transposed = op.startswith("conv_transpose")
     values = {
-        "rank": ("1", "2", "3"),
-        "data_format": ("NXC", "NCX"),
-        "weights_format": ("OIX", "XIO", "IOX", "XOI"),
-        "auto_pad": tuple(SPELLINGS),
-        "spelling": ("int", "tuple", "list"),
-        "batch": ("1", "2", "3"),
-    }
+        "rank": ("1", "2", "3"), "data_format": ("NXC", "NCX"),
+        "weights_format": ("OIX", "XIO", "IOX", "XOI"), "auto_pad": tuple(SPELLINGS),
+        "spelling": ("int", "tuple", "list"), "batch": ("1", "2", "3"),
+    }  # fmt: skip
     if transposed:  # in these the weights of several groups have two readings
         values["reading"] = ("all src channels", "all dst channels")
     if transposed or op == "convolution_backward_data":

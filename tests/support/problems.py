@@ -66,7 +66,7 @@ WITNESSES = {
     "kernel: one-dot": example("kernel", (28, 28), (64, 512), 1),
     "kernel: onednn-weights": example("kernel", (28, 28), (16, 32)),
     "kernel: narrow-coarse": example("kernel", (28, 28), (64, 2)),
-    "kernel: grouped-sharded": example("kernel", (9, 9), (9, 9), groups=4, devices=4, onednn=False),
+    "kernel: dots-sharded": example("kernel", (9, 9), (9, 9), groups=4, devices=4, onednn=False),
     "kernel: few-terms": example("kernel", (28, 28), (1, 1), groups=32),
     "kernel: many-taps": example("kernel", (28, 28), (2, 2), 11, groups=32, onednn=False),
     "kernel: wide-groups": example("kernel", (28, 28), (64, 64), groups=4, stride=2),
@@ -78,7 +78,7 @@ WITNESSES = {
     "fine: one-tap-channels-first": example("fine", (28, 28), (64, 64), 1, first=True),
     "coarse: sharded": example("coarse", (28, 28), (16, 32), devices=4, onednn=False),
     "fine: sharded": example("fine", (56, 56), (16, 32), stride=2, devices=4, onednn=False),
-    "kernel: sharded": example("kernel", (28, 28), (4, 8), devices=4, onednn=False),
+    "kernel: sharded": example("kernel", (28, 28), (4, 8), 17, devices=4, onednn=False),
     "coarse: tap-by-tap": example("coarse", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),
     "kernel: tap-by-tap": example("kernel", (2, 2, 2), (4, 4), 2, stride=50, dilation=50, pad=50),
 }  # fmt: skip

@@ -73,11 +73,9 @@ def draw_call(rng, *, name=None, mode=None):
         return [*alike, ints][rng.integers(len(alike) + 1)]
 
     arguments = {
-        "stride": spelled(form.strides),
-        "padding": padding or spelled(form.pads_begin),
-        "dilation": spelled(form.dilations),
-        "groups": form.groups,
-    }
+        "stride": spelled(form.strides), "padding": padding or spelled(form.pads_begin),
+        "dilation": spelled(form.dilations), "groups": form.groups,
+    }  # fmt: skip
     if transposed:
         arguments["output_padding"] = spelled(form.output_padding)
     defaults = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0}

@@ -76,6 +76,7 @@ def test_batch_sharded(form, name):
 
 WIDE = {
     "dense": replace(forms.DENSE, channels=(8, 16)),
+    "windows that tile": forms.Form((8, 8), (2, 2), (2, 2), (1, 1), (0, 0), (0, 0), (8, 16)),
     "grouped": replace(forms.GROUPED, channels=(16, 32), groups=8),
 }
 
@@ -181,6 +182,15 @@ def test_spatially_sharded(form, name):
         # else a weights gradient may gather: long rows added up piecewise, or many taps
         assert set(collectives(text)) <= {"collective-permute", "all-reduce"}
     forms.assert_equal(pulled, form.exact_gradients(name, a, b, t))
+
+
+def test_rows_on_a_mesh_with_another_axis():
+    """Such a weights gradient as one convolution is split wrongly by XLA."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    form, name = replace(SPATIAL, batch=8), "convolution_backward_weights"
+    a, b, _ = forms.operands(form, name)
+    found, _ = run_sharded(mesh, [P(None, "x")] * 2, form.op(name), a, b)
+    np.testing.assert_array_equal(found, form.exact(name, a, b))
 
 
 COLUMNS = {name: SPATIAL_FORMS[name] for name in ("dense", "depthwise", "wide groups")}

@@ -117,13 +117,12 @@ ALL_OTHERS = Line("all-others", convolution.FORM, wherever_it_can, "one convolut
 
 
 #: Why lines decide that stand in two tables, each with a condition of its own.
-GATHERS = "a grouped convolution would gather the batch of all devices (openxla/xla#47945)"
 FEW_TERMS = "few channels: multiply-adds in one fused loop"
 MANY_TAPS = "grouped, and too many taps for one program: a loop over pieces of the kernel"
 ALONE = "one contraction for each group is twice as fast as one for all"
 DOTS_WIN = "dots are several times faster than XLA's convolution here"
 
 
-def grouped_over_devices(p: Problem) -> bool:
-    """Whether XLA splits a grouped contraction over devices, and dots of each tap may take it."""
-    return p.partitioned and not p.dense and p.taps <= split.MAX_PARTS
+def over_devices(p: Problem) -> bool:
+    """Whether XLA splits a contraction over devices, and dots of each tap may take it."""
+    return p.partitioned and p.taps <= split.MAX_PARTS

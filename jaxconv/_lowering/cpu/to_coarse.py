@@ -47,7 +47,7 @@ def _one_dot(p: Problem) -> bool:
 
     Other windows the form cannot compute.
     """
-    if not p.dense:
+    if not p.dense or (p.partitioned and not p.pointwise):  # channels may be split, too
         return False
     if not (onednn.may_call(p) and _pays_for_onednn(p)):
         return True
@@ -128,7 +128,7 @@ def _dots_only(p: Problem) -> bool:
 
     At stride 1, dots exchange halos; multiply-adds would gather rows that are split over devices.
     """
-    return common.grouped_over_devices(p) and (not p.strided or not _few_terms(p))
+    return not p.dense and common.over_devices(p) and (not p.strided or not _few_terms(p))
 
 
 def _many_taps(p: Problem) -> bool:
@@ -194,7 +194,12 @@ TABLE: Table = (
     ),
     Line("onednn", onednn.FORM, _pays_for_onednn, "oneDNN, which jaxlib carries"),
     # Without oneDNN, or for what it cannot compute.
-    Line("grouped-sharded", dots.BY_TAP, _dots_only, common.GATHERS),
+    Line(
+        "grouped-sharded",
+        dots.BY_TAP,
+        _dots_only,
+        "a grouped convolution would gather the batch of all devices (openxla/xla#47945)",
+    ),
     Line("few-terms", multiply_adds.FORM, _few_terms, common.FEW_TERMS),
     Line("many-taps", split.PIECES, _many_taps, common.MANY_TAPS),
     Line("wide-groups", split.GROUPS, common.wide_groups, common.ALONE),

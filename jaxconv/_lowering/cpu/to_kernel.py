@@ -146,12 +146,12 @@ def _pays_for_onednn(p: Problem) -> bool:
 def _one_dot(p: Problem) -> bool:
     """Whether there is one tap, of one group or of groups of few pairs.
 
-    Or one group, in a program that XLA splits over devices, or of windows that tile. Of many
-    channels that come last, im2col lays out windows faster.
+    Or one group of windows that tile, on one device: channels may be split, too. Of many channels
+    that come last, im2col lays out windows faster.
     """
     if p.dense:
         few = p.channels_first or p.fine_channels <= common.MAX_STEM_CHANNELS
-        return p.pointwise or p.partitioned or (p.tiles and few)
+        return p.pointwise or (p.tiles and few and not p.partitioned)
     return p.pointwise and not p.partitioned and _few_pairs(p) and p.fine_channels > 1
 
 
@@ -165,7 +165,7 @@ def _narrow_coarse(p: Problem) -> bool:
 
 def _dots_only(p: Problem) -> bool:
     """Whether a contraction that XLA splits over devices is too much for multiply-adds."""
-    return common.grouped_over_devices(p) and not _few_terms(p)
+    return common.over_devices(p) and not _few_terms(p)
 
 
 def _many_taps(p: Problem) -> bool:
@@ -252,7 +252,12 @@ TABLE: Table = (
         _narrow_coarse,
         "a weights gradient copies one tensor for each tap: here, the one that costs less",
     ),
-    Line("grouped-sharded", dots.BY_TAP, _dots_only, common.GATHERS),
+    Line(
+        "dots-sharded",
+        dots.BY_TAP,
+        _dots_only,
+        "split over devices: XLA splits convolutions wrongly, or gathers the batch of groups",
+    ),
     Line("few-terms", multiply_adds.FORM, _few_terms, common.FEW_TERMS),
     Line("many-taps", split.PIECES, _many_taps, common.MANY_TAPS),
     Line("wide-groups", split.GROUPS, _groups_alone, common.ALONE),

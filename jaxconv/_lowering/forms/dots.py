@@ -21,8 +21,8 @@ from jaxconv._lowering.forms.blocks import as_floats, as_integers, find_divisor,
 from jaxconv._lowering.problem import Call, Form, Numerics
 
 # One dot, of kernels of one tap, and of windows that tile the fine tensor. Data is channels-last.
-# Only taps and channels are merged, which nobody shards, so a sharded batch stays sharded. Groups
-# are the batch of the dot.
+# Only taps and channels are merged: a batch that is split over devices stays split, and channels
+# would be gathered. Groups are the batch of the dot.
 
 
 @map_groups()

@@ -135,7 +135,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 FORM = Form(
     "reference",
     {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
-    any_sizes=True,
+    any_sizes=True,  # XLA splits some convolutions wrongly whose padding stands apart
     layouts="any",
     eight_bits=True,
     isolated=False,
