@@ -101,6 +101,9 @@ FOLDED = {
     ),
 }  # fmt: skip
 
+#: Sizes at which oneDNN takes its fallback, unless they are padded before.
+FALLBACK = Layer((5,), (5,), (1,), (4,), (16,), (16,), (32, 32), groups=2, batch=16)
+
 #: Sizes at which code for AMX lets a NaN leak into sums over other windows. Windows tile the data.
 LEAKING = {
     "NaN, one tap, 40 channels": Layer(
@@ -113,6 +116,7 @@ LEAKING = {
 
 NAMED = {name: Case("convolution", Layer(*s, (32, 48)), "bf16") for name, s in STRIDED.items()}
 NAMED |= {name: Case("convolution", layer, "bf16") for name, layer in FOLDED.items()}
+NAMED["wide padding, groups"] = Case("convolution", FALLBACK, "bf16")
 NAMED |= {
     name: Case("convolution", layer, "bf16", nan_windows=True) for name, layer in LEAKING.items()
 }

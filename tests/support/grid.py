@@ -160,12 +160,9 @@ def build(op, index, row, rng):
     return Case(
         name=f"{op}-{index:02d}-{row['rank']}d-{row['data_format']}-{row['weights_format']}"
         f"-g{form.groups}-{row['auto_pad']}",
-        op=op,
-        form=form,
-        attributes=spell(op, row, numbers, rng),
-        given_shape=row.get("given_shape") or None,
-        bias=bool(row.get("bias")),
-    )
+        op=op, form=form, attributes=spell(op, row, numbers, rng),
+        given_shape=row.get("given_shape") or None, bias=bool(row.get("bias")),
+    )  # fmt: skip
 
 
 def draw_form(row, rng):

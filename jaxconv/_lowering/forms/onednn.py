@@ -222,6 +222,11 @@ def _convolve_and_finish(fine: Array, kernel: Array, call: Call) -> Array:
     return rest.apply(out, extras[len(fused) :], geometry.data.channel, dtype)
 
 
+#: Padding along the last axis, also at most as much as there are results, with which oneDNN has
+#: vector code for groups in bfloat16, however many channels they have.
+MAX_GROUPED_PADDING = 6
+
+
 def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     """Call oneDNN once; pad before the call where oneDNN would choose its fallback."""
     geometry, layout, depthwise = call.geometry, call.geometry.kernel, call.problem.depthwise
@@ -233,10 +238,12 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
         extras = tuple(lax.expand_dims(x, (1,)) if x.ndim > 1 else x for x in call.extras)
         out = to_coarse(fine, kernel, replace(call.of(plane), extras=extras))
         return lax.squeeze(out, (1,))
-    axes = geometry.axes
+    axes, last = geometry.axes, geometry.axes[-1]
     deep = any(max(a.pad_low, a.pad_high) >= a.extent for a in axes)
     flat = any(a.kernel == 1 for a in axes)
-    if deep or (depthwise and (flat or any(a.dilation > 1 for a in axes))):
+    grouped = geometry.groups > 1 and not depthwise and fine.dtype == jnp.bfloat16
+    wide = max(last.pad_low, last.pad_high) > min(MAX_GROUPED_PADDING, last.coarse)
+    if deep or (grouped and wide) or (depthwise and (flat or any(a.dilation > 1 for a in axes))):
         fine, geometry = window.pad_fine(fine, geometry), geometry.padded()
     return _convolve_and_finish(fine, kernel, call.of(geometry))
 
