@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from typing import Any
 
 import jax
 
@@ -83,42 +84,30 @@ def indent(text: str) -> str:
 #: Coarse pixels along an axis, by rank.
 MAX_EXTENTS = (0, 40, 12, 6)
 
-#: Sizes at which oneDNN's bfloat16 code is wrong, most of them with AMX alone; `onednn.py` says
-#: why, and avoids it.
-STRIDED = {
-    "stride (3, 1), kernel (1, 3)": ((67, 4), (1, 3), (3, 1), (1, 1), (0, 1), (0, 1)),
-    "stride 2, kernel (1, 3)": ((67, 31), (1, 3), (2, 2), (1, 1), (0, 1), (0, 1)),
-    "stride 3, kernel 2x2": ((67, 31), (2, 2), (3, 3), (1, 1), (0, 0), (0, 0)),
-    "stride 3, kernel 2x2, dilation 3": ((67, 31), (2, 2), (3, 3), (3, 3), (0, 0), (0, 0)),
-    "stride 3, 3-D, width 1": ((12, 14, 4), (3,) * 3, (3,) * 3, (1,) * 3, (0,) * 3, (0,) * 3),
+Sizes = dict[str, tuple[Any, ...]]  # the arguments of `Layer`
+
+#: Where oneDNN's bfloat16 code is wrong, mostly with AMX alone, or takes its fallback. `onednn.py`
+#: says why, and avoids it.
+FAILING: Sizes = {
+    "stride (3, 1), kernel (1, 3)": ((67, 4), (1, 3), (3, 1), (1, 1), (0, 1), (0, 1), (32, 48)),
+    "stride 2, kernel (1, 3)": ((67, 31), (1, 3), (2, 2), (1, 1), (0, 1), (0, 1), (32, 48)),
+    "stride 3, kernel 2x2": ((67, 31), (2, 2), (3, 3), (1, 1), (0, 0), (0, 0), (32, 48)),
+    "stride and dilation 3": ((67, 31), (2, 2), (3, 3), (3, 3), (0, 0), (0, 0), (32, 48)),
+    "stride 3, 3-D": ((12, 14, 4), (3,) * 3, (3,) * 3, (1,) * 3, (0,) * 3, (0,) * 3, (32, 48)),
+    "stride 4, 16 channels": ((8, 8), (4, 4), (4, 4), (1, 1), (0, 0), (0, 0), (16, 48), 1, 16),
+    "one window, 16 channels": ((2, 4), (2, 4), (1, 1), (1, 1), (0, 0), (0, 0), (16, 48), 1, 64),
+    "wide padding, groups": ((5,), (5,), (1,), (4,), (16,), (16,), (32, 32), 2, 16),
 }
-FOLDED = {
-    "one window, 16 channels": Layer(
-        (2, 4), (2, 4), (1, 1), (1, 1), (0, 0), (0, 0), (16, 48), batch=64,
-    ),
-    "stride 4, kernel 4x4, 16 channels": Layer(
-        (8, 8), (4, 4), (4, 4), (1, 1), (0, 0), (0, 0), (16, 48), batch=16,
-    ),
-}  # fmt: skip
 
-#: Sizes at which oneDNN takes its fallback, unless they are padded before.
-FALLBACK = Layer((5,), (5,), (1,), (4,), (16,), (16,), (32, 32), groups=2, batch=16)
+#: Where its code for AMX lets a NaN leak into sums over other windows. Windows tile the data.
+LEAKING: Sizes = {
+    "NaN, one tap, 40 channels": ((9, 8), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (120, 144), 3),
+    "NaN, one window": ((6, 5), (6, 5), (1, 1), (1, 1), (0, 0), (0, 0), (20, 48), 1, 40),
+}
 
-#: Sizes at which code for AMX lets a NaN leak into sums over other windows. Windows tile the data.
-LEAKING = {
-    "NaN, one tap, 40 channels": Layer(
-        (9, 8), (1, 1), (1, 1), (1, 1), (0, 0), (0, 0), (120, 144), groups=3,
-    ),
-    "NaN, one window of an image": Layer(
-        (6, 5), (6, 5), (1, 1), (1, 1), (0, 0), (0, 0), (20, 48), batch=40,
-    ),
-}  # fmt: skip
-
-NAMED = {name: Case("convolution", Layer(*s, (32, 48)), "bf16") for name, s in STRIDED.items()}
-NAMED |= {name: Case("convolution", layer, "bf16") for name, layer in FOLDED.items()}
-NAMED["wide padding, groups"] = Case("convolution", FALLBACK, "bf16")
-NAMED |= {
-    name: Case("convolution", layer, "bf16", nan_windows=True) for name, layer in LEAKING.items()
+NAMED = {
+    name: Case("convolution", Layer(*sizes), "bf16", nan_windows=name in LEAKING)
+    for name, sizes in {**FAILING, **LEAKING}.items()
 }
 
 

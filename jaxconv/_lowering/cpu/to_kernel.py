@@ -164,7 +164,10 @@ def _narrow_coarse(p: Problem) -> bool:
 
 
 def _dots_only(p: Problem) -> bool:
-    """Whether a contraction that XLA splits over devices is too much for multiply-adds."""
+    """Whether XLA splits a contraction over devices that is too much for multiply-adds.
+
+    Of one convolution, XLA computes a dense one wrongly where an axis of the mesh is not used.
+    """
     return common.over_devices(p) and not _few_terms(p)
 
 
