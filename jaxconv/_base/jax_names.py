@@ -19,7 +19,7 @@ import numpy as np
 # names no way for others to add rules. Without it only `jet` itself would be lost.
 from jax.experimental import jet as jet
 
-# Attributes of XLA's instructions, for `call_apart`. An experimental module. Instead of
+# Attributes of XLA's instructions, for `call_isolated`. An experimental module. Instead of
 # attributes, a `lax.cond` whose condition is always true, and hidden from XLA; it compiles longer.
 from jax.experimental.xla_metadata import set_xla_metadata as set_xla_metadata
 

@@ -46,15 +46,15 @@ def merge_groups(x: Array) -> Array:
     return replace_axes(x, x.ndim - 2, 2, (x.shape[-2] * x.shape[-1],))
 
 
-def transpose(x: Array, order: Sequence[int], apart: int = 1) -> Array:
-    """Transpose, with axes merged that stay neighbours, except the first `apart` axes.
+def transpose(x: Array, order: Sequence[int], kept: int = 1) -> Array:
+    """Transpose, with axes merged that stay neighbours, except the first `kept` axes.
 
-    XLA:CPU of JAX 0.12 takes up to four times as long if they are not merged. The batch stays apart
-    where XLA splits a program over devices: it would gather a spatial axis that is split.
+    XLA:CPU of JAX 0.12 takes up to four times as long if they are not merged. The batch stays as it
+    is where XLA splits a program over devices: it would gather a spatial axis that is split.
     """
     runs = [[order[0]]]
     for before, axis in pairwise(order):
-        if axis == before + 1 and before >= apart:
+        if axis == before + 1 and before >= kept:
             runs[-1].append(axis)
         else:
             runs.append([axis])

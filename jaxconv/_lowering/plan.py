@@ -23,7 +23,7 @@ from jaxconv._base.typing import DType, Precision
 from jaxconv._lowering import cpu, gpu, onednn_here, tpu
 from jaxconv._lowering.force import FORMS, PORTABLE, Forced, Measured, name_problem
 from jaxconv._lowering.forms import reference
-from jaxconv._lowering.forms.blocks import are_small, call_apart
+from jaxconv._lowering.forms.blocks import are_small, call_isolated
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Call, Form, Numerics, Problem, Tables, problem_of
 
@@ -202,7 +202,7 @@ def emit_plan(
             return _emit(plan, numerics, first, second, extras if plan.problem.finish else ())
 
     if plan.isolated and not are_small(first, second):
-        return call_apart(run, first, second)
+        return call_isolated(run, first, second)
     return run(first, second)
 
 

@@ -168,8 +168,8 @@ def _patches(p: Problem) -> bool:
     exact = all(a.pad_low == a.pad_high == 0 for a in p.geometry.axes)
     if not (exact and p.dense and p.counted) or p.pointwise or p.result == "kernel":
         return False
-    apart = p.taps >= MIN_PATCH_TAPS or not _images_together(p)
-    few = p.fine_channels <= MAX_PATCH_CHANNELS and apart
+    alone = p.taps >= MIN_PATCH_TAPS or not _images_together(p)
+    few = p.fine_channels <= MAX_PATCH_CHANNELS and alone
     if p.result == "fine":
         return few or (_few_images(p) and p.fine_channels >= LANES)
     data = (p.batch or 0) * p.fine_channels * p.dtype.itemsize * p.positions * p.taps

@@ -104,7 +104,7 @@ LOWERING = faults(
     ("_lowering/forms/blocks.py",
      ("a block is put one place too early", " compute(start), start", " compute(start), start - 1"),
      ("blocks are computed on one core, in the loop that writes the result",
-      "partial(call_apart, block) if apart else block", "block"),
+      "partial(call_isolated, block) if isolated else block", "block"),
      ("the last block begins one place too early", "size, total - size", "size, total - size - 1"),
      ("a sum over blocks forgets all but the first", "count // side, add, zeros", "1, add, zeros"),
      ("a part of a release's number decides alone", "[: len(FIRST_SLICING_RELEASE)]", "[:2]"),

@@ -107,7 +107,7 @@ SIZES = faults(
      ("oneDNN computes ReLU, which makes 0 of NaN", ' "GELU_TANH"', ' "GELU_TANH", "relu": "RELU"'),
      ("a leaky ReLU follows the rounding of its sum", " (None, *SELECTING", ' (None, "leaky_relu"'),
      ("a residual wider than the operands is rounded",
-      "apart = finish.residual and extras[-1].dtype != fine.dtype", "apart = False"),
+      "unlike = finish.residual and extras[-1].dtype != fine.dtype", "unlike = False"),
     ),
     ("_ops/operate.py",
      ("a pair of precisions does not follow its operands", "op.order_by_slot(precisions)",

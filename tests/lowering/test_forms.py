@@ -179,10 +179,7 @@ LIMITS = {
         (im2col, "MAX_WINDOWS_BYTES", 0),
         (im2col, "MAX_BLOCK_BYTES", 1 << 10),
         (im2col, "MIN_BLOCK_BYTES", 0),
-        *(
-            (im2col, f"MAX_{limit}", 1)
-            for limit in ("TAPS_AT_ONCE_WIDE", "TAPS_AT_ONCE_NARROW", "READS")
-        ),
+        *((im2col, f"MAX_{limit}", 1) for limit in ("TAPS_AT_ONCE", "SHORT_TAPS_AT_ONCE", "READS")),
     ],
     "multiply-adds, channels first": [(multiply_adds, "MAX_BLOCK_BYTES", 1 << 10)],
     "phases": [(phases, "MAX_SEPARATE_RESIDUES", 1)],
@@ -238,10 +235,10 @@ def test_16_bits_are_rounded_once(form, native, slot, dtype, patched):
         check(form, slot, problems, dtype, limit, result)
 
 
-@pytest.mark.parametrize(("apart", "axes"), [(0, 4), (1, 5)])
-def test_axes_that_stay_neighbours_are_transposed_as_one(apart, axes):
+@pytest.mark.parametrize(("kept", "axes"), [(0, 4), (1, 5)])
+def test_axes_that_stay_neighbours_are_transposed_as_one(kept, axes):
     order, x = (0, 1, 3, 2, 4, 5), np.arange(720).reshape(2, 3, 4, 5, 6, 1)
-    function = partial(transpose, order=order, apart=apart)
+    function = partial(transpose, order=order, kept=kept)
     [moved] = [e for e in jax.make_jaxpr(function)(x).eqns if e.primitive.name == "transpose"]
     assert len(moved.params["permutation"]) == axes
     np.testing.assert_array_equal(function(x), x.transpose(order))

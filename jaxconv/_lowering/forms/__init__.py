@@ -13,5 +13,5 @@ reference.py                XLA's convolution in any layout, as lax itself lower
 phases.py                   to fine as to coarse: a reversed kernel, or phases by the stride
 split.py                    by group, block, piece of the kernel, or tap
 window.py                   pads a fine tensor, and reads the pixels of a tap
-blocks.py                   loops over parts; functions apart; 16-bit floats as integers
+blocks.py                   loops over parts; isolated functions; 16-bit floats as integers
 """

@@ -55,17 +55,17 @@ def concatenate_blocks(
     total: int,
     axis: int,
     *operands: Array,
-    apart: bool = False,
+    isolated: bool = False,
 ) -> Array:
     """Concatenate blocks along an axis of `total` indices; `block(start)` gives `size` of these.
 
     The last block overlaps its neighbour if `size` does not divide `total`. Blocks read `operands`.
     XLA:CPU runs a loop that writes into a part of an array on one core, and fuses a block into such
-    a loop. If `apart`, blocks are computed before, on all cores, and the loop only copies.
+    a loop. If `isolated`, blocks are computed before, on all cores, and the loop only copies.
     """
     if size == total:
         return block(0)
-    compute = partial(call_apart, block) if apart else block
+    compute = partial(call_isolated, block) if isolated else block
     shape = jax.eval_shape(block, 0)
     extents = (*shape.shape[:axis], total, *shape.shape[axis + 1 :])
     zeros, *_ = meshes.vary_alike(jnp.zeros(extents, shape.dtype), *operands)
@@ -151,8 +151,8 @@ def unless_finite(out: Array, otherwise: Callable[[], Array]) -> Array:
     return safe
 
 
-# Functions apart. A form of several XLA operations is fast as written: operands are in memory, and
-# one loop writes the result. XLA's fusion would put the normalisation or activation before a
+# Isolated functions. A form of several XLA operations is fast as written: operands are in memory,
+# and one loop writes the result. XLA's fusion would put the normalisation or activation before a
 # convolution inside the convolution's loop, to be computed again for every tap, and the whole sum
 # inside each consumer of the sum: training steps took up to four times as long. A barrier does not
 # help: XLA:CPU keeps barriers while it rewrites algebra, and drops them before it fuses. A function
@@ -162,7 +162,7 @@ def unless_finite(out: Array, otherwise: Callable[[], Array]) -> Array:
 MIN_ELEMENTS = 1 << 12
 
 
-def call_apart(function: Callable[..., Array], *operands: Array | int) -> Array:
+def call_isolated(function: Callable[..., Array], *operands: Array | int) -> Array:
     """Call a function of one result that XLA does not inline."""
     # JAX writes the attribute at the operation that makes the value: the call.
     out: Array = set_xla_metadata(jax.jit(function)(*operands), inlineable="false")

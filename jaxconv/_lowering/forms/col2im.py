@@ -37,7 +37,7 @@ def _loop_over_images(form: Emit) -> Emit:
         def block(start: Index) -> Array:
             return form(slice_along(data, start, images, 0), kernel, call)
 
-        return concatenate_blocks(block, images, batch, 0, data, kernel, apart=True)
+        return concatenate_blocks(block, images, batch, 0, data, kernel, isolated=True)
 
     return each
 

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxconv._base.geometry import UNIT, Geometry
 from jaxconv._base.reshape import merge_groups, move_groups, split_groups
 from jaxconv._lowering.forms import reference, window
-from jaxconv._lowering.forms.blocks import call_apart
+from jaxconv._lowering.forms.blocks import call_isolated
 from jaxconv._lowering.problem import Call, Form
 
 
@@ -35,7 +35,7 @@ def to_coarse(fine: Array, kernel: Array, call: Call) -> Array:
     if fine.dtype.itemsize == 1:
         # Else XLA gives integers the caller's order of axes: up to 100 times as long.
         convolve = partial(reference.to_coarse, call=call.of(geometry).wide)
-        return call_apart(convolve, fine, kernel)
+        return call_isolated(convolve, fine, kernel)
     return reference.to_coarse(fine, kernel, call.of(geometry).wide)
 
 

@@ -35,7 +35,7 @@ MIN_CHANNELS = 8
 #: Taps that are read at once, with two axes and 16 bits or few channels, and otherwise; and taps of
 #: an axis, where neighbours are joined first. Axis by axis, few channels and 16 bits take 0.7 to
 #: 0.9 of the time. All others take 1.2 to 1.8 times as long, but a fifth of the time to compile.
-MAX_TAPS_AT_ONCE_NARROW, MAX_TAPS_AT_ONCE_WIDE, MAX_READS = 9, 64, 16
+MAX_SHORT_TAPS_AT_ONCE, MAX_TAPS_AT_ONCE, MAX_READS = 9, 64, 16
 #: Images that a symbolic batch is taken to have.
 SYMBOLIC_IMAGES = 8
 
@@ -83,7 +83,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
         return jnp.moveaxis(padded, -1, 0) if by_channel else padded  # C, N, X
 
     # Otherwise XLA would move and pad the pixels of each tap, in a loop for each tap.
-    source = blocks.call_apart(pad_and_move, fine)
+    source = blocks.call_isolated(pad_and_move, fine)
 
     def product(start: Index, size: int) -> Array:
         channel = 0 if by_channel else source.ndim - 1
@@ -112,17 +112,17 @@ def _write_windows(
     axes[along] = axis = replace(axes[along], coarse=size)
     begin = start * axis.stride
     windows = lax.dynamic_slice_in_dim(source, begin, axis.reach, axis=spatial[along])
-    narrow = source.dtype.itemsize == 2 or source.shape[channel] < MIN_CHANNELS
-    most = MAX_TAPS_AT_ONCE_NARROW if narrow and geometry.rank < 3 else MAX_TAPS_AT_ONCE_WIDE
+    short = source.dtype.itemsize == 2 or source.shape[channel] < MIN_CHANNELS
+    most = MAX_SHORT_TAPS_AT_ONCE if short and geometry.rank < 3 else MAX_TAPS_AT_ONCE
     if math.prod(a.kernel for a in axes) <= most:
         block = replace(geometry, axes=tuple(axes))
         reads = [window.read_tap(tap, windows, block) for tap in window.taps(block)]
         return jnp.concatenate(reads, channel)
     for n in reversed(range(geometry.rank)):
         join = partial(_join_taps, axis=axes[n], at=spatial[n], channel=channel)
-        # Apart, or XLA would join the taps of all axes in one loop, which is what takes long.
-        apart = n > 0 and axes[n].kernel > 1
-        windows = blocks.call_apart(join, windows) if apart else join(windows)
+        # Or XLA would join the taps of all axes in one loop, which is what takes long.
+        isolate = n > 0 and axes[n].kernel > 1
+        windows = blocks.call_isolated(join, windows) if isolate else join(windows)
     return windows
 
 
@@ -135,7 +135,8 @@ def _join_taps(source: Array, *, axis: Axis, at: int, channel: int) -> Array:
     runs, left = divmod(axis.kernel, step)
     shift = step * axis.dilation // axis.stride
     starts = replace(axis, kernel=step, coarse=axis.coarse + (runs - 1) * shift)
-    neighbours = blocks.call_apart(partial(_join_taps, axis=starts, at=at, channel=channel), source)
+    join = partial(_join_taps, axis=starts, at=at, channel=channel)
+    neighbours = blocks.call_isolated(join, source)
     joined = replace(axis, stride=1, dilation=shift)
     reads = [
         *_read_taps(neighbours, joined, 0, runs, at),

@@ -60,7 +60,7 @@ def _lay_out(kernel: Array, dtype: DType) -> Array:
     XLA would leave the caller's weights where they lie, and the loop would read them one by one,
     which takes 2 to 6 times as long. As integers: XLA drops a function that does nothing (0.12).
     """
-    return blocks.call_apart(
+    return blocks.call_isolated(
         lambda x: blocks.as_floats(x, kernel.dtype).astype(dtype), blocks.as_integers(kernel)
     )
 

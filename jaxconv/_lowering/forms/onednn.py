@@ -210,14 +210,14 @@ def _convolve_and_finish(fine: Array, kernel: Array, call: Call) -> Array:
     if finish is None:
         return convolve(fine, kernel, geometry, dtype)
     native = fine.dtype == jnp.bfloat16 == dtype and _takes_operands(fine.dtype, kernel, geometry)
-    apart = finish.residual and extras[-1].dtype != fine.dtype
-    rest = replace(finish, bias=False, residual=apart)
-    fused = ["BIAS"] * finish.bias + ["BINARY_ADD"] * (finish.residual and not apart)
+    unlike = finish.residual and extras[-1].dtype != fine.dtype
+    rest = replace(finish, bias=False, residual=unlike)
+    fused = ["BIAS"] * finish.bias + ["BINARY_ADD"] * (finish.residual and not unlike)
     added = extras[: len(fused)]
     name = finish.activation and finish.activation.name
     if native and name in FUSED:
         return convolve(fine, kernel, geometry, dtype, [*fused, FUSED[name]], added)
-    sums = dtype if name in (None, *SELECTING) and not apart else jnp.dtype(jnp.float32)
+    sums = dtype if name in (None, *SELECTING) and not unlike else jnp.dtype(jnp.float32)
     out = convolve(fine, kernel, geometry, sums, fused, added)
     return rest.apply(out, extras[len(fused) :], geometry.data.channel, dtype)
 

@@ -217,7 +217,7 @@ def phases(coarse: Array, kernel: Array, call: Call) -> Array:
         # from (N, a1, a2, ..., g, r1, r2, ..., i)
         behind = [at for n in range(rank) for at in (1 + n, rank + 2 + n)]
         order = (0, *behind, rank + 1, 2 * rank + 2)
-        out = transpose(out, order, apart=1 if problem.partitioned else 0)
+        out = transpose(out, order, kept=1 if problem.partitioned else 0)
         return merge_groups(out)
 
     def interleave(choice: tuple[Kind, ...]) -> Array:

@@ -131,8 +131,8 @@ def blocks_to_data(first: Array, kernel: Array, call: Call) -> Array:
         out = blocks.loop_over_groups(groups, call.part, data, kernel, geometry.groups)
         return reorder(out, inner.data.spec, geometry.data.spec)
 
-    extent, apart = first.shape[batch], call.problem.result == "coarse"
-    return blocks.concatenate_blocks(block, images, extent, batch, first, kernel, apart=apart)
+    extent, last = first.shape[batch], call.problem.result == "coarse"
+    return blocks.concatenate_blocks(block, images, extent, batch, first, kernel, isolated=last)
 
 
 BLOCKS = Form(
