@@ -147,6 +147,8 @@ LOWERING = faults(
       "channels < TILE_ROW_ELEMENTS < channels * steps", "False"),
      ("with AMX, oneDNN is given rows of bfloat16 that do not fill tiles",
       "channels * taps % TILE_ROW_ELEMENTS > 0", "channels * taps % 8 > 0"),
+     ("oneDNN is given one sum an image, whose weights it reads in another order",
+      " or _is_one_sum(problem)", ""),
      ("oneDNN steps over a single result", "a.stride if a.coarse > 1 else 1", "a.stride"),
      ("oneDNN pads groups in bfloat16 as widely as asked", "(grouped and wide) or ", ""),
     ),

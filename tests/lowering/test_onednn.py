@@ -131,6 +131,15 @@ def test_programs_that_xla_splits_are_portable_and_local_ones_are_not():
 
 
 @HERE
+def test_one_sum_an_image_is_a_dot():
+    """Newer releases of oneDNN multiply weights of many taps in a wrong order of the axes."""
+    x, w = integers((64, 6, 6, 128), 1), integers((6, 6, 128, 1), 2)
+    assert not calls(jaxconv.convolution, x, w)
+    found = jax.jit(jaxconv.convolution)(x, w)[:, 0, 0]
+    np.testing.assert_array_equal(found, x.reshape(64, -1) @ w.reshape(-1, 1))
+
+
+@HERE
 def test_a_16_bit_result_is_written_in_16_bits():
     """Where the processor computes in them: no float32 result is rounded afterwards."""
     text = jax.jit(jaxconv.convolution).lower(*types(jnp.bfloat16)).as_text()

@@ -47,10 +47,19 @@ def may_call(problem: Problem) -> bool:
     shapes = (problem.shape(slot) for slot in ("fine", "kernel", "coarse"))
     if any(math.prod(shape) >= TOO_MANY_ELEMENTS for shape in shapes):
         return False
-    if problem.result == "coarse" and problem.taps > MAX_TESTED_TAPS:
+    if problem.result == "coarse" and (problem.taps > MAX_TESTED_TAPS or _is_one_sum(problem)):
         return False
     # Of a dilated one, oneDNN takes the fallback; of others, the code of 2-D.
     return not (problem.depthwise and problem.rank > 2 and problem.dilated)
+
+
+def _is_one_sum(problem: Problem) -> bool:
+    """Whether each image is a single window with one result, which a dot computes, and faster.
+
+    In float32, oneDNN 3.11.1 to 3.13.1 multiply many taps by weights in a wrong order of the axes.
+    """
+    one = problem.positions == problem.coarse_channels == 1
+    return one and problem.dense and problem.tiles
 
 
 #: Taps that tests covered, and taps with which bfloat16 is not widened; also those along the last
