@@ -189,7 +189,8 @@ def test_named_sizes(src, weights, attributes, wide, made, processor):
         ((8, 12, 12, 64), 4, False, "bfloat16"),
         ((8, 12, 12, 64), 1, True, "float32"),
         ((7, 12, 12, 64), 1, False, "float32"),
-        ((8, 38, 38, 64), 1, False, "float32"),  # two rows of bfloat16, or 19
+        ((8, 38, 38, 64), 1, False, "bfloat16"),  # six rows, and at last two
+        ((8, 14, 140, 64), 1, False, "float32"),  # one row of bfloat16, or seven
         ((8, 2, 300, 64), 1, False, "float32"),
     ],
 )

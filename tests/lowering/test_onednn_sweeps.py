@@ -28,13 +28,14 @@ BF16 = ml_dtypes.bfloat16
 @HERE
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("dilations", [1, (1, 2)])
-@pytest.mark.parametrize(("batch", "rows"), [(1, 20), (6, 15), (8, 15)])
+@pytest.mark.parametrize(("batch", "rows"), [(1, 20), (5, 16), (6, 15), (8, 15)])
 def test_a_weights_gradient_reads_bands_and_blocks(batch, rows, dilations, dtype, patched):
-    """Bands of one image; of six, three at a time, of eight, four, which stay bfloat16; and some
-    rows of each. A NaN of the fine tensor reaches the taps that read it, and one of the coarse
-    tensor the results of its channel."""
+    """Bands of one image; of five, three and then two, of six, three at a time, of eight, four,
+    which stay bfloat16; and some rows of each, of 17 two, and then the last. A NaN of the fine
+    tensor reaches the taps that read it, and one of the coarse tensor the results of its channel.
+    """
     patched(onednn_weights, "MAX_WHOLE_BYTES", 1 << 10)
-    patched(onednn_weights, "MAX_COARSE_BYTES", 1 << 12)
+    patched(onednn_weights, "MAX_COARSE_BYTES", 1 << 13)
     patched(onednn_weights, "IMAGES", 4)
     patched(onednn_weights, "MANY_IMAGES", 4)
     rng, attributes = np.random.default_rng(4), {"strides": 2, "dilations": dilations}

@@ -12,15 +12,19 @@ and fine channels are two axes. Groups are groups of the call, each with the ima
 
 oneDNN reads its kernel once for every few results, so a core's cache should hold the kernel. So the
 sum goes over blocks of a few images, and of some rows of each. Very few images are cut into bands
-of rows, and a block has rows of each band, as images. Blocks divide evenly: zeros that filled up a
-block would be multiplied with pixels that other taps read, which may be infinite.
+of rows, and a block has rows of each band, as images. What blocks leave over has calls of its own:
+zeros that filled up a block would be multiplied with pixels that other taps read, which may be
+infinite.
 
 Blocks in 16 bits are widened, unless a block of so few taps that oneDNN multiplies bfloat16 as it
 is (`onednn.MAX_TAPS_BFLOAT16`) is large enough.
 """
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -73,7 +77,7 @@ class _Block(NamedTuple):
 
 
 def _choose_block(problem: Problem, most: int) -> _Block:
-    """Choose divisors of the batch and of the rows: at most `most` taps, or one row."""
+    """Choose some images, and some rows: at most `most` taps, or one row."""
     batch, axes = problem.batch or 1, problem.geometry.axes
     fine, coarse = problem.fine_channels, problem.coarse_channels
     first, line = axes[0], math.prod(a.coarse for a in axes[1:])
@@ -87,10 +91,24 @@ def _choose_block(problem: Problem, most: int) -> _Block:
     fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= most
     if not fits or images * rows * fine_row > MAX_FINE_BYTES or coarse > MAX_WHOLE_CHANNELS:
         small = images <= MANY_IMAGES or 2 * IMAGES * rows * row <= MAX_WHOLE_BYTES
-        images = find_divisor(images, MANY_IMAGES if small else IMAGES)
+        images = _choose_size(images, MANY_IMAGES if small else IMAGES)
     cached = min(MAX_COARSE_BYTES // (images * row), MAX_FINE_BYTES // (images * fine_row))
-    rows = find_divisor(rows, min(most // line, cached))
+    rows = _choose_size(rows, min(most // line, cached))
     return _Block(bands, images, rows, rows * line)
+
+
+def _choose_size(total: int, most: int) -> int:
+    """Choose the largest divisor; if it is small, the size of blocks of which the last has less."""
+    size = find_divisor(total, most)
+    return size if 2 * size > min(most, total) else -(-total // -(-total // max(most, 1)))
+
+
+def _cut(total: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """Where blocks begin, their size, and how many there are; then the same of what is left."""
+    count, left = divmod(total, size)
+    yield 0, size, count
+    if left:
+        yield count * size, left, 1
 
 
 def _stays_bfloat16(problem: Problem, block: _Block, widened: _Block) -> bool:
@@ -103,7 +121,8 @@ def _stays_bfloat16(problem: Problem, block: _Block, widened: _Block) -> bool:
     if not native or onednn_here.has_amx() or problem.fine_channels < MIN_FINE_CHANNELS:
         return False
     large = block.taps * MAX_WIDENED_TAPS >= widened.taps
-    return large and block.taps <= onednn.MAX_TAPS_BFLOAT16 and block.images % 2 == 0
+    even = block.images % 2 == 0 == (problem.batch or 1) * block.bands % 2
+    return large and block.taps <= onednn.MAX_TAPS_BFLOAT16 and even
 
 
 def _goes_by_plane(axes: tuple[Axis, ...]) -> bool:
@@ -125,7 +144,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     smaller = _choose_block(problem, onednn.MAX_TAPS_BFLOAT16)
     if _stays_bfloat16(problem, smaller, sizes):
         sizes, dtype = smaller, problem.dtype
-    bands, images, rows, _ = sizes
+    bands, rows = sizes.bands, sizes.rows
     for n, a in enumerate(geometry.axes):
         # oneDNN has no vector code for pads as large as its kernel, for negative pads or, of groups
         # in bfloat16, for some pads.
@@ -137,25 +156,31 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
             geometry = replace(geometry, axes=axes)
     first = geometry.axes[0]
     band = first.coarse // bands
-    # All rows are the axis itself; of some, it is padded already.
-    of_block = first if rows == first.coarse else replace(first, coarse=rows).padded()
-    geometry = replace(geometry, axes=(of_block, *geometry.axes[1:]))
-    blocks = band // rows  # of a band
 
-    def block(n: Index) -> Array:
-        image, row = (f(jnp.int32(n), jnp.int32(blocks)) for f in (lax.div, lax.rem))
+    def add_blocks(images: tuple[int, int, int], rows: tuple[int, int, int]) -> Array:
+        (first_image, of_images, _), (first_row, of_rows, blocks) = images, rows
+        # All rows are the axis itself; of some, it is padded already.
+        axis = first if of_rows == first.coarse else replace(first, coarse=of_rows).padded()
+        part = replace(geometry, axes=(axis, *geometry.axes[1:]))
 
-        def read(x: Array, stride: int, count: int) -> Array:
-            """Read some rows of each band of some images."""
-            starts = [(row * rows + b * band) * stride for b in range(bands)]
-            of_band = (images // bands, count)
-            return jnp.concatenate([_slice(x, image * images, of_band, n) for n in starts])
+        def block(n: Index) -> Array:
+            image, row = (f(jnp.int32(n), jnp.int32(blocks)) for f in (lax.div, lax.rem))
+            begin = image * of_images + first_image
 
-        data, kernel = read(fine, first.stride, of_block.fine), read(coarse, 1, rows)
-        return _call(data.astype(dtype), kernel.astype(dtype), geometry)
+            def read(x: Array, stride: int, count: int) -> Array:
+                """Read some rows of each band of some images."""
+                starts = [(row * of_rows + first_row + b * band) * stride for b in range(bands)]
+                of_band = (of_images // bands, count)
+                return jnp.concatenate([_slice(x, begin, of_band, n) for n in starts])
 
-    count = fine.shape[0] * bands // images * blocks
-    out = sum_over_blocks(block, count, fine, coarse, side_by_side=SIDE_BY_SIDE)
+            data, kernel = read(fine, first.stride, axis.fine), read(coarse, 1, of_rows)
+            return _call(data.astype(dtype), kernel.astype(dtype), part)
+
+        count = images[-1] * blocks
+        return sum_over_blocks(block, count, fine, coarse, side_by_side=SIDE_BY_SIDE)
+
+    cuts = _cut(fine.shape[0] * bands, sizes.images), _cut(band, rows)
+    out = reduce(lax.add, itertools.starmap(add_blocks, itertools.product(*cuts)))
     return out.reshape(*(a.kernel for a in geometry.axes), -1, out.shape[-1])
 
 
