@@ -117,7 +117,7 @@ MAX_SHARED_CALL_WORK = 16e6
 #: Coarse channels for each fine channel and tap of the last axis.
 MAX_COARSE_PER_ROW = 7
 
-#: Taps over a signal that are worth the call.
+#: Taps over a signal, channels first, that are worth the call.
 MIN_SIGNAL_TAPS = 8
 
 #: Images, or signals, that XLA takes as channels itself.
@@ -137,9 +137,9 @@ def _pays_for_onednn(p: Problem) -> bool:
     if large or (p.bits == 16 and onednn_here.has_amx()):
         return False
     if p.rank == 1 and p.dense:
-        several = last.kernel >= MIN_SIGNAL_TAPS and i >= common.VECTOR_CHANNELS and not p.dilated
-        few = p.pairs <= MAX_ONE_CORE_SUMS if p.strided else (p.batch or 0) < MIN_IMAGES
-        return several and few
+        several = p.channels_last or last.kernel >= MIN_SIGNAL_TAPS  # to be worth a transposition
+        if i < common.VECTOR_CHANNELS or not several:
+            return False
     return common.VECTOR_CHANNELS <= o <= MAX_COARSE_PER_ROW * i * last.kernel
 
 
