@@ -15,6 +15,7 @@ import pytest
 import jaxconv
 from jaxconv import _lowering
 from jaxconv._contract import contractions
+from jaxconv._rules.op import OPS
 from tests.support.plugin import python
 from tests.support.timing import takes_at_most
 
@@ -242,26 +243,18 @@ def test_the_types_are_those_that_are_taken(tmp_path):
     assert len(refused) == 8
 
 
-FINE, KERNEL, COARSE = (1, 4, 3, 2), (2, 1, 2, 3), (1, 3, 3, 3)
+SHAPES = {"fine": (1, 4, 3, 2), "kernel": (2, 1, 2, 3), "coarse": (1, 3, 3, 3)}
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(
-    ("op", "shapes", "rest"),
-    [
-        ("convolution", (FINE, KERNEL), ()),
-        ("convolution_backward_data", (COARSE, KERNEL), (FINE,)),
-        ("convolution_backward_weights", (FINE, COARSE), (KERNEL,)),
-        ("conv_transpose", (COARSE, KERNEL), ()),
-        ("conv_transpose_backward_data", (FINE, KERNEL), ()),
-        ("conv_transpose_backward_weights", (COARSE, FINE), (KERNEL,)),
-    ],
-)
-def test_an_eager_call_costs_little_more_than_one_of_lax(op, shapes, rest):
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+def test_an_eager_call_costs_little_more_than_one_of_lax(op):
     """Checks, sizes and dispatch of an op that was called before, on arrays of no size."""
-    function = getattr(jaxconv, op)
-    first, second, src, weights = map(jnp.ones, (*shapes, FINE, KERNEL))
-    numbers = jax.lax.conv_dimension_numbers(FINE, KERNEL, ("NHWC", "HWIO", "NHWC"))
+    function, fine, kernel = getattr(jaxconv, op.name), SHAPES["fine"], SHAPES["kernel"]
+    operands = (SHAPES[op.slot(name)] for name in op.inputs)
+    rest = [SHAPES[op.slot(op.result)]] if op.shape_argument and op.result != "dst" else []
+    first, second, src, weights = map(jnp.ones, (*operands, fine, kernel))
+    numbers = jax.lax.conv_dimension_numbers(fine, kernel, ("NHWC", "HWIO", "NHWC"))
 
     def ours():
         function(first, second, *rest)

@@ -170,7 +170,7 @@ def installed(yes: bool = True) -> AbstractContextManager[Any]:
     """A context within which :func:`install` holds on CPU, or nowhere, in this thread alone.
 
     It takes over all directions, whatever `install` was given. JAX compiles a jitted function once
-    for calls inside, and once for calls outside.
+    for calls inside, and once for calls outside. Inside of a jitted function it changes nothing.
 
     Args:
       yes: False for a context in which :func:`install` does not hold.
@@ -279,6 +279,8 @@ def _lower(
             mapped, reason = find_mapped(equation, scope, Target.of(platform, ctx))
             if mapped and not reason:
                 return _take_over(ctx, values, equation, mapped)
+        except UserWarning:  # ours, which a filter made an error
+            raise
         except Exception as error:
             asked = isinstance(FORCED.value, str)  # for a form that cannot compute this, say
             if asked or environment.read("JAXCONV_STRICT", ("0", "1")) == "1":

@@ -149,6 +149,6 @@ def _spread(pool: MaxPool, shape: Shape, cotangent: Array, chosen: Array) -> Arr
         start = pool.number([s * b for s, b in zip(strides, back, strict=True)])
         terms.append(jnp.where(window == place + start, gradient, zero))
     ends = zip(shape, pool.low, frames, strides, strict=True)
-    out = reduce(jnp.add, terms).reshape([m * s for m, s in zip(frames, strides, strict=True)])
+    out = reduce(lax.add, terms).reshape([m * s for m, s in zip(frames, strides, strict=True)])
     pads = [(-low, n + low - m * s, 0) for n, low, m, s in ends]
     return lax.pad(out, zero, pads).astype(dtype)

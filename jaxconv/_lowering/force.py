@@ -119,7 +119,8 @@ def forced(form: Forced) -> AbstractContextManager[Any]:
     `jaxconv.measure` names the forms that were faster. None returns to the tables, also within
     another such context.
 
-    Take derivatives, and call jitted functions, inside the context, which acts when JAX traces.
+    Take derivatives, and call jitted functions, inside the context, which acts when JAX traces,
+    and for lax's convolutions under `install` when JAX lowers.
 
     Args:
       form: a name, the result of `jaxconv.measure`, or None.

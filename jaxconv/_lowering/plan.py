@@ -27,7 +27,7 @@ from jaxconv._lowering.forms.blocks import are_small, call_isolated
 from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Call, Form, Numerics, Problem, Tables, problem_of
 
-#: `None` stands for every other platform; JAX takes "gpu" for CUDA and ROCm.
+#: `None` stands for every other platform; JAX takes "gpu" for CUDA, ROCm and oneAPI.
 TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}
 
 

@@ -1,7 +1,7 @@
 """TPU, and every other platform without a table: mostly one convolution in the layouts at hand.
 
-By XLA:TPU's own estimates of cycles (`python -m benchmarks.compiled`), each other line is worth at
-least 1.5 on layers that nobody tuned for. Nothing has been timed.
+By XLA:TPU's own estimates of cycles (`python -m benchmarks.compiled`), each other line is worth
+1.5 and more by the mean of layers that nobody tuned for; single ones lose. Nothing has been timed.
 """
 
 from dataclasses import replace
@@ -133,8 +133,8 @@ MIN_DOT_PIXELS = 1 << 10
 MIN_PIXELS, MAX_TAPS, MAX_RESULT_CHANNELS = 1 << 14, 9, 48
 
 #: Fine channels of a patch whose gradients a dot computes; taps that are worth the dot wherever
-#: images are; and the fine tensor that a dot then reads faster, patch by patch.
-MAX_PATCH_CHANNELS, MIN_PATCH_TAPS, MIN_DATA_BYTES = 4, 64, 2 << 20
+#: images are; pixels of few images; and the fine tensor that a dot reads faster, patch by patch.
+MAX_PATCH_CHANNELS, MIN_PATCH_TAPS, MIN_PATCH_PIXELS, MIN_DATA_BYTES = 4, 64, 64, 2 << 20
 
 
 def _few_channels(p: Problem) -> bool:
@@ -171,7 +171,8 @@ def _patches(p: Problem) -> bool:
     alone = p.taps >= MIN_PATCH_TAPS or not _images_together(p)
     few = p.fine_channels <= MAX_PATCH_CHANNELS and alone
     if p.result == "fine":
-        return few or (_few_images(p) and p.fine_channels >= LANES)
+        large = p.fine_channels >= LANES and p.positions >= MIN_PATCH_PIXELS
+        return few or (_few_images(p) and large)
     data = (p.batch or 0) * p.fine_channels * p.dtype.itemsize * p.positions * p.taps
     return few and data >= MIN_DATA_BYTES
 

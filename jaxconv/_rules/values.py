@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+from jax import Array
+from jax.core import Tracer
 
 from jaxconv._base.messages import Refusal, either, short, shown
 
@@ -79,8 +81,8 @@ def suggestion(got: object, known: Sequence[str]) -> str:
 
 def entries(value: object) -> list[Any] | None:
     """List the entries of a list, a tuple or a vector; None for any other value."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
+    if isinstance(value, np.ndarray | Array) and not isinstance(value, Tracer):
+        value = np.asarray(value).tolist()
     return list(value) if isinstance(value, list | tuple) else None
 
 
@@ -90,7 +92,7 @@ def is_int(value: Any) -> bool:
         return False
     try:
         operator.index(value)
-    except TypeError:
+    except Exception:  # a user's __index__ may raise anything
         return False
     return True
 

@@ -1,9 +1,8 @@
 """Multiplications and additions of a convolution, without products with padding; its bytes."""
 
+import itertools
 import math
 from typing import Any
-
-import numpy as np
 
 from jaxconv._base.environment import Lowered, Target
 from jaxconv._base.geometry import Axis
@@ -55,10 +54,13 @@ def _count_hits(
     """Count the pairs of a tap and a place that read an element, between zeros too."""
     if not all(isinstance(n, int) for n in (taps, places, extent, pads[0])):
         return None
-    starts = stride * np.arange(places) - pads[0]
-    reads = (starts + dilation * tap for tap in range(taps))
-    ends = spread * (extent - 1)
-    return sum(int(np.sum((r >= 0) & (r <= ends) & (r % spread == 0))) for r in reads)
+    pairs = 0  # of taps and places that are alike modulo `spread`: between these, no zeros
+    for tap, place in itertools.product(range(min(spread, taps)), range(min(spread, places))):
+        first, between = divmod(dilation * tap + stride * place - pads[0], spread)
+        if not between:
+            left = len(range(tap, taps, spread)), len(range(place, places, spread))
+            pairs += _count_pairs(Axis(extent, *left, stride, dilation, -first))
+    return pairs
 
 
 def _count_pairs(axis: Axis) -> int:

@@ -44,18 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if asked.explain:
             for node, explanation in explain_graph(graph).items():
                 print(f"\nnode {node}: {explanation}")
-    except (OSError, TypeError, ValueError) as error:
+        right = print_check(graph, inputs) if asked.check else True
+        if asked.time:
+            print_times(graph, inputs)
+    except (OSError, TypeError, ValueError, MemoryError, jax.errors.JaxRuntimeError) as error:
         print(f"FAIL: {error}", file=sys.stderr)
         return 2
-    right = print_check(graph, inputs) if asked.check else True
-    if asked.time:
-        print_times(graph, inputs)
     return 0 if right else 1
 
 
 def run(graph: Graph, inputs: Arrays) -> None:
     """Compute a graph as one program, and print its outputs."""
-    outputs = jax.jit(partial(run_graph, graph))(_to_jax(inputs))
+    # Without the wait, reading what could not be allocated ends the process.
+    outputs = jax.block_until_ready(jax.jit(partial(run_graph, graph))(_to_jax(inputs)))
     for tensor in graph.outputs:
         x = np.asarray(outputs[tensor.id]).astype(np.float64)
         told = f"from {x.min():.4g} to {x.max():.4g}, mean {x.mean():.4g}" if x.size else "empty"

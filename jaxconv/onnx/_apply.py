@@ -41,11 +41,13 @@ def apply(
       op_type: one of `OP_TYPES`.
       attributes: by name, as Python's ints, lists and strings, or the `attribute` of a
         `NodeProto`. Names, meanings and defaults are ONNX's. Where `output_shape` is given, or
-        `auto_pad` is SAME_*, a transposed convolution takes its pads from the size.
+        `auto_pad` is SAME_*, a transposed convolution takes its pads from the size. Where ONNX's
+        equation makes their total negative, it is zero, and what is missing is added at the end.
       inputs: arrays in order. An optional input may be left out or be None. The scale and the
         zero point of w are a number or one for each output channel.
       opset: the version of the operator set, from that which brought the operator to
-        `NEWEST_OPSET`. Attributes mean the same in all of these. Types are those of the newest.
+        `NEWEST_OPSET`. Attributes mean the same in all of these. Types are those of the newest,
+        and float64 for CausalConvWithState.
       precision: of floats, as the six operations take it; `jax.default_matmul_precision` by
         default.
 

@@ -17,7 +17,8 @@ of a convolution, (in, out/groups, X...) of a transposed one. So a state dict is
 Each function checks PyTorch's rules, computes by one of the six operations of :mod:`jaxconv`, and
 has derivatives of any order. An error is a ValueError or a TypeError. Four things differ from
 PyTorch: integers and complex numbers are refused, so are negative pads in every `padding_mode`, a
-result without elements is an error (except for a batch of 0), and 16-bit numbers are summed in
+result without elements is an error (except for a batch of 0, whose other arguments are checked as
+for any batch), and 16-bit numbers are summed in
 float32 and rounded once.
 """
 

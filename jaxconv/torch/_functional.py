@@ -8,7 +8,7 @@ from operator import length_hint
 from jax import Array, lax
 
 from jaxconv import conv_transpose, convolution
-from jaxconv._base.messages import Refusal, either, named, shown
+from jaxconv._base.messages import Refusal, either, named, short, shown
 from jaxconv._base.typing import Int, Ints, ShapeLike, Typed
 from jaxconv._rules import attributes as parse
 from jaxconv._rules.arguments import TensorLike, array, common_dtype
@@ -247,6 +247,9 @@ def find_output_padding(
     if not all(isinstance(n, int) for n in (*extents, *kernel)):
         got = f"shapes {input.shape} and {weight.shape}"
         raise ValueError(Refusal(name, "input", "and `weight` must have constant extents", got))
+    if not all(isinstance(n, int) for n in sizes):
+        rule = "must be constant on the spatial axes"
+        raise ValueError(Refusal(name, "output_size", rule, short(sizes)))
     least = tuple(
         s * (n - 1) - 2 * p + d * (k - 1) + 1
         for n, k, s, p, d in zip(extents, kernel, steps, pads, dilations, strict=True)

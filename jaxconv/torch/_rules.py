@@ -58,7 +58,7 @@ def read_attributes(
 def read_ints(name: str, argument: str, value: object, rank: int, least: int) -> tuple[int, ...]:
     """Parse ints of at least `least` for each axis: an int, or a sequence of one or `rank` ints."""
     if isinstance(value, tuple | list) and len(value) == 1:
-        value = value[0]
+        value = tuple(value) * rank
     return parse.axis_ints(name, argument, value, rank, least)
 
 

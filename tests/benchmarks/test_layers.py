@@ -142,12 +142,9 @@ def expected(row):
 def test_each_result_is_held_against_the_others():
     whole = expected(SMALL[0])
     results = {
-        "good/": whole,
-        "rounded/": arrays.representable(whole, "bf16"),
-        "flipped/": whole[:, ::-1],
-        "nan/": np.where(whole == whole.max(), np.nan, whole),
-        "short/": whole[1:],
-    }
+        "good/": whole, "rounded/": arrays.representable(whole, "bf16"), "flipped/": whole[:, ::-1],
+        "nan/": np.where(whole == whole.max(), np.nan, whole), "short/": whole[1:],
+    }  # fmt: skip
     names, notes = judged(job(SMALL[0], "forward"), results)
     assert names == ["good/"]
     assert "exact" in notes["flipped/"]["reason"]

@@ -14,6 +14,7 @@ import pytest
 from jax import lax
 
 import jaxconv
+from jaxconv._base import environment
 from jaxconv._base.jax_names import Primitive, find_lowering_rule, mlir, walk_equations
 from jaxconv._base.messages import shown
 from jaxconv._lax import install
@@ -231,6 +232,13 @@ def test_a_form_that_fails_raises_where_it_is_asked_to(patched):
     fail_to_kernel(raise_at_once, patched)
     with jaxconv.installed(), pytest.raises(RuntimeError, match="no such form"):
         jax.jit(jax.grad(loss, 1)).lower(X, K)
+
+
+def test_a_warning_that_is_an_error_is_no_failure_of_a_form(lenient, monkeypatch):
+    monkeypatch.setenv("JAXCONV_ONEDNN", "off")
+    environment._check.cache_clear()
+    with jaxconv.installed(), pytest.raises(UserWarning, match="JAXCONV_ONEDNN must be 0, 1"):
+        jax.jit(lambda x: loss(x, K)).lower(X)
 
 
 def test_a_form_that_is_asked_for_computes_or_raises(lenient):

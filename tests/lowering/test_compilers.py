@@ -186,13 +186,10 @@ MANY = Form((16, 8), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (32, 64), batch=8)
 STRIDED = {"fine": (32, 16), "strides": (2, 2), "pads_end": (0, 0)}
 GROUPED, DEPTHWISE = replace(MANY, groups=8), replace(MANY, channels=(32, 32), groups=32)
 EIGHT = {
-    "dense": MANY,
-    "grouped": GROUPED,
-    "depthwise": DEPTHWISE,
-    "strided": replace(MANY, **STRIDED),
+    "dense": MANY, "grouped": GROUPED, "depthwise": DEPTHWISE, "strided": replace(MANY, **STRIDED),
     "depthwise, strided": replace(DEPTHWISE, **STRIDED),
     "grouped, channels first": replace(GROUPED, formats=CHANNELS_FIRST),
-}
+}  # fmt: skip
 
 
 def both_ways(op):

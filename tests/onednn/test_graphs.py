@@ -40,15 +40,11 @@ def refused(message, *args, error=ValueError, function=onednn.run_graph):
 @pytest.mark.parametrize(
     "inputs",
     [
-        {0: X, 1: W},
-        {"1": W, "0": X},
-        {"CONVOLUTION_7.weights": W, "CONVOLUTION_7.src": X},
-        {0: X, "CONVOLUTION_7.weights": W},
-        [X, W],
-        (jax.numpy.asarray(X), W),
+        {0: X, 1: W}, {"1": W, "0": X}, {"CONVOLUTION_7.weights": W, "CONVOLUTION_7.src": X},
+        {0: X, "CONVOLUTION_7.weights": W}, [X, W], (jax.numpy.asarray(X), W),
     ],
     ids=["ids", "strings", "names", "both", "order", "tuple"],
-)
+)  # fmt: skip
 def test_inputs_by_id_by_name_and_in_order(inputs):
     found = onednn.run_graph(TWO, inputs)
     assert list(found) == [9]

@@ -45,6 +45,7 @@ def graphs():
 
 
 GRAPHS = dict(graphs())
+HUGE = graph(node(0, "Abs", [tensor(0, 1 << 50)], tensor(1, 1 << 50)))
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,9 @@ def test_16_bits_are_held_to_one_rounding(name, dtype):
     assert 0.5 < _check.find_error(*call, once) <= 1
     twice = (once.astype(np.float32) * (1 + 2 * float(jnp.finfo(dtype).eps))).astype(dtype)
     assert _check.find_error(*call, twice) > 1
+    x, y = (np.full_like(z, jnp.finfo(dtype).max) for z in (x, y))
+    [(_, *call)] = convolution_calls(graph, {0: x, 1: y})
+    assert _check.find_error(*call, np.full_like(once, np.inf)) == 0
 
 
 @pytest.fixture
@@ -151,17 +155,19 @@ def test_a_wrong_convolution_is_an_exit_code(path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "FAIL: graph: "),
-        ('{"graph": []}', "FAIL: graph: `graph` must list at least one node; got none"),
+        (b"{", "FAIL: graph: "),
+        (b"\xff{", "FAIL: graph: {path} must be JSON; "),
+        (json.dumps(HUGE).encode(), "FAIL: "),
+        (b'{"graph": []}', "FAIL: graph: `graph` must list at least one node; got none"),
         (None, "FAIL: [Errno 2] No such file or directory"),
     ],
 )
 def test_a_file_that_cannot_be_run(text, message, tmp_path, capsys):
     path = tmp_path / "graph.json"
     if text is not None:
-        path.write_text(text)
+        path.write_bytes(text)
     assert main.main([str(path)]) == 2
-    assert capsys.readouterr().err.startswith(message)
+    assert capsys.readouterr().err.startswith(message.format(path=path))
 
 
 def test_an_unknown_flag(capsys):

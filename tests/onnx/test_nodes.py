@@ -31,15 +31,13 @@ def sums_of(x, w, x_zero, w_zero, **attributes):
 
 #: Shapes that are summed in each way: XLA's convolution, a dot for each image, float32.
 LAYERS = {
-    "dense": ((2, 45, 5, 4), (4, 45, 2, 3), 1),
-    "one tap": ((3, 5, 4, 3), (2, 5, 1, 1), 1),
-    "1d": ((2, 90, 9), (3, 90, 3), 1),
-    "stem": ((2, 3, 5, 4), (4, 3, 2, 3), 1),
+    "dense": ((2, 45, 5, 4), (4, 45, 2, 3), 1), "one tap": ((3, 5, 4, 3), (2, 5, 1, 1), 1),
+    "1d": ((2, 90, 9), (3, 90, 3), 1), "stem": ((2, 3, 5, 4), (4, 3, 2, 3), 1),
     "one tap in groups": ((2, 518, 3, 2), (4, 259, 1, 1), 2),
     "groups": ((1, 4, 3, 5), (6, 2, 2, 3), 2),
     "3d depthwise": ((1, 3, 4, 3, 5), (6, 1, 2, 2, 3), 3),
     "large groups": ((1, 80, 5, 4), (4, 40, 3, 3), 2),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("types", ["uint8 int8", "int8 uint8"])

@@ -134,16 +134,13 @@ FEW = st.one_of(st.integers(1, 3), st.lists(LITTLE, min_size=1, max_size=3))
 ANYTHING = st.one_of(NUMBERS, TEXTS, SEQUENCES, OBJECTS, ARRAYS)
 #: What may be right.
 NEAR = dict.fromkeys(TENSORS, ARRAYS) | {
-    "groups": st.integers(1, 3),
-    "auto_pad": one_of(*sum(SPELLINGS.values(), ())),
+    "groups": st.integers(1, 3), "auto_pad": one_of(*sum(SPELLINGS.values(), ())),
     "data_format": one_of("NXC", "NCX", "nxc"),
     "weights_format": one_of("XIO", "OIX", "IOX", "XOI", "xio"),
     "precision": one_of(None, "high", ("highest", None)),
-    "preferred_element_type": one_of(None, F32, "float32", BF16),
-    "out_sharding": st.none(),
-    "activation": one_of(None, "relu", "relu6"),
-    "alpha": st.none(),
-}
+    "preferred_element_type": one_of(None, F32, "float32", BF16), "out_sharding": st.none(),
+    "activation": one_of(None, "relu", "relu6"), "alpha": st.none(),
+}  # fmt: skip
 
 
 @st.composite

@@ -22,12 +22,9 @@ FORMULAS = {
     "relu6": lambda x: np.clip(x, 0, 6),
     "leaky_relu": lambda x: np.where(x > 0, x, 3 * x / 8),  # does not commute with rounding
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "tanh": np.tanh,
-    "sigmoid": sigmoid,
+    "tanh": np.tanh, "sigmoid": sigmoid, "silu": lambda x: x * sigmoid(x), "gelu_tanh": gelu_tanh,
     "gelu_erf": lambda x: x / 2 * (1 + erf(x / math.sqrt(2))),
-    "gelu_tanh": gelu_tanh,
-    "silu": lambda x: x * sigmoid(x),
-}
+}  # fmt: skip
 ALPHA = {"leaky_relu": 0.375}
 EXACT = (None, "relu", "relu6", "leaky_relu")
 SMOOTH = tuple(name for name in FORMULAS if name not in EXACT)

@@ -73,12 +73,10 @@ def drawn(seed: int) -> Call:
         arguments = {
             "window_strides": steps[0],
             "padding": tuple((low - draw.choice((0, 0, 3)), high) for low, high in pads),
-            "lhs_dilation": steps[1],
-            "rhs_dilation": form.dilations,
-            "dimension_numbers": tuple(names),
-            "feature_group_count": features,
+            "lhs_dilation": steps[1], "rhs_dilation": form.dilations,
+            "dimension_numbers": tuple(names), "feature_group_count": features,
             "batch_group_count": batches,
-        }
+        }  # fmt: skip
         lhs = tuple((sizes | extents)[c] for c in names[0])
         rhs = tuple((sizes | taps)[c] for c in names[1])
         call = Call(lhs, rhs, arguments)

@@ -73,6 +73,8 @@ def test_dilations_and_groups(op, rest, rules):
         (lambda: F.conv1d(X, np.float16(ONE)), "conv1d: all arrays must have the same type"),
         (lambda: F.conv1d(X[:0], ONE[:, :0]), "`input` must have extents of at least 1"),
         (lambda: F.conv1d(X, ONE, dilation=0), "`dilation` must be at least 1"),
+        (lambda: F.conv1d(X, ONE, stride=[[1]]), r"`stride` must be .* got \[1\] \(list\)"),
+        (lambda: F.find_output_padding(X, ONE, jax.export.symbolic_shape("n")), "must be constant"),
         (lambda: F.conv1d(X, ONE, groups=0), "`groups` must be at least 1"),
         (lambda: F.conv1d(X, np.ones((1, 2, 1))), "`weight` must have input channels / groups = 1"),
         (lambda: F.conv1d(X, np.ones((1, 1, 5))), "`weight`, dilated, must fit into the padded"),

@@ -181,7 +181,7 @@ def _sum_box(
         products = lax.reduce(
             [replace_axes(x, axis, 1, (len(box[along]) // few, few)) for x in products],
             [jnp.zeros((), coarse.dtype)] * len(products),
-            lambda one, other: [a + b for a, b in zip(one, other, strict=True)],
+            lambda one, other: list(map(lax.add, one, other)),
             [axis + 1],
         )
     return [jnp.sum(x, (0, *spatial)) for x in products]

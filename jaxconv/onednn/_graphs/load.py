@@ -60,14 +60,12 @@ def load_graph(graph: GraphLike) -> Graph:
 def _parse_text(graph: GraphLike) -> Mapping[str, Any]:
     """Read the fields of a file, a text or a dict."""
     is_text = isinstance(graph, str) and graph.lstrip().startswith(("{", "["))
-    if isinstance(graph, str | os.PathLike) and not is_text:
-        path, graph = graph, Path(graph).read_text(encoding="utf-8")
-    else:
-        path = "the text"
-    if isinstance(graph, str):
+    path = "the text" if is_text else graph
+    if isinstance(graph, str | os.PathLike):
         try:
-            graph = json.loads(graph)
-        except ValueError as error:
+            text = str(graph) if is_text else Path(graph).read_text(encoding="utf-8-sig")
+            graph = json.loads(text)
+        except ValueError as error:  # no text in UTF-8, and no JSON
             raise ValueError(f"graph: {path} must be JSON; {error}") from None
     if not isinstance(graph, Mapping):
         raise TypeError(
