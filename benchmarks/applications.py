@@ -30,11 +30,13 @@ TOLERANCE = 2e-3
 
 
 def judge(job: dict, operands: list, results: dict, platforms: dict) -> dict[str, dict]:
-    """Each engine's loss, or logits, against those of the first engine."""
-    [first] = next(iter(results.values()))
+    """Each engine's loss, or logits, against those of plain Keras on JAX."""
+    if "keras/" not in results:
+        return {key: {"ok": True, "unverified": True} for key in results}
+    [first] = results["keras/"]
     notes = {}
     for key, [own] in results.items():
-        notes[key] = of_norm(own, first, TOLERANCE, "the first engine")
+        notes[key] = of_norm(own, first, TOLERANCE, "keras")
         notes[key] |= {"loss": float(own)} if own.ndim == 0 else {}
     return notes
 

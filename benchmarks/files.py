@@ -53,7 +53,10 @@ def write(path: str, results: dict) -> None:
 
 def read(path: str | Path, *schemas: object) -> dict:
     """The header of a file and its rows; of these schemas alone, if there are any."""
-    lines = Path(path).read_text().splitlines()
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}") from None
     heads = [line[2:].split(": ", 1) for line in lines if line.startswith("# ")]
     results = {key: json.loads(value) for key, value in heads}
     schema = results.get("schema")
@@ -127,7 +130,7 @@ def _row(cells: dict[str, str], labels: Sequence[str], columns: Sequence[str]) -
 
 
 def _entry(cells: dict[str, str], label: str, columns: Sequence[str]) -> dict | None:
-    """What `_cells` made cells of."""
+    """What `_flat` made cells of."""
     texts = {name: cells[f"{label} {name}"] for name in columns}
     note = texts.pop("note")
     entry = {name: _number(name, text) for name, text in texts.items() if text}

@@ -4,9 +4,11 @@ A command has flags of its own (`Command.own`), not absl's global ones: `--help`
 and several commands can be read in one process, again and again.
 """
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -79,11 +81,19 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
     app.run(main, flags_parser=leave)
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+    return text
+
+
 def choosing(name: str, description: str) -> Command:
     """A command that measures rows of some types, and writes a CSV."""
     new = Command(name, description)
     found = "regular expression: rows by name, network or tag"
-    flags.DEFINE_string("filter", "", found, **new.own)
+    flags.DEFINE(_Values(_pattern), "filter", "", found, **new.own)
     define_list(new, "dtypes", "f32", DTYPES)
     flags.DEFINE_string("out", "", "where the CSV goes", **new.own)
     return new
@@ -125,6 +135,10 @@ def parse(command: Command, argv: Sequence[str]) -> SimpleNamespace:
         label: {name: value for own, name, value in asked.env if own == label}
         for label in asked.engines
     }
+    for label, folder in asked.path.items():
+        known = engines.name_of(label), "jaxconv", "jax"
+        if not any((Path(folder) / name / "__init__.py").exists() for name in known):
+            command.fail(f"--path: no package of {label} in {folder}")
     if asked.turns is None:
         asked.turns = asked.cap / 4
     return asked

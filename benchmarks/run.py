@@ -101,6 +101,8 @@ def follow(
     Show a line for each job, as `tell` says its rows, and write the results if `out` says where.
     """
     started, load, rows = time.time(), os.getloadavg()[0], []
+    if not jobs:
+        raise SystemExit("--filter leaves nothing to measure")
     try:
         for done, job in enumerate(jobs, 1):
             found = measure(job)
@@ -169,10 +171,12 @@ def line(rows: list[dict]) -> str:
 def _in_words(entry: dict) -> str:
     """The time of an engine, a compiler's estimate, or what became of it."""
     if entry["status"] != "ok":
-        return entry["status"]
+        failed = entry["status"] == "failed"
+        return f"failed ({entry['reason'][:120]})" if failed else entry["status"]
     if "median_ms" in entry:
         return f"{entry['median_ms']:.3g} ms"
-    return f"{entry['cycles'] or entry['temp_bytes']:,}"
+    cycles = entry["cycles"]
+    return f"{cycles:,} cycles" if cycles else f"{entry['temp_bytes']:,} bytes"
 
 
 def _header(started: float, load: float) -> dict:

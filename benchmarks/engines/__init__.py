@@ -44,12 +44,12 @@ class Engine:
 
 
 def name_of(label: str) -> str:
-    """The file of a label: `:SPELLING`, `+install`, `+compile` and `@TAG` are dropped."""
+    """The file of a label: `:FORM`, `+install`, `+compile` and `@TAG` are dropped."""
     return _parts(label)[0]
 
 
 def load(label: str) -> Engine:
-    """The engine of a label: a file of this folder, `jaxconv:SPELLING`, `lax+install`, ...
+    """The engine of a label: a file of this folder, `jaxconv:FORM`, `lax+install`, ...
 
     `+install` is for what calls lax: the same program, compiled where jaxconv is installed.
     `lax:loop` calls the members of an ensemble one by one in one program, others use `vmap`.
@@ -57,7 +57,7 @@ def load(label: str) -> Engine:
     label may end with `@TAG`, which only tells two runs of one engine apart, by interpreter,
     source path or environment.
     """
-    name, spelling, word = _parts(label)
+    name, form, word = _parts(label)
     module = importlib.import_module(f"benchmarks.engines.{name}")
     if name == "torch":
         return Engine(partial(module.prepare, word == "compile"), module.versions)
@@ -67,8 +67,8 @@ def load(label: str) -> Engine:
         return Engine(module.prepare, module.versions)
     from benchmarks.engines import _xla
 
-    packages, apart = [module.PACKAGE], spelling == LOOP
-    scope = partial(module.scope, spelling) if spelling and not apart else None
+    packages, apart = [module.PACKAGE], form == LOOP
+    scope = partial(module.scope, form) if form and not apart else None
     if word:
         library = importlib.import_module("jaxconv")
         packages, scope = [*packages, library], lambda function, arrays: library.installed()
@@ -76,21 +76,21 @@ def load(label: str) -> Engine:
         partial(_xla.prepare, module, scope, apart),
         partial(_xla.versions, packages),
         module.contraction,
-        spelling,
+        form,
     )
 
 
-#: A label: `:SPELLING`, `+WORD` and `@TAG` may follow the name.
+#: A label: `:FORM`, `+WORD` and `@TAG` may follow the name.
 _LABEL = re.compile(
     r"(jaxconv(:[^+]+)?|lax(:loop)?(\+install)?|torch(\+compile)?|keras(\+install)?)(@.*)?"
 )
 
 
 def _parts(label: str) -> tuple[str, str, str]:
-    """The name, and the spelling and the word, if there are any."""
+    """The name, and the form and the word, if there are any."""
     if not _LABEL.fullmatch(label):
         known = f"{', '.join(DEFAULT)}, lax+install and so on, and torch+compile"
         raise ValueError(f"unknown engine {label!r}; known: {known}")
     engine, _, word = label.partition("@")[0].partition("+")
-    name, _, spelling = engine.partition(":")
-    return name, spelling, word
+    name, _, form = engine.partition(":")
+    return name, form, word

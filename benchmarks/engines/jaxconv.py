@@ -1,4 +1,4 @@
-"""Engine: this library's explicit ops; `jaxconv:NAME` forces one spelling, or measured ones."""
+"""Engine: this library's explicit ops; `jaxconv:NAME` forces one form, or measured ones."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,10 +11,10 @@ from benchmarks.layer import Layer
 PACKAGE = jaxconv
 
 
-def scope(spelling: str, function: Callable, arrays: list) -> AbstractContextManager:
+def scope(form: str, function: Callable, arrays: list) -> AbstractContextManager:
     """A context in which the library spells the contractions of a function as told, or measured."""
-    measured = spelling == "measured"
-    return jaxconv.forced(jaxconv.measure(function, *arrays) if measured else spelling)
+    measured = form == "measured"
+    return jaxconv.forced(jaxconv.measure(function, *arrays) if measured else form)
 
 
 def contraction(layer: Layer, op: str, layout: str) -> Callable:

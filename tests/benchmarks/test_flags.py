@@ -52,21 +52,21 @@ def test_help_shows_the_flags_of_the_command_alone(module, spelling, capsys):
         *((m, ["--colour=red"], "Unknown command line flag 'colour'") for m in COMMANDS),
         (layers, ["--dtypes=f32,f33"], "--dtypes=f32,f33: no f33; known: f32, bf16, f16, f64"),
         (layers, ["--repeats=0"], "--repeats=0: 0 is not a positive integer"),
-        (layers, ["--repeats=2.5"], "--repeats=2.5: "),
         (layers, ["--burst=long"], "--burst=long: could not convert string to float"),
         (layers, ["--preset=big"], "--preset=big: value should be one of <tiny|cpu-small|gpu|tpu>"),
-        (layers, ["--out"], "Missing value for flag --out"),
+        (layers, ["--out"], "Missing value for flag --out"), (layers, ["--repeats=2.5"], "=2.5: "),
+        (layers, ["--filter=("], "--filter=(: no regular expression: missing ), "),
+        (layers, ["--path=lax=/no"], "--path: no package of lax in /no"),
         (layers, ["--python=lax"], "--python=lax: expected ENGINE=INTERPRETER"),
-        (layers, ["a.csv"], "takes flags alone; got a.csv"),
         (train_step, ["--env=flax=A=1"], "--env: no flax; known: jaxconv, lax, lax+install, torch"),
         (compare, ["a.csv", "lax"], "takes RUN.csv BEFORE AFTER; got a.csv lax"),
         (compare, list("abcd"), "takes RUN.csv BEFORE AFTER; got a b c d"),
-        (figures, ["--check"], "takes DOCUMENT...; got none"),
+        (figures, ["--check"], "takes DOCUMENT...; got none"), (layers, ["a"], "alone; got a"),
         (compiled, ["--target=h100"], "--target: h100; known for tpu: v5e, v4"),
         (compiled, ["--engines=torch"], "--engines: torch compiles nothing; known: jaxconv, lax"),
         (compiled, ["--engines=lax+install"], "--engines: lax+install compiles nothing"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_one_sentence(module, argv, why, capsys):
     assert ended(module, *argv) == 2
     told, said = capsys.readouterr()
