@@ -312,7 +312,10 @@ def main(argv: Sequence[str]) -> int:
     DEFINE_boolean("check", False, "write nothing; 1 if out of date", **command.own)
     asked = command.read(argv)
     for path in map(Path, asked.operands):
-        before = path.read_text()
+        try:
+            before = path.read_text()
+        except OSError as error:
+            raise SystemExit(f"{path}: {error.strerror}") from None
         after = written(before, path.parent)
         if before != after:
             print(f"{path}: {'out of date' if asked.check else 'written'}")

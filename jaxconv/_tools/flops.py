@@ -1,6 +1,5 @@
 """Multiplications and additions of a convolution, without products with padding; its bytes."""
 
-import itertools
 import math
 from typing import Any
 
@@ -54,12 +53,15 @@ def _count_hits(
     """Count the pairs of a tap and a place that read an element, between zeros too."""
     if not all(isinstance(n, int) for n in (taps, places, extent, pads[0])):
         return None
-    pairs = 0  # of taps and places that are alike modulo `spread`: between these, no zeros
-    for tap, place in itertools.product(range(min(spread, taps)), range(min(spread, places))):
-        first, between = divmod(dilation * tap + stride * place - pads[0], spread)
-        if not between:
-            left = len(range(tap, taps, spread)), len(range(place, places, spread))
-            pairs += _count_pairs(Axis(extent, *left, stride, dilation, -first))
+    common = math.gcd(stride, spread)
+    step, pairs = spread // common, 0  # a tap meets no zeros between at each `step`-th place
+    for tap in range(min(spread, taps)):
+        start = pads[0] - dilation * tap
+        if start % common == 0:
+            place = start // common * pow(stride // common, -1, step) % step
+            left = len(range(tap, taps, spread)), len(range(place, places, step))
+            first = (start - stride * place) // spread
+            pairs += _count_pairs(Axis(extent, *left, stride // common, dilation, first))
     return pairs
 
 
