@@ -65,7 +65,7 @@ class Measured:
 
         If several processes save at once, the last one wins.
         """
-        every = _read(path)
+        every = _read(path) if Path(path).exists() else {}
         every[_describe_machine()] = every.get(_describe_machine(), {}) | self.milliseconds
         written = Path(f"{os.fspath(path)}.{uuid4().hex}")
         written.write_text(json.dumps(every, indent=1))
@@ -73,7 +73,7 @@ class Measured:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Measured":
-        """Read the times of this machine and these versions from a file; there may be none."""
+        """Read the times of this machine and these versions from a file; it may have none."""
         return cls(_read(path).get(_describe_machine(), {}))
 
     def report(self) -> str:
@@ -164,8 +164,6 @@ def name_problem(problem: Problem) -> str:
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, dict[str, dict[str, float]]]:
-    if not Path(path).exists():
-        return {}
     try:
         read = json.loads(Path(path).read_text())
         if not isinstance(read, dict):

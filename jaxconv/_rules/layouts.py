@@ -60,7 +60,8 @@ def check_channels(
     meant = max(filter(None, broken), key=lambda b: b.passed)
     readings = dict.fromkeys(b.reading for b in broken if b and b.passed == meant.passed)
     either = " (or ".join(readings) + ")" * (len(readings) - 1)
-    raise ValueError(Refusal(op.name, meant.argument, meant.rule.format(either), meant.got))
+    rule = meant.rule.format(either)
+    raise ValueError(Refusal(op.name, meant.argument, rule, meant.got, meant.remedy))
 
 
 class _Misfit(NamedTuple):
@@ -71,6 +72,7 @@ class _Misfit(NamedTuple):
     rule: str
     got: str
     reading: str = ""
+    remedy: str = ""
 
 
 def _find_misfit(
@@ -104,7 +106,8 @@ def _find_misfit(
         is_part = axis == divided
         reads = f"{name} channels / groups = {part}" if is_part else f"all {whole} {name} channels"
         rule, got = f"must have {{}} on axis {axis}", f"{extents[axis]} {shape}, {got}"
-        return _Misfit(passed, argument, rule, got, reads)
+        remedy = "A group has weights for its own channels only" if extents[axis] == whole else ""
+        return _Misfit(passed, argument, rule, got, reads, remedy)
     axis = "O" if divided == "I" else "I"
     if extents[axis] % groups:
         got = f"groups={groups}, {extents[axis]} {shape}"

@@ -57,6 +57,7 @@ SIZES = faults(
      ("published weights are read as the others", "return broken.index(None) == 1", "return False"),
      ("weights that fit both readings are read as the published ones", '"O", "I") ', '"I", "O") '),
      ("groups need not divide the channels of data", "if whole % groups:", "if False:"),
+     ("undivided weights of groups are no mistake of groups", " == whole else", " == -1 else"),
      ("the spatial axes of data in the other order", " spatial_rank)))", " spatial_rank))[::-1])"),
      ("the channel axes of weights swapped", "KernelLayout(at[coarse_letter], at[fine_letter], ",
       "KernelLayout(at[fine_letter], at[coarse_letter], "),

@@ -170,13 +170,10 @@ def make_resnet():
     """A basic block, whose shortcut is a convolution of src."""
     t = {i: (i, 2, 6, 6, 4) for i in range(9)}
     return graph(
-        convolve(1, t[0], t[1], (3, 3, 4, 4)),
-        follow(2, "ReLU", [t[1]], t[2]),
-        convolve(3, t[2], t[3], (3, 3, 4, 4)),
-        convolve(9, t[0], t[7], (1, 1, 4, 4)),
-        follow(4, "Add", [t[3], t[7]], t[4]),
-        follow(5, "ReLU", [t[4]], t[5]),
-    )
+        convolve(1, t[0], t[1], (3, 3, 4, 4)), follow(2, "ReLU", [t[1]], t[2]),
+        convolve(3, t[2], t[3], (3, 3, 4, 4)), convolve(9, t[0], t[7], (1, 1, 4, 4)),
+        follow(4, "Add", [t[3], t[7]], t[4]), follow(5, "ReLU", [t[4]], t[5]),
+    )  # fmt: skip
 
 
 def make_mobilenet():
@@ -184,13 +181,10 @@ def make_mobilenet():
     t = {i: (i, 2, 6, 6, 4 if i in (0, 6, 7) else 12) for i in range(8)}
     clamp = {"min": 0.0, "max": 6.0}
     return graph(
-        convolve(1, t[0], t[1], (1, 1, 4, 12)),
-        follow(2, "Clamp", [t[1]], t[2], **clamp),
-        convolve(3, t[2], t[3], (3, 3, 1, 12), groups=12),
-        follow(4, "HardSwish", [t[3]], t[4]),
-        convolve(5, t[4], t[6], (1, 1, 12, 4)),
-        follow(6, "Add", [t[0], t[6]], t[7]),
-    )
+        convolve(1, t[0], t[1], (1, 1, 4, 12)), follow(2, "Clamp", [t[1]], t[2], **clamp),
+        convolve(3, t[2], t[3], (3, 3, 1, 12), groups=12), follow(4, "HardSwish", [t[3]], t[4]),
+        convolve(5, t[4], t[6], (1, 1, 12, 4)), follow(6, "Add", [t[0], t[6]], t[7]),
+    )  # fmt: skip
 
 
 BLOCKS = {

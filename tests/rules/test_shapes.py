@@ -49,6 +49,10 @@ RULES = [
     ("convolution", {"weights": (3, 2, 3, 6)},
      "`weights` must have src channels / groups = 2 on axis I; got 3 in shape (3, 2, 3, 6) "
      "(XIO), groups=2, channels=4 from src shape (2, 7, 6, 4) (NXC)"),
+    ("convolution", {"src": (2, 8, 6, 4), "weights": (3, 2, 4, 6)},
+     "`weights` must have src channels / groups = 2 on axis I; got 4 in shape (3, 2, 4, 6) "
+     "(XIO), groups=2, channels=4 from src shape (2, 8, 6, 4) (NXC). A group has weights for its "
+     f"own channels only{FITS} data_format='NCX'"),
     ("convolution_backward_data", {"weights": (3, 2, 2, 8), "dst_shape": None},
      "`weights` must have all 6 diff_dst channels on axis O; got 8 in shape (3, 2, 2, 8) (XIO), "
      "groups=2, channels=6 from diff_dst shape (2, 3, 4, 6) (NXC)"),
