@@ -221,7 +221,8 @@ def save(folder):
             path = Path(folder, f"{drawing.__name__}.svg")
             figure.savefig(path, format="svg", metadata={"Date": None})
             plt.close(figure)
-            path.write_text(re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.2f}", path.read_text()))
+            digits = re.compile(r"\d+\.\d{3,}")
+            path.write_text(digits.sub(lambda n: f"{float(n[0]):.2f}", path.read_text()))
 
 
 if __name__ == "__main__":
