@@ -121,10 +121,13 @@ def explain(
                 f"explain: `{tensor}` must have a batch of known size, to be compiled; "
                 f"got shape {shape}"
             )
-    typed = {tensor: given[tensor] for tensor in shapes if hasattr(given[tensor], "dtype")}
+    alike = shapes.keys() - {"residual"}
+    typed = {tensor: given[tensor] for tensor in alike if hasattr(given[tensor], "dtype")}
     dtype = _choose_dtype(name, dtype, typed)
+    types = dict.fromkeys(alike, dtype)
+    types["residual"] = getattr(given.get("residual"), "dtype", dtype)
     tensors = {
-        n: jax.ShapeDtypeStruct(shape, dtype, sharding=_split(given[n]))
+        n: jax.ShapeDtypeStruct(shape, types[n], sharding=_split(given[n]))
         for n, shape in shapes.items()
     }
     rest = {k: v for k, v in given.items() if k not in tensors}

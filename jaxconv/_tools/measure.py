@@ -118,19 +118,23 @@ def _time_forms(problem: Problem) -> dict[str, float]:
 
 def contenders(problem: Problem) -> list[str]:
     """List the contenders with another plan than the table's, unless they compile long."""
-    seen = {_lowering.choose_plan(problem, "cpu")}
+    seen = {_name_forms(_lowering.choose_plan(problem, "cpu"))}
     found = []
     for name in CONTENDERS:
         if name == "multiply-adds" and problem.taps * problem.summed > MAX_TERMS:
             continue
         try:
-            plan = _lowering.choose_plan(problem, "cpu", name)
+            forms = _name_forms(_lowering.choose_plan(problem, "cpu", name))
         except ValueError:  # the form cannot compute this contraction
             continue
-        if plan not in seen:
-            seen.add(plan)
+        if forms not in seen:
+            seen.add(forms)
             found.append(name)
     return found
+
+
+def _name_forms(plan: _lowering.Plan) -> tuple[str, ...]:
+    return tuple(name for name, _ in plan.steps())
 
 
 def _compile(problem: Problem, form: str, operands: list[jax.Array]) -> Callable[[], Any] | None:

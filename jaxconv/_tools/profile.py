@@ -132,12 +132,14 @@ class Report:
         programs = sorted(self.programs) or ["no program that was lowered to its end"]
         if more := programs[MAX_LISTED:]:
             programs = [*programs[:MAX_LISTED], f"{len(more)} more"]
+        work, unknown = sum(row.work for row in rows), any(row.flops is None for row in rows)
+        known = ", as far as it is known" if unknown else ""
+        of = f"the convolutions' work{known}, {format_millions(work)} MFLOP" if work else "them"
         compiling = f", and XLA {self.compiling_seconds:.1f} s to compile them"
         return (
             f"{'As if jaxconv.install() held, which it does not: ' if self.assumed else ''}"
             f"Convolutions in {', '.join(programs)}: {count}, of {len(rows)} kinds. jaxconv "
-            f"computes {taken} of them: {100 * self.share:.1f} % of the convolutions' work, "
-            f"{format_millions(sum(r.work for r in rows))} MFLOP. JAX took "
+            f"computes {taken} of them: {100 * self.share:.1f} % of {of}. JAX took "
             f"{self.lowering_seconds:.1f} s to lower these programs"
             f"{compiling if self.compiling_seconds else ''}."
         )

@@ -51,6 +51,14 @@ def test_products_are_counted_without_a_loop():
     assert flops._count_pairs(Axis(2**40, 2**40, 2**40, 1, 1, 0)) == 2**39 * (2**40 + 1)
 
 
+def test_a_residual_keeps_its_type():
+    src, weights = jnp.ones((1, 4, 4, 16), jnp.bfloat16), jnp.ones((3, 3, 16, 16), jnp.bfloat16)
+    ask = partial(jaxconv.explain, "convolution", src, weights, residual=jnp.ones((1, 2, 2, 16)))
+    assert ask(preferred_element_type="float32").resolved.dst_shape == (1, 2, 2, 16)
+    with pytest.raises(TypeError, match="must have type bfloat16; got float32"):
+        ask()
+
+
 def test_the_type_is_that_of_the_arrays():
     src, weights = jnp.ones((2, 8, 8, 3), jnp.bfloat16), jnp.ones((3, 3, 3, 5), jnp.bfloat16)
     with jaxconv.forced("portable"):

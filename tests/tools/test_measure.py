@@ -20,6 +20,7 @@ from jaxconv._tools import clock
 from jaxconv._tools import measure as _measure
 from jaxconv._tools.measure import contenders
 from tests.support.forms import CHANNELS_FIRST, DENSE, EACH_SLOT, ROLES, operands
+from tests.support.problems import example
 
 DEPTHWISE = replace(DENSE, channels=(3, 6), groups=3)
 convolve = DEPTHWISE.op("convolution")
@@ -152,6 +153,12 @@ def test_a_slow_first_call_leaves_no_form_out(briefly, monkeypatch):
     assert len(times) > 3
     assert _lowering.choose_plan(known[0], "cpu").form.name not in times  # again, by its name
     assert force.name_problem(replace(known[0], onednn=not known[0].onednn)) != name
+
+
+def test_no_program_is_timed_twice():
+    problem = example("coarse", (28, 28), (64, 64), dtype="float64")  # never calls oneDNN
+    assert "portable" not in contenders(problem)
+    assert "portable" in contenders(replace(problem, dtype=np.dtype("float32")))
 
 
 def test_nothing_to_measure_is_told():
