@@ -5,6 +5,7 @@ import math
 from jaxconv._lowering import onednn_here
 from jaxconv._lowering.cpu import common
 from jaxconv._lowering.forms import col2im, dots, im2col, multiply_adds, onednn, rewrite, split
+from jaxconv._lowering.forms.blocks import has_release
 from jaxconv._lowering.problem import Line, Problem, Table
 
 
@@ -21,7 +22,8 @@ MIN_PADDED_IMAGES = 8
 def _much_data(p: Problem) -> bool:
     """Whether a cache holds little of what multiply-adds read, or copies of planes map new pages.
 
-    Multiply-adds pad the planes. If they are transposed, a large result maps as many itself.
+    Multiply-adds pad the planes. If they are transposed, a large result maps as many itself. Groups
+    of several channels cost more to transpose.
     """
     if not p.counted:
         return False
@@ -33,7 +35,8 @@ def _much_data(p: Problem) -> bool:
         return False
     if common.few_terms_channels_first(p):
         several = (p.batch or 0) >= MIN_PADDED_IMAGES and not p.strided and onednn.may_call(p)
-        return several and fine + coarse > common.MAX_WIDENED_BYTES
+        few = p.dense or p.depthwise
+        return several and few and fine + coarse > common.MAX_WIDENED_BYTES
     return fine > max(common.MAX_WIDENED_BYTES, 2 * coarse)
 
 
@@ -164,11 +167,15 @@ def _small_image(p: Problem) -> bool:
 #: Coarse channels for each fine channel of a layer that makes many of few.
 MIN_COARSE_PER_FINE = 10
 
+#: The first release of jaxlib whose XLA:CPU convolves such layers as fast as others.
+FIRST_STEADY_RELEASE = (0, 12)
+
 
 def _makes_many_of_few(p: Problem) -> bool:
-    """Whether few channels give many, for which XLA:CPU's convolution is erratic."""
+    """Whether few channels give many, for which this XLA:CPU's convolution is erratic."""
     many = p.coarse_channels >= MIN_COARSE_PER_FINE * p.fine_channels
-    return 1 < p.fine_channels <= common.MAX_STEM_CHANNELS and many
+    few = 1 < p.fine_channels <= common.MAX_STEM_CHANNELS
+    return few and many and not has_release(*FIRST_STEADY_RELEASE)
 
 
 TABLE: Table = (

@@ -194,14 +194,14 @@ def sliceable(x: Array) -> Array:
 
     Elsewhere a loop of multiply-adds takes up to four times as long with integers.
     """
-    return x if slices_floats() else movable(x)
+    return x if has_release(*FIRST_SLICING_RELEASE) else movable(x)
 
 
 @cache
-def slices_floats() -> bool:
-    """Whether XLA:CPU slices 16-bit floats in a loop, and does not convert them before."""
+def has_release(*least: int) -> bool:
+    """Whether jaxlib is of this release or a later one."""
     numbers = re.findall(r"\d+", version("jaxlib"))  # also of "0.13.0rc1"
-    return tuple(map(int, numbers[: len(FIRST_SLICING_RELEASE)])) >= FIRST_SLICING_RELEASE
+    return tuple(map(int, numbers[: len(least)])) >= least
 
 
 def as_integers(x: Array) -> Array:
