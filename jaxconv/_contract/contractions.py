@@ -49,7 +49,7 @@ PRIMITIVES: dict[Slot, Primitive] = {slot: Primitive(f"contract_to_{slot}") for 
 SLOTS: dict[Primitive, Slot] = {}
 
 #: The platforms with a table, the keys of `_lowering.TABLES`; None is every other platform.
-PLATFORMS = (None, "cpu", "gpu")
+PLATFORMS = (None, "cpu", "gpu", "tpu")
 
 
 def contract(

@@ -28,7 +28,9 @@ from jaxconv._lowering.normal import Trim, normalise
 from jaxconv._lowering.problem import Call, Form, Numerics, Problem, Tables, problem_of
 
 #: `None` stands for every other platform; JAX takes "gpu" for CUDA, ROCm and oneAPI.
-TABLES: dict[str | None, Tables] = {None: tpu.TABLES, "cpu": cpu.TABLES, "gpu": gpu.TABLES}
+TABLES: dict[str | None, Tables] = {
+    None: tpu.OTHERS, "cpu": cpu.TABLES, "gpu": gpu.TABLES, "tpu": tpu.TABLES
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

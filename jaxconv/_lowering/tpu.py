@@ -1,4 +1,4 @@
-"""TPU, and every other platform without a table: mostly one convolution in the layouts at hand.
+"""TPU: mostly one convolution in the layouts at hand, as on every platform without a table.
 
 By XLA:TPU's own estimates of cycles (`python -m benchmarks.compiled`), each other line is worth
 1.5 and more by the mean of layers that nobody tuned for; single ones lose. Nothing has been timed.
@@ -201,3 +201,6 @@ _LINES: Table = (
 )
 
 TABLES: Tables = dict.fromkeys(OPERANDS, _LINES)
+
+#: Of platforms without a table.
+OTHERS: Tables = dict.fromkeys(OPERANDS, _LINES[-1:])

@@ -128,9 +128,7 @@ def test_precision(lhs_dilation):
 
 LAYERS = {
     # name: batch, extents, options
-    "same, groups": (
-        (2,), (9, 8), {"kernel_size": (3, 2), "strides": 2, "feature_group_count": 2},
-    ),
+    "same, groups": ((2,), (9, 8), {"kernel_size": (3, 2), "strides": 2, "feature_group_count": 2}),
     "dilation": ((2,), (4, 3), {"kernel_size": (3, 2), "input_dilation": (2, 3), "padding": 1}),
     "circular": ((2,), (9, 8), {"kernel_size": (3, 2), "strides": (2, 1), "padding": "CIRCULAR"}),
     "no batch": ((), (9, 8), {"kernel_size": (3, 2)}),

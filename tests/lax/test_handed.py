@@ -107,14 +107,12 @@ MALFORMED = {
 
 #: Of a transposed convolution.
 MALFORMED_TRANSPOSED = {
-    "rank": {"rhs": np.zeros((3, 3, 6), F32)},
-    "no such padding": {"padding": "FULL"},
+    "rank": {"rhs": np.zeros((3, 3, 6), F32)}, "no such padding": {"padding": "FULL"},
     "no such padding, consistent": {"padding": "FULL", "use_consistent_padding": True},
-    "one stride too few": {"strides": (2,)},
-    "channels": {"rhs": np.zeros((3, 2, 4, 6), F32)},
+    "one stride too few": {"strides": (2,)}, "channels": {"rhs": np.zeros((3, 2, 4, 6), F32)},
     "no defaults": {"lhs": np.zeros((1,) * 6, F32), "rhs": np.zeros((1,) * 6, F32)},
     "no axis": {"lhs": np.zeros(3, F32), "rhs": np.zeros(3, F32)},
-}
+}  # fmt: skip
 
 
 ERRORS = (AssertionError, AttributeError, TypeError, ValueError, RuntimeError)

@@ -283,14 +283,12 @@ def taken(x=X, k=K):
         ({"only": "data gradient"}, [None, None, "fine"]),
         ({"only": ["data gradient", "weights gradient"]}, [None, "kernel", "fine"]),
         ({"without": "weights gradient"}, ["coarse", None, "fine"]),
-        (
-            {"only": ("forward", "weights gradient"), "without": "weights gradient"},
-            ["coarse", None, None],
-        ),
+        ({"only": ("forward", "weights gradient"), "without": "weights gradient"},
+         ["coarse", None, None]),
         ({"only": "forward"}, ["coarse", None, None]),
         ({"without": ("data gradient", "forward")}, [None, "kernel", None]),
     ],
-)
+)  # fmt: skip
 def test_a_choice_by_direction(given, expected):
     plain = jax.jit(lambda *a: jax.value_and_grad(loss, (0, 1))(*a))
     theirs = plain(X, K)

@@ -16,6 +16,7 @@ from benchmarks.regret import walk
 from jaxconv import _lowering
 from jaxconv._base.geometry import Axis, KernelLayout
 from jaxconv._lowering import onednn_here
+from jaxconv._lowering.cpu import to_coarse
 from jaxconv._lowering.forms import blocks, onednn_weights, phases
 from jaxconv._lowering.normal import normalise
 from jaxconv._lowering.plan import choose_plan
@@ -86,12 +87,15 @@ FORMS = {
     "many products of planes, no oneDNN": (
         example("coarse", (28, 28), (1, 1), 7, groups=32, first=True, onednn=False),
         "multiply-adds, channels first"),
+    "many planes of a multiplier": (
+        example("coarse", (112, 112), (1, 2), groups=96, batch=8, first=True),
+        "multiply-adds, channels first"),
     "stem": (example("coarse", (19, 19), (3, 32), stride=2, first=True, dtype="float16"), "onednn"),
     "few widened products of planes": (
         example("coarse", (28, 28), (3, 32), first=True, dtype="float16"),
         "multiply-adds, channels first"),
     "one tap, far strides": (
-        example("fine", (601, 601), (4, 4), 1, groups=2, stride=300), "convolution"),
+        example("fine", (601, 601), (4, 4), 1, groups=2, stride=300), "reference"),
     "one tap, groups of few pairs": (example("kernel", (28, 28), (2, 4), 1, groups=8), "dot"),
     "tiles": (example("kernel", (28, 28), (5, 64), 2, stride=2, pad=0), "im2col"),
     "tiles of few channels": (example("kernel", (28, 28), (4, 64), 2, stride=2, pad=0), "dot"),
@@ -251,12 +255,18 @@ def test_rows_of_planes_are_vectors(sizes, form):
 )
 def test_what_each_release_of_jaxlib_is_fast_at(release, slices, monkeypatch):
     monkeypatch.setattr(blocks, "version", {"jaxlib": release}.get)
-    assert blocks.slices_floats.__wrapped__() == slices
+    assert blocks.has_release.__wrapped__(*blocks.FIRST_SLICING_RELEASE) == slices
+
+
+@pytest.mark.parametrize("steady", [True, False])
+def test_stems_are_windows_where_xla_is_erratic(steady, monkeypatch):
+    monkeypatch.setattr(to_coarse, "has_release", lambda *least: steady and least == (0, 12))
+    assert to_coarse._makes_many_of_few(example("coarse", (56, 56), (3, 64))) != steady
 
 
 @pytest.mark.parametrize("slices", [True, False])
 def test_loops_slice_16_bits_as_numbers_where_xla_does(slices, monkeypatch):
-    monkeypatch.setattr(blocks, "slices_floats", lambda: slices)
+    monkeypatch.setattr(blocks, "has_release", lambda *_: slices)
     x = jax.ShapeDtypeStruct((5, 6, 8), BFLOAT16)
 
     def block(x):

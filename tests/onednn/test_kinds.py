@@ -63,9 +63,7 @@ CASES = {name: (k, x, a, FORMULAS[k](*x, **a)) for name, (k, x, a) in CASES.item
     "StaticReshape with 0": (
         "StaticReshape", [X], {"shape": [0, 3, 4, 5, 1], "special_zero": True}, X[..., None],
     ),
-    "StaticTranspose": (
-        "StaticTranspose", [X], {"order": [0, 2, -1, 1]}, X.transpose(0, 2, 3, 1),
-    ),
+    "StaticTranspose": ("StaticTranspose", [X], {"order": [0, 2, -1, 1]}, X.transpose(0, 2, 3, 1)),
 }  # fmt: skip
 
 #: Kinds that are exact in f32 on these numbers, and so rounded once in the other types.

@@ -71,13 +71,10 @@ def test_a_stride_of_a_million():
     [
         ("convolution", [(2**15, 4, 1), (3, 1, 1)], {"pads_begin": 2**31 - 1}),
         ("conv_transpose", [(1, 4, 1), (3, 1, 1)], {"dst_shape": (1, 2**46, 1)}),
-        (
-            "convolution_backward_weights",
-            [(1, 4, 2**23), (1, 1, 2**23)],
-            {"weights_shape": (4, 2**23, 2**23)},
-        ),
+        ("convolution_backward_weights", [(1, 4, 2**23), (1, 1, 2**23)],
+         {"weights_shape": (4, 2**23, 2**23)}),
     ],
-)
+)  # fmt: skip
 def test_what_no_memory_holds(op, shapes, attributes):
     """XLA says so: a result of 2**46 elements, or more."""
     arrays = [np.ones(shape, np.float32) for shape in shapes]

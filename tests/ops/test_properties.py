@@ -108,13 +108,11 @@ TEXTS = st.one_of(
     st.text(max_size=4),
 )
 SEQUENCES = st.one_of(
-    st.lists(LITTLE, max_size=5),
-    st.lists(NUMBERS, max_size=4),
+    st.lists(LITTLE, max_size=5), st.lists(NUMBERS, max_size=4),
     st.lists(st.one_of(NUMBERS, TEXTS, st.none(), st.lists(LITTLE)), max_size=4).map(tuple),
-    st.builds(range, LITTLE),
-    st.builds(np.array, st.lists(LITTLE, max_size=5)),
+    st.builds(range, LITTLE), st.builds(np.array, st.lists(LITTLE, max_size=5)),
     st.just([1] * 10**6),
-)
+)  # fmt: skip
 OBJECTS = st.one_of(
     st.none(),
     one_of(Made(Hostile), Made(lambda: [1, Hostile()]), Made(object), Made(deleted)),

@@ -33,15 +33,10 @@ WITH_BIAS = [*EACH_INPUT, ("convolution", "bias"), ("conv_transpose", "bias")]
 @pytest.mark.parametrize(("op", "name"), WITH_BIAS)
 def test_what_is_not_an_array(op, name):
     for value, got in [
-        ([1.0, 2.0], "[1.0, 2.0] (list)"),
-        (1.5, "1.5 (float)"),
-        ("src", "'src' (str)"),
+        ([1.0, 2.0], "[1.0, 2.0] (list)"), (1.5, "1.5 (float)"), ("src", "'src' (str)"),
         (np.float32(1), "np.float32(1.0) (float32)"),
-        (
-            jax.ShapeDtypeStruct((1,), np.float32),
-            "ShapeDtypeStr...dtype=float32) (ShapeDtypeStruct)",
-        ),
-    ]:
+        (jax.ShapeDtypeStruct((1,), "f4"), "ShapeDtypeStr...dtype=float32) (ShapeDtypeStruct)"),
+    ]:  # fmt: skip
         assert message(TypeError, op, **{name: value}) == (
             f"`{name}` must be a JAX or NumPy array; got {got}. "
             f"jax.numpy.asarray makes one of numbers and lists"

@@ -40,12 +40,9 @@ def test_the_forms_of_op_and_tensors(op):
     expected = resolve(op, **CALLS[op], **ATTRIBUTES)
     first, second, *rest = CALLS[op].values()
     for form in (
-        list,
-        np.zeros,
-        jnp.zeros,
-        lambda shape: jax.ShapeDtypeStruct(shape, jnp.int32),
+        list, np.zeros, jnp.zeros, lambda shape: jax.ShapeDtypeStruct(shape, jnp.int32),
         lambda shape: tuple(map(np.int64, shape)),
-    ):
+    ):  # fmt: skip
         found = resolve(getattr(jaxconv, op), form(first), form(second), *rest, **ATTRIBUTES)
         assert found == expected
         assert all(type(n) is int for n in found.src_shape + found.dst_shape)

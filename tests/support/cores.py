@@ -57,12 +57,9 @@ def programs_on(cores: int, folder: Path, seed: int, numbers: Sequence[int]) -> 
     pretended = {"LD_PRELOAD": str(library), "PRETENDED_CORES": str(cores)}
     out = subprocess.run(
         [sys.executable, "-m", "tests.support.cores", str(seed), *map(str, numbers)],
-        env={**os.environ, **pretended},
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+        env={**os.environ, **pretended}, cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
     return [json.loads(line) for line in out.stdout.splitlines()]
 
 

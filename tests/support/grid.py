@@ -147,11 +147,9 @@ def build(op, index, row, rng):
         form, extra = draw_form(row, rng)
         numbers = form.attributes | ({"output_padding": extra} if "output_padding" in row else {})
         form = replace(
-            form,
-            batch=int(row["batch"]),
-            formats=(row["data_format"], weights_format),
+            form, batch=int(row["batch"]), formats=(row["data_format"], weights_format),
             published=row.get("reading") == "all dst channels",
-        )
+        )  # fmt: skip
         form = fit(op, row, form, extra, rng)
         if form:
             break

@@ -66,10 +66,8 @@ EXAMPLES["ConvTransposeBackpropWeights"] = EXAMPLES["ConvTransposeBackpropFilter
 
 #: today's name -> the older name of an attribute
 OLDER_ATTRIBUTES = {
-    "weights_format": "filter_format",
-    "weights_shape": "filter_shape",
-    "dst_shape": "output_shape",
-}
+    "weights_format": "filter_format", "weights_shape": "filter_shape", "dst_shape": "output_shape",
+}  # fmt: skip
 every_kind = pytest.mark.parametrize("kind", EXAMPLES)
 
 

@@ -211,17 +211,12 @@ class _Op:
         rank = len(kernel)
         mode = (self.auto_pad or "none").lower()
         mode = {"notset": "none", "explicit": "none"}.get(mode, mode)
+        pads = zip(_each(self.pads_begin, rank), _each(self.pads_end, rank), strict=True)
         per_axis = zip(
-            fine or [None] * rank,
-            kernel,
-            coarse or [None] * rank,
-            _each(self.strides, rank),
-            _each(self.dilations, rank),
-            zip(_each(self.pads_begin, rank), _each(self.pads_end, rank), strict=True),
-            [mode] * rank,
-            _each(self.output_padding, rank),
+            fine or [None] * rank, kernel, coarse or [None] * rank, _each(self.strides, rank),
+            _each(self.dilations, rank), pads, [mode] * rank, _each(self.output_padding, rank),
             strict=True,
-        )
+        )  # fmt: skip
         return [fit_axis(self.name, *axis) for axis in per_axis]
 
     def spatial(self, shape):

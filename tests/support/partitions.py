@@ -96,11 +96,9 @@ CASES = {
 }  # fmt: skip
 SMOOTH = list(CASES)[list(CASES).index("bias, swish") :]
 VARIANTS = {
-    "": {},
-    ", channels first": {"data_format": "NCX"},
-    ", transposed": {"kind": "ConvTranspose"},
+    "": {}, ", channels first": {"data_format": "NCX"}, ", transposed": {"kind": "ConvTranspose"},
     ", transposed, channels first": {"kind": "ConvTranspose", "data_format": "NCX"},
-}
+}  # fmt: skip
 
 
 #: The first cases in all variants, and the others in turn.

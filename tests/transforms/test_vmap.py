@@ -242,11 +242,9 @@ def test_per_example_gradients_are_fast():
     weights = [rng.standard_normal(s).astype(np.float32) / 12 for s in SHAPES]
     x = rng.standard_normal((BATCH, 28, 28, 3)).astype(np.float32)
     ways = {
-        "ours": per_example(ours),
-        "vmap of slices": per_example(patches),
-        "map over lax": one_by_one(plain),
-        "map over slices": one_by_one(patches),
-    }
+        "ours": per_example(ours), "vmap of slices": per_example(patches),
+        "map over lax": one_by_one(plain), "map over slices": one_by_one(patches),
+    }  # fmt: skip
     compiled = {name: jax.jit(f).lower(weights, x).compile() for name, f in ways.items()}
     expected = compiled["vmap of slices"](weights, x)
     for f in compiled.values():

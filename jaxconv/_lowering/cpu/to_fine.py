@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from jaxconv._lowering.cpu import common
-from jaxconv._lowering.forms import col2im, phases, split
+from jaxconv._lowering.forms import col2im, phases, reference, split
 from jaxconv._lowering.problem import Line, Problem, Table, wherever_it_can
 
 
@@ -69,5 +69,5 @@ TABLE: Table = (
         "stride-1 convolutions, one for each kind of residues",
     ),
     Line("tap-by-tap", split.TAPS, wherever_it_can, "too many phases, or strides beyond the data"),
-    common.ALL_OTHERS,
+    replace(common.ALL_OTHERS, form=reference.FORM),
 )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxconv._base.geometry import UNIT, Geometry
-from jaxconv._base.reshape import merge_groups, move_groups, split_groups
+from jaxconv._base.reshape import merge_groups, split_groups
 from jaxconv._lowering.forms import reference, window
 from jaxconv._lowering.forms.blocks import call_isolated
 from jaxconv._lowering.problem import Call, Form
@@ -71,15 +71,6 @@ def _convolve_float64(fine: Array, kernel: Array, call: Call) -> Array:
     return out if long is None else lax.slice_in_dim(out, 0, axes[long].coarse, axis=1 + long)
 
 
-def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
-    """Call the reference with the kernel transposed, not renumbered."""
-    geometry = call.geometry
-    layout = geometry.kernel
-    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
-    kernel = jnp.swapaxes(kernel, layout.coarse, layout.fine)
-    return reference.spread(coarse, kernel, layout.spec, call.wide)
-
-
 def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
     """Convolve with the channels as batch and the batch as channels.
 
@@ -104,7 +95,7 @@ def to_kernel(fine: Array, coarse: Array, call: Call) -> Array:
 
 FORM = Form(
     "convolution",
-    {"coarse": to_coarse, "fine": to_fine, "kernel": to_kernel},
+    {"coarse": to_coarse, "kernel": to_kernel},
     isolated=False,  # XLA fuses nothing with a convolution
     eight_bits=True,
     contender=True,

@@ -90,25 +90,15 @@ def to_fine(coarse: Array, kernel: Array, call: Call) -> Array:
     The kernel's groups move from coarse to fine channels, since lax has the groups on the channels
     of the result.
     """
-    geometry = call.geometry
+    geometry, data = call.geometry, call.geometry.data.spec
     layout = geometry.kernel
-    return spread(
-        coarse,
-        move_groups(kernel, geometry.groups, layout.coarse, layout.fine),
-        (layout.fine, layout.coarse, *layout.spatial),
-        call,
-    )
-
-
-def spread(coarse: Array, kernel: Array, spec: tuple[int, ...], call: Call) -> Array:
-    """Convolve to fine, by a kernel whose axes `spec` gives as lax numbers them."""
-    geometry = call.geometry
+    kernel = move_groups(kernel, geometry.groups, layout.coarse, layout.fine)
     return convolve(
         coarse,
         # outermost, not under a transpose: so XLA:GPU recognises a data gradient
-        lax.rev(kernel, geometry.kernel.spatial),
+        lax.rev(kernel, layout.spatial),
         [replace(a, coarse=a.span).reversed() for a in geometry.axes],
-        lax.ConvDimensionNumbers(geometry.data.spec, spec, geometry.data.spec),
+        lax.ConvDimensionNumbers(data, (layout.fine, layout.coarse, *layout.spatial), data),
         call.numerics,
         lhs_dilation=[a.stride for a in geometry.axes],
         feature_group_count=geometry.groups,
