@@ -133,11 +133,7 @@ def test_the_line_is_the_innermost_of_a_user_s_code(path, a_library):
 )
 def test_operations_are_those_of_a_sum_of_ones(params):
     """With all ones, each product adds 1 to the sum of all results."""
-    groups = params.get("feature_group_count", 1)
-
-    def conv(x, w):
-        return lax.conv_general_dilated(x, w, **params)
-
+    groups, conv = params.get("feature_group_count", 1), partial(lax.conv_general_dilated, **params)
     x, w = np.ones((2, 4, 7, 5), np.float32), np.ones((6, 4 // groups, 3, 2), np.float32)
     flops = 2 * int(conv(x, w).sum())
     for installed in (True, False):
