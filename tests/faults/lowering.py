@@ -85,6 +85,7 @@ LOWERING = faults(
      ("oneDNN's weights gradient reads blocks of rows without the stride", ", first.stride", ", 1"),
      ("an image without another is multiplied in bfloat16", " and even", ""),
      ("rows that blocks leave over are not summed", " yield count * size, left, 1", " pass"),
+     ("blocks have many images rather than all rows", "min(several, whole)", "several"),
      ("groups in bfloat16 are padded by oneDNN", "most = 0 if geometry", "most = 1 if geometry"),
      ("all bands of an image read the first", " + b * band) * stride", ") * stride"),
      ("oneDNN takes lines of more taps than were swept",

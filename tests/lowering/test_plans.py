@@ -258,6 +258,11 @@ def test_what_each_release_of_jaxlib_is_fast_at(release, slices, monkeypatch):
     assert blocks.has_release.__wrapped__(*blocks.FIRST_SLICING_RELEASE) == slices
 
 
+def test_weights_gradients_read_few_images_rather_than_rows_twice():
+    block = onednn_weights._choose_block(example("kernel", (13, 13), (1024, 48), batch=32), 1024)
+    assert (block.images, block.rows) == (4, 13)
+
+
 @pytest.mark.parametrize("steady", [True, False])
 def test_stems_are_windows_where_xla_is_erratic(steady, monkeypatch):
     monkeypatch.setattr(to_coarse, "has_release", lambda *least: steady and least == (0, 12))

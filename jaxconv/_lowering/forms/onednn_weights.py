@@ -91,7 +91,12 @@ def _choose_block(problem: Problem, most: int) -> _Block:
     fits = images * rows * row <= MAX_WHOLE_BYTES and rows * line <= most
     if not fits or images * rows * fine_row > MAX_FINE_BYTES or coarse > MAX_WHOLE_CHANNELS:
         small = images <= MANY_IMAGES or 2 * IMAGES * rows * row <= MAX_WHOLE_BYTES
-        images = _choose_size(images, MANY_IMAGES if small else IMAGES)
+        several = MANY_IMAGES if small else IMAGES
+        # Rather fewer images than some rows of each: rows that windows share would be copied twice.
+        whole = MAX_FINE_BYTES // (rows * fine_row)
+        if whole >= MIN_IMAGES and rows * line <= most:
+            several = min(several, whole)
+        images = _choose_size(images, several)
     cached = min(MAX_COARSE_BYTES // (images * row), MAX_FINE_BYTES // (images * fine_row))
     rows = _choose_size(rows, min(most // line, cached))
     return _Block(bands, images, rows, rows * line)
