@@ -86,6 +86,7 @@ LOWERING = faults(
      ("an image without another is multiplied in bfloat16", " and even", ""),
      ("rows that blocks leave over are not summed", " yield count * size, left, 1", " pass"),
      ("blocks have many images rather than all rows", "min(several, whole)", "several"),
+     ("blocks have fewer images than bands", "if bands == 1 and whole", "if whole"),
      ("groups in bfloat16 are padded by oneDNN", "most = 0 if geometry", "most = 1 if geometry"),
      ("all bands of an image read the first", " + b * band) * stride", ") * stride"),
      ("oneDNN takes lines of more taps than were swept",

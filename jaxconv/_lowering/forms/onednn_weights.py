@@ -94,7 +94,7 @@ def _choose_block(problem: Problem, most: int) -> _Block:
         several = MANY_IMAGES if small else IMAGES
         # Rather fewer images than some rows of each: rows that windows share would be copied twice.
         whole = MAX_FINE_BYTES // (rows * fine_row)
-        if whole >= MIN_IMAGES and rows * line <= most:
+        if bands == 1 and whole >= MIN_IMAGES and rows * line <= most:
             several = min(several, whole)
         images = _choose_size(images, several)
     cached = min(MAX_COARSE_BYTES // (images * row), MAX_FINE_BYTES // (images * fine_row))
