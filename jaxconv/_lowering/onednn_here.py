@@ -45,8 +45,8 @@ CPUINFO = Path("/proc/cpuinfo")
 
 # XLA's serialiser takes the thunk of the call for a thunk of another class, and reads memory that
 # is not there. So no program that JAX writes to its cache may contain the call, nor does JAX write
-# one if the user insists: see `docs/faq.md`. This reason may go when XLA can serialise such
-# programs, or refuses to.
+# one if the user insists; but one that was lowered before the folder was set: see `docs/faq.md`.
+# This reason may go when XLA can serialise such programs, or refuses to.
 CACHED = (
     "jax_compilation_cache_dir is set, and XLA cannot serialise programs that call oneDNN; "
     "JAXCONV_ONEDNN=always calls it all the same; such programs are then not cached"

@@ -69,7 +69,8 @@ class Comparison:
         head = f"{'jaxconv':>9}{'lax, ms':>9}{'times':>7}{'off':>7}{'x':>4}{'MFLOP':>8}  what"
         verdict = f"jaxconv is over {NOISE - 1:.0%} slower for {slower} of {len(self.listed)} kinds"
         total = f"{ours:9.3f}{laxs:9.3f}  all of them"
-        lines = [head, *map(repr, self.listed), total, verdict, *self.failed]
+        lines = [head, *map(repr, self.listed), total, verdict] if self.listed else []
+        lines += self.failed
         if self.left_out:
             lines.append(
                 f"left out: {self.left_out}, split over devices, not for this one, of symbolic "

@@ -76,7 +76,7 @@ def explain(
     """How an operation, or each convolution of a function, would be computed here, and why.
 
     An operation is compiled for the default backend, to learn what memory it needs, but not run.
-    A form that `jaxconv.forced` forces is explained as such.
+    A form that `jaxconv.forced` forces is explained as such. A profile that is open hears of it.
 
     Any other function, a training step, say, is lowered, and neither compiled nor run: the result
     is the report of :func:`jaxconv.profile` around that. Where :func:`jaxconv.install` holds on
