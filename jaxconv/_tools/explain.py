@@ -121,7 +121,7 @@ def explain(
                 f"explain: `{tensor}` must have a batch of known size, to be compiled; "
                 f"got shape {shape}"
             )
-    alike = shapes.keys() - {"residual"}
+    alike = [tensor for tensor in shapes if tensor != "residual"]
     typed = {tensor: given[tensor] for tensor in alike if hasattr(given[tensor], "dtype")}
     dtype = _choose_dtype(name, dtype, typed)
     types = dict.fromkeys(alike, dtype)
